@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The two Debian root directories: one to build in, one the nodes run."""
+
+import shutil
+import subprocess
+
+from . import cache, host, progress, sandbox
+from .cache import HOME, LAB, PROJECT
+
+SUITE = "trixie"
+COMPILERS = ("rustc", "bindgen", "gcc-14", "clang-19", "lld-19", "binutils", "dwarves")
+
+
+def packages(name):
+    lines = (LAB / f"roots/{name}.packages").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def debian(name, options, finish=None):
+    """The root directory made of the packages of roots/NAME.packages."""
+    inputs = [SUITE, packages(name), options, cache.text_of("roots/sources.list", "lablib/roots.py")]
+
+    def build(tmp, _final):
+        host.need("mmdebstrap")
+        sources = tmp / "sources.list"
+        shutil.copy(LAB / "roots/sources.list", sources)
+        progress.run(f"making the {name} root", [
+            "mmdebstrap", "--variant=apt", *options, "--include=" + ",".join(packages(name)),
+            SUITE, tmp / "root", sources], tmp / "log")
+        if finish:
+            finish(tmp)
+
+    return cache.entry(f"{name}-root", inputs, build)
+
+
+def build_root():
+    """The root directory with the compilers; apt works in it, to fetch kernel packages."""
+    return debian("build", ["--skip=cleanup/apt"]) / "root"
+
+
+def compilers():
+    """The versions of what compiles a kernel, to be part of a kernel's key."""
+    shown = subprocess.run(["dpkg-query", "--admindir", build_root() / "var/lib/dpkg", "-W",
+                            "-f", "${Package} ${Version}\n", *COMPILERS],
+                           check=True, capture_output=True, text=True)
+    return sorted(shown.stdout.split("\n"))
+
+
+def in_build_root(argv, binds=(), cwd="/", env=None):
+    """The command line that runs ARGV in the build root.
+
+    The project and the cache are at their own paths there; cargo keeps its state in the cache.
+    """
+    host.need("unshare", "chroot")
+    root = build_root()
+    cargo = HOME / "cargo"
+    target = HOME / f"target-{cache.digest(str(PROJECT))}"
+    for directory in (cargo, target):
+        directory.mkdir(parents=True, exist_ok=True)
+    variables = {"CARGO_HOME": str(cargo), "CARGO_TARGET_DIR": str(target), **(env or {})}
+    return sandbox.command(root, argv, cwd=cwd, env=variables,
+                           binds=[(HOME, HOME), (PROJECT, PROJECT), *binds])
