@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Chunk lists: views of received ones, and the encoding of those to be sent.
+//!
+//! [`ChunkLists::decode`] walks the lists once and checks every word of them. What it returns
+//! borrows the message; its iterators cannot fail any more.
+
+use crate::proto::error::{
+    BadHeader, //
+    NoRoom,
+};
+use crate::proto::types::{
+    Handle,
+    Position,
+    ReadSegment,
+    Segment, //
+};
+use crate::proto::xdr::{
+    Reader, //
+    Writer,
+};
+
+impl Segment {
+    /// The length of a Segment on the wire: handle, length, offset.
+    //= V1-008, V2-008
+    pub const ENCODED_LEN: usize = 16;
+
+    #[inline]
+    fn from_wire(wire: &[u8; Self::ENCODED_LEN]) -> Self {
+        let [h0, h1, h2, h3, l0, l1, l2, l3, offset @ ..] = *wire;
+        Self {
+            handle: Handle(u32::from_be_bytes([h0, h1, h2, h3])),
+            length: u32::from_be_bytes([l0, l1, l2, l3]),
+            offset: u64::from_be_bytes(offset),
+        }
+    }
+
+    #[inline]
+    fn encode(self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let [h0, h1, h2, h3] = self.handle.0.to_be_bytes();
+        let [l0, l1, l2, l3] = self.length.to_be_bytes();
+        let [a, b, c, d, e, f, g, h] = self.offset.to_be_bytes();
+        out.array(&[h0, h1, h2, h3, l0, l1, l2, l3, a, b, c, d, e, f, g, h])
+    }
+
+    /// The last octet of a Segment has an address of at most 64 bits.
+    #[inline]
+    //= V1-111, V2-109
+    fn check(&self) -> Result<(), BadHeader> {
+        let last = u64::from(self.length.saturating_sub(1));
+        match self.offset.checked_add(last) {
+            Some(_) => Ok(()),
+            None => Err(BadHeader::Wrap),
+        }
+    }
+}
+
+impl ReadSegment {
+    /// The length of an element of the Read list: presence word, position, Segment.
+    //= V1-009, V2-008
+    pub const ENCODED_LEN: usize = 24;
+
+    #[inline]
+    fn from_wire(wire: &[u8; Self::ENCODED_LEN]) -> Self {
+        let [_, _, _, _, p0, p1, p2, p3, segment @ ..] = wire;
+        Self {
+            position: Position(u32::from_be_bytes([*p0, *p1, *p2, *p3])),
+            segment: Segment::from_wire(segment),
+        }
+    }
+
+    #[inline]
+    fn encode(self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        out.u32(1)?;
+        out.u32(self.position.0)?;
+        self.segment.encode(out)
+    }
+}
+
+/// The octets of a header that a Write chunk needs beside its Segments: presence word and count.
+pub const WRITE_CHUNK_LEN: u32 = 8;
+
+/// The octets that a Reply chunk needs beside its Segments and the presence word that is always
+/// there: the count.
+pub const REPLY_CHUNK_LEN: u32 = 4;
+
+/// A counted array of Segments in a received header: one Write chunk, or the Reply chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk<'a> {
+    /// Whole Segments, checked.
+    wire: &'a [u8],
+}
+
+impl<'a> Chunk<'a> {
+    /// Returns the number of Segments.
+    #[inline]
+    pub const fn count(&self) -> usize {
+        self.wire.len() / Segment::ENCODED_LEN
+    }
+
+    /// Returns the Segments in array order.
+    #[inline]
+    //= V1-066, V2-087
+    pub const fn segments(&self) -> Segments<'a> {
+        Segments { wire: self.wire }
+    }
+
+    /// Returns the sum of the Segments' lengths.
+    #[inline]
+    pub fn length(&self) -> u64 {
+        self.segments()
+            .fold(0, |sum: u64, s| sum.saturating_add(s.length.into()))
+    }
+
+    #[inline]
+    //= V1-011, V1-111, V2-109
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
+        let count = reader.u32()? as usize;
+        // Compared with what is there before it is multiplied.
+        if count > reader.rest().len() / Segment::ENCODED_LEN {
+            return Err(BadHeader::Truncated);
+        }
+        let wire = reader.bytes(count.saturating_mul(Segment::ENCODED_LEN))?;
+        let chunk = Self { wire };
+        chunk.segments().try_for_each(|s| s.check())?;
+        Ok(chunk)
+    }
+}
+
+/// The Segments of a [`Chunk`].
+#[derive(Clone, Debug)]
+pub struct Segments<'a> {
+    wire: &'a [u8],
+}
+
+impl Iterator for Segments<'_> {
+    type Item = Segment;
+
+    #[inline]
+    fn next(&mut self) -> Option<Segment> {
+        let (wire, rest) = self.wire.split_first_chunk()?;
+        self.wire = rest;
+        Some(Segment::from_wire(wire))
+    }
+}
+
+/// The Read list of a received header.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadList<'a> {
+    /// Whole elements, each with a presence word of 1; the closing 0 is cut off.
+    wire: &'a [u8],
+}
+
+impl<'a> ReadList<'a> {
+    /// Returns the number of read segments.
+    #[inline]
+    pub const fn count(&self) -> usize {
+        self.wire.len() / ReadSegment::ENCODED_LEN
+    }
+
+    /// Says whether the list is empty.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.wire.is_empty()
+    }
+
+    /// Returns the read segments in list order.
+    #[inline]
+    pub const fn iter(&self) -> ReadSegments<'a> {
+        ReadSegments { wire: self.wire }
+    }
+
+    #[inline]
+    //= V1-010, V1-058, V2-080
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
+        let start = reader.rest();
+        let mut len = 0_usize;
+        while reader.present()? {
+            let [p0, p1, p2, p3, segment @ ..] = reader.array::<20>()?;
+            if u32::from_be_bytes([*p0, *p1, *p2, *p3]) & 3 != 0 {
+                return Err(BadHeader::Unaligned);
+            }
+            Segment::from_wire(segment).check()?;
+            len = len.saturating_add(ReadSegment::ENCODED_LEN);
+        }
+        let wire = start.get(..len).ok_or(BadHeader::Truncated)?;
+        Ok(Self { wire })
+    }
+}
+
+/// The elements of a [`ReadList`].
+#[derive(Clone, Debug)]
+pub struct ReadSegments<'a> {
+    wire: &'a [u8],
+}
+
+impl Iterator for ReadSegments<'_> {
+    type Item = ReadSegment;
+
+    #[inline]
+    fn next(&mut self) -> Option<ReadSegment> {
+        let (wire, rest) = self.wire.split_first_chunk()?;
+        self.wire = rest;
+        Some(ReadSegment::from_wire(wire))
+    }
+}
+
+/// The Write list of a received header.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteList<'a> {
+    /// Whole, checked chunks, each with a presence word of 1; the closing 0 is cut off.
+    wire: &'a [u8],
+    count: usize,
+}
+
+impl<'a> WriteList<'a> {
+    /// Returns the number of Write chunks.
+    #[inline]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Says whether the list is empty.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns the Write chunks in list order.
+    #[inline]
+    pub const fn iter(&self) -> WriteChunks<'a> {
+        WriteChunks {
+            reader: Reader::new(self.wire),
+        }
+    }
+
+    #[inline]
+    //= V1-012, V2-008
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
+        let start = reader.rest();
+        let mut count = 0_usize;
+        let mut len = 0_usize;
+        while reader.present()? {
+            Chunk::decode(reader)?;
+            count = count.saturating_add(1);
+            len = start.len().saturating_sub(reader.rest().len());
+        }
+        let wire = start.get(..len).ok_or(BadHeader::Truncated)?;
+        Ok(Self { wire, count })
+    }
+}
+
+/// The chunks of a [`WriteList`].
+#[derive(Clone, Debug)]
+pub struct WriteChunks<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for WriteChunks<'a> {
+    type Item = Chunk<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Chunk<'a>> {
+        self.reader.u32().ok()?;
+        let count = self.reader.u32().ok()? as usize;
+        let wire = self
+            .reader
+            .bytes(count.saturating_mul(Segment::ENCODED_LEN))
+            .ok()?;
+        Some(Chunk { wire })
+    }
+}
+
+/// The three chunk lists of a received header, checked.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkLists<'a> {
+    /// What the Responder reads.
+    pub reads: ReadList<'a>,
+    /// Where the Responder writes results.
+    pub writes: WriteList<'a>,
+    /// Where the Responder may write a whole Reply.
+    pub reply: Option<Chunk<'a>>,
+}
+
+impl<'a> ChunkLists<'a> {
+    /// No chunks.
+    pub const EMPTY: Self = Self {
+        reads: ReadList { wire: &[] },
+        writes: WriteList {
+            wire: &[],
+            count: 0,
+        },
+        reply: None,
+    };
+
+    /// Says whether all three lists are empty.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
+    }
+
+    /// Reads the lists in their order on the wire.
+    #[inline]
+    //= V1-013, V1-014, V2-007, V2-195
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
+        // Most messages carry no chunk.
+        let mut ahead = *reader;
+        if let Ok([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]) = ahead.array::<12>() {
+            *reader = ahead;
+            return Ok(Self::EMPTY);
+        }
+        Self::decode_chunks(reader)
+    }
+
+    fn decode_chunks(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
+        let reads = ReadList::decode(reader)?;
+        let writes = WriteList::decode(reader)?;
+        let reply = if reader.present()? {
+            Some(Chunk::decode(reader)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            reads,
+            writes,
+            reply,
+        })
+    }
+}
+
+/// Chunk lists that a header to be sent shall carry.
+///
+/// A Requester implements this for what it has registered for one RPC, encodes the Call from
+/// it, and has the Reply checked against it. Received lists implement it too.
+pub trait Chunks {
+    /// The read segments, those of one chunk together, chunks by rising Position.
+    fn reads(&self) -> impl Iterator<Item = ReadSegment>;
+
+    /// The Write chunks, each as its Segments.
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>>;
+
+    /// The Segments of the Reply chunk, if there is one.
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>>;
+}
+
+impl Chunks for ChunkLists<'_> {
+    #[inline]
+    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
+        self.reads.iter()
+    }
+
+    #[inline]
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
+        self.writes.iter().map(|chunk| chunk.segments())
+    }
+
+    #[inline]
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
+        self.reply.map(|chunk| chunk.segments())
+    }
+}
+
+/// No chunk at all.
+#[derive(Clone, Copy, Debug)]
+pub struct NoChunks;
+
+impl Chunks for NoChunks {
+    #[inline]
+    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
+        core::iter::empty()
+    }
+
+    #[inline]
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
+        core::iter::empty::<core::iter::Empty<Segment>>()
+    }
+
+    #[inline]
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
+        None::<core::iter::Empty<Segment>>
+    }
+}
+
+/// Chunk lists that lie in slices.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChunkSlices<'a> {
+    /// The read segments.
+    pub reads: &'a [ReadSegment],
+    /// The Write chunks.
+    pub writes: &'a [&'a [Segment]],
+    /// The Reply chunk.
+    pub reply: Option<&'a [Segment]>,
+}
+
+impl Chunks for ChunkSlices<'_> {
+    #[inline]
+    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
+        self.reads.iter().copied()
+    }
+
+    #[inline]
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
+        self.writes.iter().map(|chunk| chunk.iter().copied())
+    }
+
+    #[inline]
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
+        self.reply.map(|chunk| chunk.iter().copied())
+    }
+}
+
+/// Writes the three chunk lists in their order on the wire.
+#[inline]
+//= V1-010, V1-012, V1-013, V1-014, V2-007, V2-008
+pub fn encode<C: Chunks + ?Sized>(out: &mut Writer<'_>, chunks: &C) -> Result<(), NoRoom> {
+    for read in chunks.reads() {
+        read.encode(out)?;
+    }
+    out.u32(0)?;
+    for write in chunks.writes() {
+        out.u32(1)?;
+        encode_array(out, write)?;
+    }
+    out.u32(0)?;
+    match chunks.reply() {
+        None => out.u32(0),
+        Some(reply) => {
+            out.u32(1)?;
+            encode_array(out, reply)
+        }
+    }
+}
+
+#[inline]
+//= V1-011
+fn encode_array(
+    out: &mut Writer<'_>,
+    segments: impl Iterator<Item = Segment>,
+) -> Result<(), NoRoom> {
+    let count = out.count()?;
+    let mut written = 0_u32;
+    for segment in segments {
+        segment.encode(out)?;
+        written = written.saturating_add(1);
+    }
+    out.set_count(count, written)
+}

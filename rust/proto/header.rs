@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What both versions share: the four fixed words, and what a message means.
+
+use crate::proto::chunk::ChunkLists;
+use crate::proto::types::{
+    MsgType, //
+    Xid,
+};
+use crate::proto::xdr::Reader;
+
+/// The four words that start every message of every version.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FixedWords {
+    /// The transaction this message belongs to.
+    pub xid: Xid,
+    /// `rdma_vers` as received; any value.
+    pub version: u32,
+    /// `rdma_credit`, whose meaning depends on the version.
+    pub credit: u32,
+    /// `rdma_proc` or `rdma_htype`.
+    pub htype: u32,
+}
+
+impl FixedWords {
+    /// The length on the wire.
+    pub const ENCODED_LEN: usize = 16;
+
+    /// Splits a received message into its fixed words and the rest.
+    ///
+    /// Returns `None` for a message so short that nothing in it may be used.
+    #[inline]
+    //= V1-002, V1-021, V1-110, V2-002, D-46
+    pub fn split(message: &[u8]) -> Option<(Self, Reader<'_>)> {
+        let (wire, rest) = message.split_first_chunk::<{ Self::ENCODED_LEN }>()?;
+        let [x0, x1, x2, x3, v0, v1, v2, v3, c0, c1, c2, c3, t0, t1, t2, t3] = *wire;
+        let fixed = Self {
+            xid: Xid(u32::from_be_bytes([x0, x1, x2, x3])),
+            version: u32::from_be_bytes([v0, v1, v2, v3]),
+            credit: u32::from_be_bytes([c0, c1, c2, c3]),
+            htype: u32::from_be_bytes([t0, t1, t2, t3]),
+        };
+        Some((fixed, Reader::new(rest)))
+    }
+}
+
+/// Whether the Payload stream is in the message or in memory that the header names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// RDMA_MSG: the Payload stream follows the header.
+    Msg,
+    /// RDMA_NOMSG: a Position Zero Read chunk or the Reply chunk holds the Payload stream.
+    Nomsg,
+}
+
+/// The first two words of an RPC message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RpcStart {
+    /// The XID.
+    pub xid: Xid,
+    /// The `msg_type`, if it is one of the two defined.
+    pub msg_type: Option<MsgType>,
+}
+
+impl RpcStart {
+    /// Looks at the start of an inline Payload stream.
+    #[inline]
+    pub fn peek(payload: &[u8]) -> Option<Self> {
+        let [x0, x1, x2, x3, t0, t1, t2, t3] = *payload.first_chunk()?;
+        Some(Self {
+            xid: Xid(u32::from_be_bytes([x0, x1, x2, x3])),
+            msg_type: match u32::from_be_bytes([t0, t1, t2, t3]) {
+                0 => Some(MsgType::Call),
+                1 => Some(MsgType::Reply),
+                _ => None,
+            },
+        })
+    }
+}
+
+/// A received message that conveys an RPC message or a part of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Conveyed<'a> {
+    /// Inline or in memory.
+    pub kind: Kind,
+    /// The chunk lists.
+    pub chunks: ChunkLists<'a>,
+    /// The octets behind the header.
+    pub payload: &'a [u8],
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The version 1 encoding.
+
+use crate::proto::chunk::{
+    self,
+    ChunkLists,
+    Chunks, //
+};
+use crate::proto::error::{
+    BadHeader, //
+    NoRoom,
+};
+use crate::proto::header::{
+    Conveyed,
+    FixedWords,
+    Kind, //
+};
+use crate::proto::types::{
+    Version, //
+    Xid,
+};
+use crate::proto::xdr::{
+    Reader, //
+    Writer,
+};
+
+//= V1-007
+const RDMA_MSG: u32 = 0;
+const RDMA_NOMSG: u32 = 1;
+const RDMA_ERROR: u32 = 4;
+
+const ERR_VERS: u32 = 1;
+const ERR_CHUNK: u32 = 2;
+
+/// The body of a version 1 message.
+#[derive(Clone, Copy, Debug)]
+pub enum Body<'a> {
+    /// RDMA_MSG or RDMA_NOMSG.
+    Conveyed(Conveyed<'a>),
+    /// RDMA_ERROR. `None` when the message is too short for the error it announces.
+    Error(Option<Error>),
+}
+
+/// What an RDMA_ERROR message says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Error {
+    /// ERR_VERS: the sender supports only versions `low` to `high`.
+    Version {
+        /// The lowest version.
+        low: u32,
+        /// The highest version.
+        high: u32,
+    },
+    /// ERR_CHUNK: the sender cannot use the header, or the chunks it names.
+    Chunk,
+    /// A code that is not defined.
+    Unknown(u32),
+}
+
+impl Error {
+    /// The length of the longest error message.
+    pub const MAX_LEN: usize = 28;
+
+    //= V1-018, V1-020
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, BadHeader> {
+        Ok(match reader.u32()? {
+            ERR_VERS => Self::Version {
+                low: reader.u32()?,
+                high: reader.u32()?,
+            },
+            ERR_CHUNK => Self::Chunk,
+            code => Self::Unknown(code),
+        })
+    }
+}
+
+/// Reads what follows the fixed words of a version 1 message.
+///
+/// RDMA_MSGP and RDMA_DONE are not defined any more; nothing in this crate sends them.
+#[inline]
+//= V1-007, V1-095, V1-103, V1-104, V1-105, V1-106
+pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Result<Body<'a>, BadHeader> {
+    let kind = match fixed.htype {
+        RDMA_MSG => Kind::Msg,
+        RDMA_NOMSG => Kind::Nomsg,
+        RDMA_ERROR => return Ok(Body::Error(Error::decode(&mut reader).ok())),
+        _ => return Err(BadHeader::Type),
+    };
+    let chunks = ChunkLists::decode(&mut reader)?;
+    //= V1-017
+    if kind == Kind::Nomsg && chunks.is_empty() {
+        return Err(BadHeader::NoPayload);
+    }
+    //= V1-016
+    Ok(Body::Conveyed(Conveyed {
+        kind,
+        chunks,
+        payload: reader.rest(),
+    }))
+}
+
+fn fixed_words(
+    out: &mut Writer<'_>,
+    xid: Xid,
+    version: u32,
+    credit: u32,
+    htype: u32,
+) -> Result<(), NoRoom> {
+    let [x0, x1, x2, x3] = xid.0.to_be_bytes();
+    let [v0, v1, v2, v3] = version.to_be_bytes();
+    let [c0, c1, c2, c3] = credit.to_be_bytes();
+    let [t0, t1, t2, t3] = htype.to_be_bytes();
+    out.array(&[
+        x0, x1, x2, x3, v0, v1, v2, v3, c0, c1, c2, c3, t0, t1, t2, t3,
+    ])
+}
+
+/// Writes the header of a message that conveys an RPC message, and returns its length.
+///
+/// `credit` is what is asked for in a Call and granted in a Reply; zero is sent as one. An
+/// inline Payload stream is to follow the header without a gap.
+#[inline]
+//= V1-002, V1-003, V1-005, V1-006, V1-014, V1-016, V1-027, V1-034, V1-120
+pub fn encode<C: Chunks + ?Sized>(
+    out: &mut [u8],
+    xid: Xid,
+    credit: u32,
+    kind: Kind,
+    chunks: &C,
+) -> Result<usize, NoRoom> {
+    let mut out = Writer::new(out);
+    let htype = match kind {
+        Kind::Msg => RDMA_MSG,
+        Kind::Nomsg => RDMA_NOMSG,
+    };
+    fixed_words(&mut out, xid, Version::V1.number(), credit.max(1), htype)?;
+    chunk::encode(&mut out, chunks)?;
+    Ok(out.len())
+}
+
+/// Writes the RDMA_ERROR message that answers `request`, and returns its length.
+///
+/// ERR_VERS has this layout in all versions, and answers messages of any version.
+//= V1-018, V1-020, V1-021, V1-093, V1-094, V2-066, D-02
+pub fn encode_error(
+    out: &mut [u8],
+    request: &FixedWords,
+    credit: u32,
+    error: Error,
+) -> Result<usize, NoRoom> {
+    let mut out = Writer::new(out);
+    fixed_words(
+        &mut out,
+        request.xid,
+        request.version,
+        credit.max(1),
+        RDMA_ERROR,
+    )?;
+    match error {
+        Error::Version { low, high } => {
+            out.u32(ERR_VERS)?;
+            out.u32(low)?;
+            out.u32(high)?;
+        }
+        Error::Chunk => out.u32(ERR_CHUNK)?,
+        Error::Unknown(code) => out.u32(code)?,
+    }
+    Ok(out.len())
+}
