@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The two Debian root directories: one to build in, one the nodes run."""
 
+import inspect
 import shutil
 import subprocess
 
@@ -18,7 +19,8 @@ def packages(name):
 
 def debian(name, options, finish=None):
     """The root directory made of the packages of roots/NAME.packages."""
-    inputs = [SUITE, packages(name), options, cache.text_of("roots/sources.list", "lablib/roots.py")]
+    inputs = [SUITE, packages(name), options, cache.text_of("roots/sources.list"),
+              inspect.getsource(finish or debian)]
 
     def build(tmp, _final):
         host.need("mmdebstrap")

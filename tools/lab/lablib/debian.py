@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Debian's kernel packages: which versions there are, and what is in them."""
+
+import re
+import subprocess
+
+from . import cache, progress, roots, sandbox
+from .progress import LabError, say
+
+# What the project is developed against, and a day on which the mirrors had it. Backports move on;
+# the snapshot archive keeps what they drop.
+PINNED = {"7.2": "7.2.12", "7.3": "7.3.4"}
+SNAPSHOT = "http://snapshot.debian.org/archive/debian/20261120T000000Z/"
+
+
+def release(version):
+    """What `uname -r` says under Debian's kernel VERSION."""
+    return f"{version}+deb13-amd64"
+
+
+def series(version):
+    return ".".join(version.split(".")[:2])
+
+
+def _in_root(*argv):
+    done = subprocess.run(sandbox.command(roots.build_root(), argv), capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"{' '.join(argv)} failed in the build root: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _offered():
+    """All kernel packages that apt offers, with their versions, newest first."""
+    names = [n for n in _in_root("apt-cache", "pkgnames", "linux-").split()
+             if re.match(r"linux-(source|binary|binary-unsigned|modules|headers)-7\.", n)]
+    offered = {}
+    for line in _in_root("apt-cache", "madison", *names).splitlines():
+        name, version, _ = (field.strip() for field in line.split("|", 2))
+        offered.setdefault(name, []).append(version)
+    return offered
+
+
+def _packages(version, offered):
+    """The packages of kernel VERSION as apt-get names them; None unless all are there."""
+    source = f"linux-source-{series(version)}"
+    sources = [v for v in offered.get(source, ()) if v.startswith(f"{version}-")]
+    # A new kernel is first there unsigned, which boots as well.
+    names = {kind: [n for n in wanted if n in offered] for kind, wanted in {
+        "image": (f"linux-binary-{release(version)}", f"linux-binary-unsigned-{release(version)}"),
+        "modules": (f"linux-modules-{release(version)}",),
+        "headers": (f"linux-headers-{release(version)}",)}.items()}
+    if not sources or not all(names.values()):
+        return None
+    return {"source": f"{source}={sources[0]}", **{kind: found[0] for kind, found in names.items()}}
+
+
+def _version_key(version):
+    return [int(part) for part in version.split(".")]
+
+
+def _newest(offered):
+    versions = {v.split("-")[0] for name, all_ in offered.items() if "-source-" in name for v in all_}
+    complete = [v for v in versions if _packages(v, offered)]
+    return max(complete, key=_version_key, default=None)
+
+
+def _use_snapshot():
+    source = f"deb [check-valid-until=no] {SNAPSHOT} trixie-backports main"
+    _in_root("sh", "-c", f"echo '{source}' >/etc/apt/sources.list.d/snapshot.list; apt-get update -qq")
+
+
+def _find(version, exactly):
+    """The version to use and its packages: VERSION, else unless EXACTLY the newest complete one."""
+    offered = _offered()
+    if not _packages(version, offered):
+        say(f"Debian's kernel {version} is not in the package lists; refreshing them")
+        _in_root("apt-get", "update", "-qq")
+        offered = _offered()
+    if not _packages(version, offered) and not exactly:
+        newest = _newest(offered)
+        if newest:
+            say(f"Debian's kernel {version} is not on the mirror; using {newest}")
+            version = newest
+    if not _packages(version, offered):
+        say(f"looking for Debian's kernel {version} in the snapshot archive")
+        _use_snapshot()
+        offered = _offered()
+    packages = _packages(version, offered)
+    if not packages:
+        raise LabError(f"no Debian kernel {version}: there must be linux-source, linux-binary, "
+                       "linux-modules and linux-headers of it; choose another with "
+                       "LAB_KERNEL_VERSION (`apt-cache search linux-binary-7` in "
+                       "tools/lab/buildroot lists them)")
+    return version, packages
+
+
+def packages(version, exactly):
+    """The cache entry with the packages of kernel VERSION, and the version it really has."""
+    def build_for(names):
+        def build(tmp, _final):
+            script = "set -e; umask 022; cd $1; chown _apt .; shift; apt-get download -qq \"$@\""
+            progress.run(f"fetching Debian's kernel {version}", roots.in_build_root(
+                ["sh", "-c", script, "sh", tmp, *names.values()]), tmp / "log")
+            for kind, name in names.items():
+                stem = name.split("=")[0]
+                next(tmp.glob(f"{stem}_*.deb")).rename(tmp / f"{kind}.deb")
+        return build
+
+    known = cache.HOME / f"packages-{version}-{cache.digest(version)}"
+    if known.is_dir():
+        return version, known
+    with cache.locked("apt"):
+        version, names = _find(version, exactly)
+    return version, cache.entry(f"packages-{version}", version, build_for(names))
+
+
+def unpack(package, target, *paths):
+    """Unpacks PATHS (all if none) of the .deb PACKAGE into TARGET."""
+    script = 'deb=$1; target=$2; shift 2; dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$target" "$@"'
+    done = subprocess.run(["sh", "-c", script, "sh", package, target, *paths],
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"cannot unpack {package}: {done.stderr.strip()}")
