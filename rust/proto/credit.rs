@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Flow control.
+//! Flow control of both versions.
+//!
+//! A version 1 credit stands for one RPC: a Reply says how many Calls may be outstanding, apart
+//! for each direction of RPC. A version 2 credit stands for one message: every message says how
+//! many more its receiver may send, whatever they convey.
 
 /// Returns how many Calls may be outstanding after a version 1 grant of `word`, when `max` is
 /// the most this side asked for.
@@ -14,5 +18,287 @@ pub const fn v1_limit(word: u32, max: u32) -> u32 {
         1
     } else {
         granted
+    }
+}
+
+/// The Calls of one direction of RPC on a version 1 connection, as their Requester counts them.
+//= V1-036, V1-037, V1-038, V1-043, V1-119, V1-121
+#[derive(Clone, Copy, Debug)]
+pub struct CallCredits {
+    max: u32,
+    limit: u32,
+    outstanding: u32,
+}
+
+impl CallCredits {
+    /// Starts a connection: one Call until a Reply says more, and never more than `max`.
+    //= V1-042, V1-043
+    pub const fn new(max: u32) -> Self {
+        Self {
+            max,
+            limit: 1,
+            outstanding: 0,
+        }
+    }
+
+    /// Returns how many Calls may be outstanding.
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Returns what a Call asks for.
+    //= V1-006, V1-032
+    pub const fn requested(&self) -> u32 {
+        if self.max == 0 {
+            1
+        } else {
+            self.max
+        }
+    }
+
+    /// Returns how many Calls are outstanding.
+    pub const fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// Counts a Call that is about to be sent; `false` means it has to wait.
+    #[inline]
+    //= V1-036, V1-037
+    pub fn start(&mut self) -> bool {
+        if self.outstanding >= self.limit {
+            return false;
+        }
+        self.outstanding = self.outstanding.saturating_add(1);
+        true
+    }
+
+    /// Counts a Call that ended, for whatever reason.
+    #[inline]
+    pub fn finish(&mut self) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    /// Takes over the grant of a Reply.
+    #[inline]
+    //= V1-033, V1-035
+    pub fn handle_grant(&mut self, word: u32) {
+        self.limit = v1_limit(word, self.max);
+    }
+}
+
+/// The two halves of a version 2 credit word.
+//= V2-045, D-09
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// How many messages more the receiver may send.
+    pub granted: u16,
+    /// How many messages the sender has Receives for at most.
+    pub ceiling: u16,
+}
+
+impl Grant {
+    /// Reads a credit word.
+    #[inline]
+    pub const fn from_word(word: u32) -> Self {
+        let [c0, c1, g0, g1] = word.to_be_bytes();
+        Self {
+            granted: u16::from_be_bytes([g0, g1]),
+            ceiling: u16::from_be_bytes([c0, c1]),
+        }
+    }
+
+    /// Returns the credit word. Neither half is ever sent as zero.
+    #[inline]
+    //= V2-048, D-10
+    pub fn to_word(self) -> u32 {
+        let [c0, c1] = self.ceiling.max(1).to_be_bytes();
+        let [g0, g1] = self.granted.max(1).to_be_bytes();
+        u32::from_be_bytes([c0, c1, g0, g1])
+    }
+}
+
+/// What this side may still send on a version 2 connection.
+///
+/// Send completions have to be reported before messages that arrived after them: then the
+/// clamp to the peer's ceiling never discards a credit that the peer counts as given.
+//= V2-044, V2-046, V2-047, V2-049, V2-172, V2-187, D-09, D-11, D-13
+#[derive(Clone, Copy, Debug)]
+pub struct SendCredits {
+    balance: u32,
+    outstanding: u32,
+    ceiling: u32,
+}
+
+impl SendCredits {
+    /// Starts with `balance` credits: a client has one, a server none.
+    //= V2-054, D-12
+    pub const fn new(balance: u32) -> Self {
+        Self {
+            balance,
+            outstanding: 0,
+            ceiling: balance,
+        }
+    }
+
+    /// Returns how many messages may be sent now.
+    #[inline]
+    pub const fn balance(&self) -> u32 {
+        self.balance
+    }
+
+    /// Returns how many messages were sent whose Send has not completed.
+    pub const fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// Takes the credit for one message; `false` means it has to wait for a grant.
+    #[inline]
+    //= V2-038, V2-047
+    pub fn take(&mut self) -> bool {
+        let Some(balance) = self.balance.checked_sub(1) else {
+            return false;
+        };
+        self.balance = balance;
+        self.outstanding = self.outstanding.saturating_add(1);
+        true
+    }
+
+    /// A Send that had taken a credit has completed.
+    #[inline]
+    pub fn handle_sent(&mut self) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    /// Adds a grant. `false` means that it grants nothing, which no peer should do.
+    #[inline]
+    //= V2-039, V2-045, V2-048, V2-049, V2-053, D-09, D-10
+    pub fn handle_grant(&mut self, grant: Grant) -> bool {
+        if grant.ceiling != 0 {
+            self.ceiling = grant.ceiling.into();
+        }
+        // A ceiling of zero says nothing; what was granted has Receives all the same.
+        self.ceiling = self.ceiling.max(1);
+        self.balance = self
+            .balance
+            .saturating_add(grant.granted.into())
+            .min(self.ceiling.saturating_sub(self.outstanding));
+        grant.granted != 0 && grant.ceiling != 0
+    }
+
+    /// Makes sure that one message can be sent, which the peer always expects while starting.
+    //= D-10, D-12
+    pub fn ensure_one(&mut self) {
+        self.balance = self.balance.max(1);
+        self.ceiling = self.ceiling.max(1);
+    }
+}
+
+/// What the peer may still send on a version 2 connection, as this side gave it.
+//= V2-046, V2-052, D-09, D-10, D-11
+#[derive(Clone, Copy, Debug)]
+pub struct RecvCredits {
+    ceiling: u16,
+    posted: u32,
+    balance: u32,
+}
+
+impl RecvCredits {
+    /// Starts with Receives for `ceiling` messages at once, and the peer's starting balance.
+    pub const fn new(ceiling: u16, balance: u32) -> Self {
+        Self {
+            ceiling,
+            posted: Self::receives(ceiling),
+            balance,
+        }
+    }
+
+    /// Returns how many Receives are to be kept posted for a ceiling.
+    ///
+    /// One beyond the grants is for a message that takes no credit. The others make up for
+    /// credits that had to be given because a credit word is never zero.
+    //= V1-125, V2-052, D-10
+    pub const fn receives(ceiling: u16) -> u32 {
+        let ceiling = ceiling as u32;
+        let quarter = ceiling / 4;
+        let spare = if quarter < 8 { 8 } else { quarter };
+        ceiling.saturating_add(spare).saturating_add(1)
+    }
+
+    /// Returns the ceiling.
+    pub const fn ceiling(&self) -> u16 {
+        self.ceiling
+    }
+
+    /// Returns how many messages the peer may still send.
+    #[inline]
+    pub const fn balance(&self) -> u32 {
+        self.balance
+    }
+
+    /// Takes over how many Receives are posted now.
+    ///
+    /// Until this is called for the first time, as many count as posted as there ought to be.
+    //= V1-040
+    pub fn handle_posted(&mut self, posted: u32) {
+        self.posted = posted;
+    }
+
+    /// Changes how many messages the peer may have outstanding, from the next message on.
+    //= V2-049
+    pub fn set_ceiling(&mut self, ceiling: u16) {
+        self.ceiling = ceiling;
+    }
+
+    /// A message that takes a credit arrived. `false` means the peer had none left.
+    #[inline]
+    pub fn handle_message(&mut self) -> bool {
+        match self.balance.checked_sub(1) {
+            Some(balance) => {
+                self.balance = balance;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Returns how many credits could be given now.
+    #[inline]
+    //= V2-187
+    pub fn grantable(&self) -> u32 {
+        let spare = Self::receives(self.ceiling).saturating_sub(self.ceiling.into());
+        let receives = self.posted.saturating_sub(spare);
+        receives
+            .min(self.ceiling.into())
+            .saturating_sub(self.balance)
+    }
+
+    /// Returns the credit word of a message about to be sent, and counts what it gives.
+    #[inline]
+    //= V2-045, V2-048, D-10
+    pub fn grant(&mut self) -> Grant {
+        let granted = u16::try_from(self.grantable()).unwrap_or(u16::MAX).max(1);
+        let ceiling = self.ceiling.max(1);
+        // What exceeds the ceiling is discarded by the peer.
+        self.balance = self
+            .balance
+            .saturating_add(granted.into())
+            .min(ceiling.into());
+        Grant { granted, ceiling }
+    }
+
+    /// Returns the credit word of an error message, which gives nothing.
+    //= V2-142, V2-143
+    pub fn no_grant(&self) -> Grant {
+        Grant {
+            granted: 1,
+            ceiling: self.ceiling.max(1),
+        }
+    }
+
+    /// Says whether the peer runs short while there are credits to give.
+    //= V2-051, D-11
+    pub fn is_short(&self) -> bool {
+        let half = u32::from(self.ceiling).div_ceil(2);
+        self.balance < half && self.grantable() != 0
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a header cannot be used.
+//! What can be wrong with a message, and how peers tell each other.
 
 /// What is wrong with the bytes of a header.
 ///
@@ -10,22 +10,121 @@
 pub enum BadHeader {
     /// The message ends inside a field, or a count exceeds what follows it.
     Truncated,
+    /// Octets follow a header that has no Payload stream behind it.
+    Trailing,
     /// An optional-data word is neither 0 nor 1.
     Presence,
     /// A Segment runs past the end of the 64-bit address space.
     Wrap,
     /// A Read chunk's Position is not a multiple of four.
     Unaligned,
+    /// A Read chunk begins inside another one, or behind the end of the Payload stream.
+    Misplaced,
     /// The header type is not defined, or must not be used any more.
     Type,
-    /// A message that has no inline Payload stream names no memory that could hold one.
+    /// Flags are set that are not defined, or not for this header type.
+    Flags,
+    /// The message is to be continued and names chunks all the same.
+    ChunksTooEarly,
+    /// The message does not belong to the sequence of messages that is to be continued.
+    BrokenSequence,
+    /// A message has no inline Payload stream, and no memory named that could hold one.
     NoPayload,
     /// A message conveys its Payload stream inline and by a Position Zero Read chunk at once.
     TwoPayloads,
     /// `rdma_xid` differs from the XID of the RPC message.
     XidMismatch,
+    /// The RPC message is neither what the header announces nor what can arrive here.
+    Direction,
+    /// A property's value is not of the property's type, or the property is there twice.
+    Property,
+}
+
+impl BadHeader {
+    /// Returns the error that a Responder reports.
+    ///
+    /// Version 1 has one code for all of them, with the value that BAD_XDR has in version 2.
+    //= V1-095, V1-111, V2-011, V2-031, V2-034, V2-035, V2-145, V2-146, V2-147, D-01, D-16, D-18
+    pub const fn report(self) -> ErrorReport {
+        match self {
+            Self::Type => ErrorReport::InvalHtype,
+            Self::Flags | Self::ChunksTooEarly | Self::BrokenSequence | Self::Direction => {
+                ErrorReport::InvalFlag
+            }
+            _ => ErrorReport::BadXdr,
+        }
+    }
 }
 
 /// The output buffer is too short for what is to be encoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NoRoom;
+
+/// The content of an error message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ErrorReport {
+    /// ERR_VERS: the sender supports only the versions `low` to `high`.
+    Version {
+        /// The lowest version.
+        low: u32,
+        /// The highest version.
+        high: u32,
+    },
+    /// BAD_XDR, in version 1 ERR_CHUNK: the sender cannot use the header.
+    BadXdr,
+    /// INVAL_HTYPE: the header type is not supported.
+    InvalHtype,
+    /// INVAL_FLAG: the flags do not fit the type, or the sequence of messages.
+    InvalFlag,
+    /// READ_CHUNKS: there are more Read chunks than the sender takes.
+    ReadChunks {
+        /// How many it takes.
+        max_chunks: u32,
+    },
+    /// WRITE_CHUNKS: there are more Write chunks than the sender takes.
+    WriteChunks {
+        /// How many it takes.
+        max_chunks: u32,
+    },
+    /// SEGMENTS: a chunk has more Segments than the sender takes.
+    Segments {
+        /// How many it takes.
+        max_segments: u32,
+    },
+    /// WRITE_RESOURCE: a Write chunk is too small for its result.
+    WriteResource {
+        /// Which one, counted from 1; 0 if unknown.
+        chunk_index: u32,
+        /// How many octets the result has; 0 if unknown.
+        length_needed: u32,
+    },
+    /// REPLY_RESOURCE: the Reply fits nowhere.
+    ReplyResource {
+        /// How large a Reply chunk would have to be; 0 if unknown.
+        length_needed: u32,
+    },
+    /// SYSTEM: anything else.
+    System,
+    /// A code that is not defined.
+    Unknown(u32),
+}
+
+impl ErrorReport {
+    /// Returns the error code.
+    //= V1-020, V2-016, V2-017, V2-018
+    pub const fn code(self) -> u32 {
+        match self {
+            Self::Version { .. } => 1,
+            Self::BadXdr => 2,
+            Self::InvalHtype => 3,
+            Self::InvalFlag => 4,
+            Self::ReadChunks { .. } => 5,
+            Self::WriteChunks { .. } => 6,
+            Self::Segments { .. } => 7,
+            Self::WriteResource { .. } => 8,
+            Self::ReplyResource { .. } => 9,
+            Self::System => 10,
+            Self::Unknown(code) => code,
+        }
+    }
+}

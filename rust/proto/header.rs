@@ -3,9 +3,11 @@
 //! What both versions share: the four fixed words, and what a message means.
 
 use crate::proto::chunk::ChunkLists;
+use crate::proto::error::ErrorReport;
 use crate::proto::types::{
-    MsgType, //
-    Xid,
+    Handle,
+    MsgType,
+    Xid, //
 };
 use crate::proto::xdr::Reader;
 
@@ -83,8 +85,47 @@ impl RpcStart {
 pub struct Conveyed<'a> {
     /// Inline or in memory.
     pub kind: Kind,
+    /// The handle that the Reply may invalidate; always [`Handle::NONE`] in version 1.
+    pub inv_handle: Handle,
     /// The chunk lists.
     pub chunks: ChunkLists<'a>,
     /// The octets behind the header.
     pub payload: &'a [u8],
+}
+
+/// What a received message is, in either version.
+#[derive(Clone, Copy, Debug)]
+pub enum Body<'a> {
+    /// MSG or NOMSG with an RPC message.
+    Conveyed(Conveyed<'a>),
+    /// A version 2 message that does nothing but grant credits.
+    Grant,
+    /// CONNPROP (version 2): a property set, or a part of one.
+    Properties(&'a [u8]),
+    /// An error message. `None` when it is too short for the error it announces.
+    Error(Option<ErrorReport>),
+}
+
+/// The flags of a version 2 header.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Flags {
+    /// The receiver of the message generated its XID.
+    pub response: bool,
+    /// The Payload stream goes on in the next message.
+    pub more: bool,
+}
+
+/// What a message to be sent says beside its chunk lists.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Outgoing {
+    /// The XID of the RPC message.
+    pub xid: Xid,
+    /// Whether the RPC message is a Call or a Reply.
+    pub direction: MsgType,
+    /// Inline or in memory.
+    pub kind: Kind,
+    /// Whether the Payload stream goes on in the next message (version 2).
+    pub more: bool,
+    /// The handle that the Reply may invalidate (version 2).
+    pub inv_handle: Handle,
 }

@@ -34,4 +34,5 @@ pub mod plan;
 pub mod reply;
 pub mod types;
 pub mod v1;
+pub mod v2;
 pub mod xdr;

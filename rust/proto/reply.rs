@@ -7,8 +7,12 @@ use crate::proto::chunk::{
     ChunkLists,
     Chunks, //
 };
-use crate::proto::error::BadHeader;
+use crate::proto::error::{
+    BadHeader, //
+    ErrorReport,
+};
 use crate::proto::header::{
+    Body,
     Conveyed,
     FixedWords,
     Kind,
@@ -41,7 +45,7 @@ pub enum Arrival<'a> {
         /// XID and granted credits.
         fixed: FixedWords,
         /// The decoded header.
-        body: Result<v1::Body<'a>, BadHeader>,
+        body: Result<Body<'a>, BadHeader>,
     },
 }
 
@@ -56,7 +60,7 @@ pub fn receive(message: &[u8]) -> Arrival<'_> {
         return Arrival::OtherVersion(fixed);
     }
     let body = v1::decode(&fixed, rest);
-    if let Ok(v1::Body::Conveyed(conveyed)) = &body {
+    if let Ok(Body::Conveyed(conveyed)) = &body {
         if let Some(payload) = reverse_call(&fixed, conveyed) {
             return Arrival::Call { fixed, payload };
         }
@@ -150,21 +154,22 @@ pub enum Failure {
 //= V1-098, V1-099, D-33, NFS-055
 pub fn check<'a, C: Chunks + ?Sized>(
     fixed: &FixedWords,
-    body: Result<v1::Body<'a>, BadHeader>,
+    body: Result<Body<'a>, BadHeader>,
     offered: &C,
 ) -> Verdict<'a> {
     match body {
-        Ok(v1::Body::Conveyed(conveyed)) => match check_conveyed(fixed, &conveyed, offered) {
+        Ok(Body::Conveyed(conveyed)) => match check_conveyed(fixed, &conveyed, offered) {
             Ok(reply) => Verdict::Complete(reply),
             Err(failure) => Verdict::Fail(failure),
         },
-        Ok(v1::Body::Error(None)) => Verdict::Drop,
-        Ok(v1::Body::Error(Some(error))) => match error {
-            v1::Error::Version { low, high } if low > high => Verdict::Drop,
-            v1::Error::Version { low, high } => Verdict::Fail(Failure::Version { low, high }),
-            v1::Error::Chunk => Verdict::Fail(Failure::Chunk),
-            v1::Error::Unknown(code) => Verdict::Fail(Failure::UnknownError(code)),
+        Ok(Body::Error(None)) => Verdict::Drop,
+        Ok(Body::Error(Some(error))) => match error {
+            ErrorReport::Version { low, high } if low > high => Verdict::Drop,
+            ErrorReport::Version { low, high } => Verdict::Fail(Failure::Version { low, high }),
+            ErrorReport::BadXdr => Verdict::Fail(Failure::Chunk),
+            other => Verdict::Fail(Failure::UnknownError(other.code())),
         },
+        Ok(Body::Grant | Body::Properties(_)) => Verdict::Drop,
         Err(bad) => Verdict::Fail(Failure::Header(bad)),
     }
 }

@@ -8,17 +8,20 @@ use crate::proto::chunk::{
     Chunks, //
 };
 use crate::proto::error::{
-    BadHeader, //
-    NoRoom,
+    BadHeader,
+    ErrorReport,
+    NoRoom, //
 };
 use crate::proto::header::{
+    Body,
     Conveyed,
     FixedWords,
     Kind, //
 };
 use crate::proto::types::{
-    Version, //
-    Xid,
+    Handle,
+    Version,
+    Xid, //
 };
 use crate::proto::xdr::{
     Reader, //
@@ -33,46 +36,20 @@ const RDMA_ERROR: u32 = 4;
 const ERR_VERS: u32 = 1;
 const ERR_CHUNK: u32 = 2;
 
-/// The body of a version 1 message.
-#[derive(Clone, Copy, Debug)]
-pub enum Body<'a> {
-    /// RDMA_MSG or RDMA_NOMSG.
-    Conveyed(Conveyed<'a>),
-    /// RDMA_ERROR. `None` when the message is too short for the error it announces.
-    Error(Option<Error>),
-}
+/// The length of the longest error message.
+pub const MAX_ERROR_LEN: usize = 28;
 
-/// What an RDMA_ERROR message says.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Error {
-    /// ERR_VERS: the sender supports only versions `low` to `high`.
-    Version {
-        /// The lowest version.
-        low: u32,
-        /// The highest version.
-        high: u32,
-    },
-    /// ERR_CHUNK: the sender cannot use the header, or the chunks it names.
-    Chunk,
-    /// A code that is not defined.
-    Unknown(u32),
-}
-
-impl Error {
-    /// The length of the longest error message.
-    pub const MAX_LEN: usize = 28;
-
-    //= V1-018, V1-020
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, BadHeader> {
-        Ok(match reader.u32()? {
-            ERR_VERS => Self::Version {
-                low: reader.u32()?,
-                high: reader.u32()?,
-            },
-            ERR_CHUNK => Self::Chunk,
-            code => Self::Unknown(code),
-        })
-    }
+/// Reads the body of an error message in the version 1 layout.
+//= V1-018, V1-020, V1-099
+fn decode_error(reader: &mut Reader<'_>) -> Result<ErrorReport, BadHeader> {
+    Ok(match reader.u32()? {
+        ERR_VERS => ErrorReport::Version {
+            low: reader.u32()?,
+            high: reader.u32()?,
+        },
+        ERR_CHUNK => ErrorReport::BadXdr,
+        code => ErrorReport::Unknown(code),
+    })
 }
 
 /// Reads what follows the fixed words of a version 1 message.
@@ -84,7 +61,7 @@ pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Result<Body<'a>
     let kind = match fixed.htype {
         RDMA_MSG => Kind::Msg,
         RDMA_NOMSG => Kind::Nomsg,
-        RDMA_ERROR => return Ok(Body::Error(Error::decode(&mut reader).ok())),
+        RDMA_ERROR => return Ok(Body::Error(decode_error(&mut reader).ok())),
         _ => return Err(BadHeader::Type),
     };
     let chunks = ChunkLists::decode(&mut reader)?;
@@ -95,12 +72,13 @@ pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Result<Body<'a>
     //= V1-016
     Ok(Body::Conveyed(Conveyed {
         kind,
+        inv_handle: Handle::NONE,
         chunks,
         payload: reader.rest(),
     }))
 }
 
-fn fixed_words(
+pub(super) fn fixed_words(
     out: &mut Writer<'_>,
     xid: Xid,
     version: u32,
@@ -141,13 +119,14 @@ pub fn encode<C: Chunks + ?Sized>(
 
 /// Writes the RDMA_ERROR message that answers `request`, and returns its length.
 ///
-/// ERR_VERS has this layout in all versions, and answers messages of any version.
+/// ERR_VERS has this layout in all versions, and answers messages of any version. Whatever else
+/// is wrong has the one code ERR_CHUNK.
 //= V1-018, V1-020, V1-021, V1-093, V1-094, V2-066, D-02
 pub fn encode_error(
     out: &mut [u8],
     request: &FixedWords,
     credit: u32,
-    error: Error,
+    report: ErrorReport,
 ) -> Result<usize, NoRoom> {
     let mut out = Writer::new(out);
     fixed_words(
@@ -157,14 +136,13 @@ pub fn encode_error(
         credit.max(1),
         RDMA_ERROR,
     )?;
-    match error {
-        Error::Version { low, high } => {
+    match report {
+        ErrorReport::Version { low, high } => {
             out.u32(ERR_VERS)?;
             out.u32(low)?;
             out.u32(high)?;
         }
-        Error::Chunk => out.u32(ERR_CHUNK)?,
-        Error::Unknown(code) => out.u32(code)?,
+        _ => out.u32(ERR_CHUNK)?,
     }
     Ok(out.len())
 }

@@ -3,7 +3,7 @@
 //! The marshalling plan of the Requester.
 
 use rpcrdma_proto::proto::chunk::{ChunkSlices, NoChunks};
-use rpcrdma_proto::proto::header::{FixedWords, Kind};
+use rpcrdma_proto::proto::header::{Body, FixedWords, Kind};
 use rpcrdma_proto::proto::plan::{
     plan, Buf, CallShape, Conveyance, Item, Limits, Part, PartName, PlanError,
 };
@@ -80,7 +80,7 @@ fn large_read_gets_a_write_chunk_as_long_as_the_item() {
     let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
     assert!(plan.writes.contains(0) && !plan.reply_chunk);
     assert_eq!(plan.header_len, 28 + 8 + 16);
-    assert!(plan.write_chunks(&call).eq([(128..8319)]));
+    assert_eq!(plan.write_chunks(&call).next(), Some(128..8319));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn encoded_call_decodes_to_itself() {
     let mut out = [0; 52];
     assert_eq!(v1::encode(&mut out, Xid(9), 32, Kind::Msg, &chunks), Ok(52));
     let (fixed, rest) = FixedWords::split(&out).unwrap();
-    let Ok(v1::Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
+    let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
         panic!("not a message");
     };
     assert_eq!(conveyed.chunks.reads.iter().collect::<Vec<_>>(), [read]);
