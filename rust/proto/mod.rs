@@ -27,10 +27,15 @@
 
 pub mod chunk;
 pub mod cm_private;
+pub mod continuation;
 pub mod credit;
 pub mod error;
 pub mod header;
+pub mod hostauth;
+pub mod invalidate;
+pub mod negotiate;
 pub mod plan;
+pub mod property;
 pub mod reply;
 pub mod types;
 pub mod v1;

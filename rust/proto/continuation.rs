@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages in several parts (version 2): joining the parts that arrive, cutting what is sent.
+//!
+//! The caller owns the memory of a joined message. It is told at which offset each part belongs.
+
+use core::ops::Range;
+
+use crate::proto::error::BadHeader;
+use crate::proto::header::RpcStart;
+use crate::proto::types::{
+    Version, //
+    Xid,
+};
+
+/// What a sequence of messages carries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Content {
+    /// An RPC message; `response` is the flag of its headers.
+    Rpc {
+        /// Whether it is a Reply.
+        response: bool,
+    },
+    /// A property set.
+    Properties,
+}
+
+/// A sequence of which more is to come.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequence {
+    /// The XID of all its messages.
+    pub xid: Xid,
+    /// What it carries.
+    pub content: Content,
+    len: u32,
+    start: [u8; 8],
+    /// The rest is swallowed: the sequence failed already.
+    failed: bool,
+}
+
+/// A part that arrived in its place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Part {
+    /// Where the part belongs in the joined content.
+    pub offset: u32,
+    /// How long the content is with this part.
+    pub len: u32,
+    /// The first words of the content, once they are there.
+    pub start: Option<RpcStart>,
+    /// The sequence failed before; the part has no use.
+    pub swallowed: bool,
+}
+
+/// The sequence that the peer has open.
+//= V2-032, V2-033, V2-037, V2-040, V2-041, D-14, D-15, D-17, D-26
+#[derive(Clone, Copy, Debug)]
+pub struct Assembler {
+    open: Option<Sequence>,
+}
+
+impl Assembler {
+    /// Starts without a sequence.
+    pub const fn new() -> Self {
+        Self { open: None }
+    }
+
+    /// Returns the open sequence.
+    #[inline]
+    pub const fn open(&self) -> Option<Sequence> {
+        self.open
+    }
+
+    /// Drops the open sequence and returns it.
+    pub fn abandon(&mut self) -> Option<Sequence> {
+        self.open.take()
+    }
+
+    /// Lets the rest of the open sequence pass without effect.
+    pub fn fail(&mut self) {
+        if let Some(sequence) = &mut self.open {
+            sequence.failed = true;
+        }
+    }
+
+    /// Takes a message in. It has to belong to the open sequence, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`BadHeader::BrokenSequence`] when it does not, and [`BadHeader::Truncated`] for a first
+    /// part that is too short.
+    #[inline]
+    //= V2-032, V2-033, D-15, D-17
+    pub fn add(
+        &mut self,
+        xid: Xid,
+        content: Content,
+        payload: &[u8],
+        more: bool,
+    ) -> Result<Part, BadHeader> {
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        if self.open.is_none() && !more {
+            return Ok(Part {
+                offset: 0,
+                len,
+                start: RpcStart::peek(payload),
+                swallowed: false,
+            });
+        }
+        self.add_part(xid, content, payload, more)
+    }
+
+    fn add_part(
+        &mut self,
+        xid: Xid,
+        content: Content,
+        payload: &[u8],
+        more: bool,
+    ) -> Result<Part, BadHeader> {
+        let mut sequence = match self.open {
+            Some(open) if open.xid == xid && open.content == content => open,
+            Some(_) => return Err(BadHeader::BrokenSequence),
+            None if payload.len() < 4 => return Err(BadHeader::Truncated),
+            None => Sequence {
+                xid,
+                content,
+                len: 0,
+                start: [0; 8],
+                failed: false,
+            },
+        };
+        let offset = sequence.len;
+        // The first words may be spread over several parts.
+        let missing = sequence.start.iter_mut().skip(offset as usize);
+        for (to, from) in missing.zip(payload) {
+            *to = *from;
+        }
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        sequence.len = offset.saturating_add(len);
+        self.open = more.then_some(sequence);
+        Ok(Part {
+            offset,
+            len: sequence.len,
+            start: if sequence.len >= 8 {
+                RpcStart::peek(&sequence.start)
+            } else {
+                None
+            },
+            swallowed: sequence.failed,
+        })
+    }
+}
+
+impl Default for Assembler {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One message of a sequence to be sent.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cut {
+    /// Which octets of the Payload stream it carries.
+    pub range: Range<u32>,
+    /// Whether another message follows.
+    pub more: bool,
+}
+
+/// Cuts a Payload stream into messages: each is filled, and cut at a multiple of four.
+///
+/// The chunk lists stand in the last message only.
+//= V2-035, V2-036, V2-040, V2-041, V2-042, V2-094, D-17
+#[derive(Clone, Copy, Debug)]
+pub struct Cutter {
+    len: u32,
+    threshold: u32,
+    last_header: u32,
+    at: u32,
+}
+
+impl Cutter {
+    /// Prepares to cut `len` octets for Sends of at most `threshold` octets, when the header of
+    /// the last message has `last_header`.
+    pub const fn new(len: u32, threshold: u32, last_header: u32) -> Self {
+        Self {
+            len,
+            threshold,
+            last_header,
+            at: 0,
+        }
+    }
+
+    /// Returns the next message, or `None` when all is sent or nothing fits.
+    pub fn next_cut(&mut self) -> Option<Cut> {
+        let left = self.len.saturating_sub(self.at);
+        if left == 0 {
+            return None;
+        }
+        let last_room = self.threshold.saturating_sub(self.last_header);
+        let more = left > last_room;
+        let len = if more {
+            let room = self
+                .threshold
+                .saturating_sub(Version::V2.empty_header_len());
+            // Something has to be left for the last message.
+            room.min(left.saturating_sub(1)) & !3
+        } else {
+            left
+        };
+        if len == 0 || last_room < 4 {
+            return None;
+        }
+        let start = self.at;
+        self.at = start.saturating_add(len);
+        Some(Cut {
+            range: start..self.at,
+            more,
+        })
+    }
+}

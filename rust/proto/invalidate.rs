@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Remote invalidation: the Reply's Send takes one handle of the Requester out of use.
+
+use crate::proto::chunk::Chunks;
+use crate::proto::types::Handle;
+
+/// Returns every handle that chunk lists name.
+fn handles<C: Chunks + ?Sized>(chunks: &C) -> impl Iterator<Item = Handle> + '_ {
+    let reads = chunks.reads().map(|read| read.segment);
+    let writes = chunks.writes().flatten();
+    let reply = chunks.reply().into_iter().flatten();
+    reads.chain(writes).chain(reply).map(|s| s.handle)
+}
+
+/// Requester: returns the handle to offer with a Call, [`Handle::NONE`] to offer none.
+///
+/// `capable` says whether the device can be told from outside to invalidate what this side
+/// registers, and only dynamically registered memory is named in `chunks`.
+//= V2-110, V2-113, V2-114, CM-014, D-23
+pub fn offer<C: Chunks + ?Sized>(capable: bool, chunks: &C) -> Handle {
+    if !capable {
+        return Handle::NONE;
+    }
+    handles(chunks).last().unwrap_or(Handle::NONE)
+}
+
+/// Responder, version 2: returns the handle that the Reply may invalidate, if there is one.
+///
+/// A handle that the Call does not name is left alone. With a continued Reply, only the last
+/// message invalidates; error messages, property sets and grants never do.
+//= V2-111, V2-112, V2-114, V2-115, V2-116, V2-118, D-22
+pub fn permitted<C: Chunks + ?Sized>(
+    capable: bool,
+    inv_handle: Handle,
+    chunks: &C,
+) -> Option<Handle> {
+    (capable && inv_handle != Handle::NONE && handles(chunks).any(|h| h == inv_handle))
+        .then_some(inv_handle)
+}
+
+/// Responder, version 1: returns the handle of the Call that the Reply may invalidate.
+///
+/// `agreed` says whether both sides set the R bit, and the device can do it.
+//= CM-011, CM-012, CM-013, CM-015
+pub fn permitted_v1<C: Chunks + ?Sized>(agreed: bool, chunks: &C) -> Option<Handle> {
+    if agreed {
+        handles(chunks).last()
+    } else {
+        None
+    }
+}
+
+/// What a Receive completion says about invalidation, when it is checked against the RPC.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Invalidated {
+    /// Nothing was: every registration of the RPC is still to be invalidated.
+    Nothing,
+    /// This one was; the others are still to be invalidated before the RPC completes.
+    Handle(Handle),
+    /// A handle was that is not the RPC's. The connection has to be closed: another RPC has
+    /// lost its memory.
+    Foreign,
+}
+
+/// Requester: checks which handle a Reply invalidated against those of its RPC.
+//= V2-117, CM-012, CM-016, D-22
+pub fn check<C: Chunks + ?Sized>(invalidated: Option<Handle>, chunks: &C) -> Invalidated {
+    match invalidated {
+        None => Invalidated::Nothing,
+        Some(handle) if handles(chunks).any(|h| h == handle) => Invalidated::Handle(handle),
+        Some(_) => Invalidated::Foreign,
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which version a connection speaks.
+//!
+//! A client begins with the highest version it may try. A server that does not know it answers
+//! ERR_VERS, and the client goes on with another version, once, on the same connection. The
+//! first message that is no error makes the version final.
+
+use crate::proto::types::{
+    Version, //
+    Xid,
+};
+
+/// A point in time or a span of it, in milliseconds of any steady clock.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// Returns the time `span` after this one.
+    pub const fn after(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+/// The versions one side is willing to speak.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Versions {
+    /// The lowest.
+    pub low: Version,
+    /// The highest.
+    pub high: Version,
+}
+
+impl Versions {
+    /// Version 1 only.
+    pub const V1: Self = Self {
+        low: Version::V1,
+        high: Version::V1,
+    };
+
+    /// Both versions.
+    pub const BOTH: Self = Self {
+        low: Version::V1,
+        high: Version::V2,
+    };
+
+    /// Returns the version that `number` names, if it is one of these.
+    pub fn accept(&self, number: u32) -> Option<Version> {
+        Version::from_number(number).filter(|v| (self.low..=self.high).contains(v))
+    }
+
+    /// Returns the highest of these within `low..=high` that is not `rejected`.
+    //= V2-061, D-32
+    fn choose(&self, low: u32, high: u32, rejected: Version) -> Option<Version> {
+        [Version::V2, Version::V1].into_iter().find(|v| {
+            (self.low..=self.high).contains(v)
+                && (low..=high).contains(&v.number())
+                && *v != rejected
+        })
+    }
+}
+
+/// What a client remembers about a server between connections.
+//= V2-062, D-32
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    only_v1_until: Option<Time>,
+}
+
+impl Memory {
+    /// How long a server counts as one without version 2.
+    pub const KEEP: Time = Time(600_000);
+
+    /// The server turned out not to speak version 2, or not to survive being asked.
+    pub fn remember_v1(&mut self, now: Time) {
+        self.only_v1_until = Some(now.after(Self::KEEP));
+    }
+
+    /// Returns the version to begin the next connection with.
+    pub fn first(&self, now: Time, versions: Versions) -> Version {
+        match self.only_v1_until {
+            Some(until) if now < until => versions.low,
+            _ => versions.high,
+        }
+    }
+}
+
+/// What comes of an ERR_VERS message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Answer {
+    /// The connection goes on with this version.
+    Use(Version),
+    /// There is no common version, or only one that was rejected already.
+    NoCommonVersion,
+    /// The message says nothing: it is malformed, or answers nothing that was sent.
+    Ignore,
+    /// The version is settled; the message concerns one RPC, which ends.
+    Settled,
+}
+
+/// The state of the choice on one connection.
+//= V2-058, V2-059, V2-061, V2-062, V2-064, V2-065, D-32
+#[derive(Clone, Copy, Debug)]
+pub struct Negotiation {
+    versions: Versions,
+    current: Option<Version>,
+    probe: Xid,
+    settled: bool,
+    fell_back: bool,
+}
+
+impl Negotiation {
+    /// Starts a connection as its client, whose first message will have the XID `probe`.
+    //= V2-058, V2-063
+    pub const fn client(versions: Versions, first: Version, probe: Xid) -> Self {
+        Self {
+            versions,
+            current: Some(first),
+            probe,
+            settled: false,
+            fell_back: false,
+        }
+    }
+
+    /// Starts a connection as its server, which waits for the client to choose.
+    pub const fn server(versions: Versions) -> Self {
+        Self {
+            versions,
+            current: None,
+            probe: Xid(0),
+            settled: false,
+            fell_back: false,
+        }
+    }
+
+    /// Returns the version spoken, or `None` on a server that has not heard from its client.
+    #[inline]
+    pub const fn version(&self) -> Option<Version> {
+        self.current
+    }
+
+    /// Says whether the version is final.
+    #[inline]
+    pub const fn is_settled(&self) -> bool {
+        self.settled
+    }
+
+    /// Returns the versions this side is willing to speak.
+    pub const fn versions(&self) -> Versions {
+        self.versions
+    }
+
+    /// Returns the XID of the client's first message.
+    pub const fn probe(&self) -> Xid {
+        self.probe
+    }
+
+    /// Takes over the version of an arriving message. `false` means that it is the wrong one.
+    #[inline]
+    //= V2-004, V2-059, V2-064, V2-065
+    pub fn handle_version(&mut self, number: u32) -> bool {
+        match self.current {
+            Some(current) => current.number() == number,
+            None => {
+                self.current = self.versions.accept(number);
+                self.settled = self.current.is_some();
+                self.settled
+            }
+        }
+    }
+
+    /// A message arrived that is no error: its version is final.
+    #[inline]
+    pub fn settle(&mut self) {
+        self.settled = true;
+    }
+
+    /// An ERR_VERS message arrived at the client.
+    //= V2-060, V2-061, V2-065, V2-144, D-05, D-19, D-32
+    pub fn handle_err_vers(&mut self, xid: Xid, low: u32, high: u32) -> Answer {
+        let Some(current) = self.current else {
+            return Answer::Ignore;
+        };
+        if low > high {
+            return Answer::Ignore;
+        }
+        if self.settled {
+            return Answer::Settled;
+        }
+        if xid != self.probe {
+            return Answer::Ignore;
+        }
+        match self.versions.choose(low, high, current) {
+            Some(version) if !self.fell_back => {
+                self.fell_back = true;
+                self.current = Some(version);
+                Answer::Use(version)
+            }
+            _ => Answer::NoCommonVersion,
+        }
+    }
+
+    /// Tells `memory` what is to be known at the next connection, when this one is over or has
+    /// fallen back.
+    //= V2-062, D-32
+    pub fn remember(&self, now: Time, memory: &mut Memory) {
+        let asked_in_vain = !self.settled && self.current == Some(Version::V2);
+        if self.fell_back || asked_in_vain {
+            memory.remember_v1(now);
+        }
+    }
+}
