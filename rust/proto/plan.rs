@@ -143,12 +143,13 @@ impl Item {
     /// The octets that leave the Payload stream when the item is reduced: itself and its pad.
     #[inline]
     //= V1-059, V1-069, V2-077
-    const fn extent(&self) -> Range<u32> {
+    pub const fn extent(&self) -> Range<u32> {
         self.offset..self.offset.saturating_add(padded_len(self.len))
     }
 
+    /// The octets of the item itself.
     #[inline]
-    const fn range(&self) -> Range<u32> {
+    pub const fn range(&self) -> Range<u32> {
         self.offset..self.offset.saturating_add(self.len)
     }
 
@@ -174,8 +175,9 @@ impl ItemSet {
         }
     }
 
+    /// Returns the set with item `index`, if that is one of the first 32.
     #[inline]
-    const fn with(self, index: usize) -> Self {
+    pub const fn with(self, index: usize) -> Self {
         Self(self.0 | Self::bit(index))
     }
 
@@ -461,9 +463,17 @@ impl Plan {
 /// Returns the pieces of a stream that are left when `set` of `items` is reduced.
 #[inline]
 fn without(len: u32, items: &[Item], set: ItemSet) -> impl Iterator<Item = Range<u32>> + '_ {
+    between(len, set.of(items).map(|item| item.extent()))
+}
+
+/// Returns the pieces of a stream of `len` octets that lie between `extents`.
+#[inline]
+pub(super) fn between<'a>(
+    len: u32,
+    extents: impl Iterator<Item = Range<u32>> + 'a,
+) -> impl Iterator<Item = Range<u32>> + 'a {
     let mut at = 0_u32;
-    set.of(items)
-        .map(|item| item.extent())
+    extents
         .chain(core::iter::once(len..len))
         .filter_map(move |gap| {
             let piece = at..gap.start.min(len);
@@ -642,7 +652,8 @@ fn plan_arguments(
         set = set.with(index);
         left = left.saturating_sub(padded_len(item.len));
     }
-    if left <= limits.continued_send && header.len < limits.inline_send {
+    // The last message of a sequence has all chunk lists, and one word of payload at least.
+    if left <= limits.continued_send && fits(header.len, 4, limits.inline_send) {
         return Ok((header.check(limits)?, Conveyance::Continued, set));
     }
     if !limits.long_call {

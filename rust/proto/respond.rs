@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a Responder conveys a Reply: the decision, and the chunk lists it returns.
+
+use core::ops::Range;
+
+use crate::proto::chunk::{
+    Chunk,
+    ChunkLists,
+    Chunks,
+    REPLY_CHUNK_LEN,
+    WRITE_CHUNK_LEN, //
+};
+use crate::proto::error::ErrorReport;
+use crate::proto::header::Kind;
+use crate::proto::plan::{
+    between,
+    Item,
+    ItemSet, //
+};
+use crate::proto::types::{
+    ReadSegment,
+    Segment,
+    Version, //
+};
+use crate::proto::xdr::padded_len;
+
+/// What a Reply looks like before anything is reduced.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyShape<'a> {
+    /// The length of the RPC Reply.
+    pub len: u32,
+    /// One entry for each operation whose result may be DDP-eligible, in order; `None` when it
+    /// returned no such item.
+    pub results: &'a [Option<Item>],
+    /// Whether results of the procedure can be DDP-eligible at all.
+    pub reducible: bool,
+}
+
+/// What may be used to convey Replies on a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyLimits {
+    /// The version of the connection.
+    pub version: Version,
+    /// The most octets of one Send, header included.
+    pub inline_send: u32,
+    /// How many octets of Payload stream may be sent in several messages; 0 for version 1.
+    pub continued: u32,
+    /// Whether a Reply chunk is used; not in the reverse direction.
+    pub reply_chunk: bool,
+}
+
+/// How the Payload stream of a Reply is conveyed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// Behind the header.
+    Inline,
+    /// In the Reply chunk.
+    ReplyChunk,
+    /// In several messages.
+    Continued,
+}
+
+/// The decision for one Reply.
+#[derive(Clone, Copy, Debug)]
+pub struct Response<'a> {
+    /// How the Payload stream is conveyed.
+    pub form: Form,
+    /// Which results go into the Write chunk of the same index.
+    pub reduced: ItemSet,
+    /// The length of the Payload stream.
+    pub payload_len: u32,
+    /// The length of the header, of the last message if there are several.
+    pub header_len: u32,
+    chunks: ChunkLists<'a>,
+    results: &'a [Option<Item>],
+    len: u32,
+}
+
+/// Decides how to convey a Reply to a Call with these chunk lists.
+///
+/// # Errors
+///
+/// Returns what is to be reported when the Reply fits nowhere.
+#[inline]
+//= V1-073, V1-078, V1-079, V1-080, V1-081, V1-100, V1-108, V2-098, V2-100, V2-101, V2-103
+//= V2-104, V2-158, V2-160, NFS-003, NFS-004, NFS-008, D-08, D-38
+pub fn respond<'a>(
+    chunks: ChunkLists<'a>,
+    shape: &ReplyShape<'a>,
+    limits: &ReplyLimits,
+) -> Result<Response<'a>, ErrorReport> {
+    let refuse = |report| match limits.version {
+        Version::V1 => ErrorReport::BadXdr,
+        Version::V2 => report,
+    };
+    let misfit = !shape.reducible && !chunks.writes.is_empty();
+    if misfit && limits.version == Version::V1 {
+        return Err(ErrorReport::BadXdr);
+    }
+    let (reduced, payload_len) = reduce(&chunks, shape).map_err(refuse)?;
+    let header_len = write_list_len(&chunks, limits.version);
+    let offered = if limits.reply_chunk {
+        chunks.reply
+    } else {
+        None
+    };
+    let reply_header_len = header_len.saturating_add(offered.map_or(0, reply_chunk_len));
+    let inline = fits(header_len, payload_len, limits.inline_send);
+    let long = offered.is_some_and(|chunk| {
+        chunk.length() >= u64::from(payload_len) && reply_header_len <= limits.inline_send
+    });
+    let prefer_long = limits.version == Version::V1 && offered.is_some();
+    let form = if inline && !prefer_long {
+        Form::Inline
+    } else if long {
+        Form::ReplyChunk
+    } else if !prefer_long
+        && payload_len <= limits.continued
+        && fits(header_len, 4, limits.inline_send)
+    {
+        Form::Continued
+    } else {
+        return Err(refuse(ErrorReport::ReplyResource {
+            length_needed: payload_len,
+        }));
+    };
+    Ok(Response {
+        form,
+        reduced,
+        payload_len,
+        header_len: match form {
+            Form::ReplyChunk => reply_header_len,
+            Form::Inline | Form::Continued => header_len,
+        },
+        chunks,
+        results: shape.results,
+        len: shape.len,
+    })
+}
+
+const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
+    header.saturating_add(payload) <= threshold
+}
+
+/// Pairs Write chunks and results in order, until one side runs out.
+///
+/// An empty chunk asks for its result inline. A chunk without a result is consumed all the same.
+//= V1-069, V1-073, V1-074, V1-135, V2-083, V2-084, V2-104, V2-158
+//= NFS-035, NFS-036, NFS-037, NFS-038, NFS-039
+fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Result<(ItemSet, u32), ErrorReport> {
+    let mut reduced = ItemSet::EMPTY;
+    let mut left = shape.len;
+    let pairs = chunks.writes.iter().zip(shape.results).take(32);
+    for (index, (chunk, result)) in pairs.enumerate() {
+        let Some(item) = result else {
+            continue;
+        };
+        if chunk.count() == 0 || item.len == 0 {
+            continue;
+        }
+        if chunk.length() < u64::from(item.len) {
+            return Err(ErrorReport::WriteResource {
+                chunk_index: u32::try_from(index).unwrap_or(0).saturating_add(1),
+                length_needed: item.len,
+            });
+        }
+        reduced = reduced.with(index);
+        left = left.saturating_sub(padded_len(item.len));
+    }
+    Ok((reduced, left))
+}
+
+fn write_list_len(chunks: &ChunkLists<'_>, version: Version) -> u32 {
+    chunks
+        .writes
+        .iter()
+        .fold(version.empty_header_len(), |len, chunk| {
+            len.saturating_add(WRITE_CHUNK_LEN)
+                .saturating_add(array_len(chunk))
+        })
+}
+
+fn reply_chunk_len(chunk: Chunk<'_>) -> u32 {
+    REPLY_CHUNK_LEN.saturating_add(array_len(chunk))
+}
+
+fn array_len(chunk: Chunk<'_>) -> u32 {
+    let len = chunk.count().saturating_mul(Segment::ENCODED_LEN);
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+impl<'a> Response<'a> {
+    /// Returns the type of the header.
+    //= V1-017, V2-013, V2-014
+    pub const fn kind(&self) -> Kind {
+        match self.form {
+            Form::ReplyChunk => Kind::Nomsg,
+            Form::Inline | Form::Continued => Kind::Msg,
+        }
+    }
+
+    /// Returns the pieces of the Reply that make up the Payload stream, in order.
+    //= V1-069, V2-077, V2-091
+    pub fn payload(&self) -> impl Iterator<Item = Range<u32>> + 'a {
+        let reduced = self.reduced;
+        let extents = self
+            .results
+            .iter()
+            .enumerate()
+            .filter(move |(index, _)| reduced.contains(*index))
+            .filter_map(|(_, result)| result.map(|item| item.extent()));
+        between(self.len, extents)
+    }
+
+    /// Returns what is to be written into Write chunks: memory of the Requester, and the range
+    /// of the Reply it shall hold. Pad is never written.
+    //= V1-071, V2-084, V2-089, V2-186, NFS-036
+    pub fn writes(&self) -> impl Iterator<Item = (Segment, Range<u32>)> + 'a {
+        let reduced = self.reduced;
+        self.chunks
+            .writes
+            .iter()
+            .zip(self.results)
+            .enumerate()
+            .filter(move |(index, _)| reduced.contains(*index))
+            .filter_map(|(_, (chunk, result))| result.map(|item| (chunk, item)))
+            .flat_map(|(chunk, item)| {
+                let mut at = item.offset;
+                fill(chunk.segments(), item.len)
+                    .filter(|segment| segment.length != 0)
+                    .map(move |segment| {
+                        let start = at;
+                        at = start.saturating_add(segment.length);
+                        (segment, start..at)
+                    })
+            })
+    }
+
+    /// Returns the Segments of the Reply chunk that take the Payload stream, with the lengths
+    /// that they get.
+    //= V1-083, V2-096, V2-186
+    pub fn reply_writes(&self) -> impl Iterator<Item = Segment> + 'a {
+        let chunk = match self.form {
+            Form::ReplyChunk => self.chunks.reply,
+            Form::Inline | Form::Continued => None,
+        };
+        let len = self.payload_len;
+        chunk
+            .into_iter()
+            .flat_map(move |chunk| fill(chunk.segments(), len))
+            .filter(|segment| segment.length != 0)
+    }
+}
+
+/// Returns `segments` with the lengths they have when `len` octets are put into them in order.
+#[inline]
+//= V1-064, V1-065, V1-067, V2-085, V2-086, V2-090
+fn fill(segments: impl Iterator<Item = Segment>, len: u32) -> impl Iterator<Item = Segment> {
+    let mut left = len;
+    segments.map(move |segment| {
+        let length = segment.length.min(left);
+        left = left.saturating_sub(length);
+        Segment { length, ..segment }
+    })
+}
+
+/// The chunk lists of the Reply's header: the Call's Write list, and the Reply chunk if it is
+/// used, with the lengths that were written.
+//= V1-064, V1-065, V1-067, V1-072, V1-075, V2-085, V2-086, D-37
+impl Chunks for Response<'_> {
+    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
+        core::iter::empty()
+    }
+
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
+        self.chunks.writes.iter().enumerate().map(|(index, chunk)| {
+            let written = match self.results.get(index) {
+                Some(Some(item)) if self.reduced.contains(index) => item.len,
+                _ => 0,
+            };
+            fill(chunk.segments(), written)
+        })
+    }
+
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
+        match self.form {
+            Form::ReplyChunk => self
+                .chunks
+                .reply
+                .map(|chunk| fill(chunk.segments(), self.payload_len)),
+            Form::Inline | Form::Continued => None,
+        }
+    }
+}

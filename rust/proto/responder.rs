@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The Responder's check of a Call, and how the RPC message is put together again.
+
+use core::ops::Range;
+
+use crate::proto::chunk::{
+    ChunkLists,
+    ReadList, //
+};
+use crate::proto::error::{
+    BadHeader, //
+    ErrorReport,
+};
+use crate::proto::header::{
+    Conveyed, //
+    Kind,
+};
+use crate::proto::types::{
+    Position,
+    Segment,
+    Version, //
+};
+use crate::proto::xdr::padded_len;
+
+/// What a Responder takes in one Call.
+#[derive(Clone, Copy, Debug)]
+pub struct CallLimits {
+    /// The version of the connection.
+    pub version: Version,
+    /// How many normal Read chunks. With 0 there may be no Position Zero Read chunk either.
+    pub read_chunks: u32,
+    /// How many Write chunks, 32 at most.
+    pub write_chunks: u32,
+    /// How many Segments in one header.
+    pub segments: u32,
+    /// How long one Segment.
+    pub segment_bytes: u32,
+    /// How long the RPC message, put together.
+    pub call_bytes: u32,
+}
+
+impl CallLimits {
+    /// Returns limits for Calls in the reverse direction: these have no chunks.
+    ///
+    /// A Reply chunk is let pass in version 2, and not used.
+    //= V1-133, V2-171, D-49, NFS-052
+    pub const fn reverse(version: Version, call_bytes: u32) -> Self {
+        Self {
+            version,
+            read_chunks: 0,
+            write_chunks: 0,
+            segments: 64,
+            segment_bytes: u32::MAX,
+            call_bytes,
+        }
+    }
+
+    /// Reports that something is too much, in the words of the version.
+    //= NFS-045, D-43
+    const fn refuse(&self, report: ErrorReport) -> ErrorReport {
+        match self.version {
+            Version::V1 => ErrorReport::BadXdr,
+            Version::V2 => report,
+        }
+    }
+}
+
+/// A Call that can be processed.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Where the Payload stream is.
+    pub kind: Kind,
+    /// The chunk lists, within the limits.
+    pub chunks: ChunkLists<'a>,
+    /// The length of the Payload stream, inline or in the Position Zero Read chunk.
+    pub stream_len: u32,
+    /// The length of the RPC message once chunks and pad are back in their places.
+    pub len: u32,
+}
+
+/// Where the next octets of the RPC message come from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Source {
+    /// From this range of the Payload stream.
+    Stream(Range<u32>),
+    /// From the Requester's memory, by RDMA Read.
+    Read(Segment),
+    /// Nowhere: so many zero octets of pad.
+    Pad(u32),
+}
+
+/// Checks a whole Call. `stream_len` is the length of its inline Payload stream, of all parts
+/// together.
+///
+/// # Errors
+///
+/// Returns what is to be reported to the Requester. Nothing of the Call may be processed then.
+#[inline]
+//= V1-092, V1-111, V2-109, V2-148, V2-149, V2-150, V2-153, V2-154, V2-156, V2-185, D-25, D-43
+//= NFS-044, NFS-045, V2-071
+pub fn accept<'a>(
+    conveyed: &Conveyed<'a>,
+    stream_len: u32,
+    limits: &CallLimits,
+) -> Result<Call<'a>, ErrorReport> {
+    let chunks = conveyed.chunks;
+    if conveyed.kind == Kind::Msg && chunks.is_empty() {
+        if stream_len > limits.call_bytes {
+            return Err(limits.refuse(ErrorReport::System));
+        }
+        return Ok(Call {
+            kind: Kind::Msg,
+            chunks,
+            stream_len,
+            len: stream_len,
+        });
+    }
+    accept_chunks(conveyed, stream_len, limits)
+}
+
+fn accept_chunks<'a>(
+    conveyed: &Conveyed<'a>,
+    inline_len: u32,
+    limits: &CallLimits,
+) -> Result<Call<'a>, ErrorReport> {
+    let chunks = conveyed.chunks;
+    check_segments(&chunks, limits)?;
+    let zero = read_chunk_len(chunks.reads, Position::ZERO);
+    let stream_len = match (conveyed.kind, zero) {
+        (Kind::Msg, None) => u64::from(inline_len),
+        (Kind::Nomsg, Some(len)) => len,
+        (Kind::Msg, Some(_)) => return Err(BadHeader::TwoPayloads.report()),
+        (Kind::Nomsg, None) => return Err(BadHeader::NoPayload.report()),
+    };
+    let (len, read_chunks) = assembled_len(chunks.reads, stream_len).map_err(BadHeader::report)?;
+    if read_chunks > limits.read_chunks || (zero.is_some() && limits.read_chunks == 0) {
+        let max_chunks = limits.read_chunks;
+        return Err(limits.refuse(ErrorReport::ReadChunks { max_chunks }));
+    }
+    let too_many = chunks.writes.count() > limits.write_chunks.min(32) as usize;
+    if too_many && limits.write_chunks == 0 {
+        return Err(limits.refuse(ErrorReport::ReplyResource { length_needed: 0 }));
+    }
+    if too_many {
+        let max_chunks = limits.write_chunks.min(32);
+        return Err(limits.refuse(ErrorReport::WriteChunks { max_chunks }));
+    }
+    let system = limits.refuse(ErrorReport::System);
+    let len = u32::try_from(len).map_err(|_| system)?;
+    let stream_len = u32::try_from(stream_len).map_err(|_| system)?;
+    if len > limits.call_bytes {
+        return Err(system);
+    }
+    Ok(Call {
+        kind: conveyed.kind,
+        chunks,
+        stream_len,
+        len,
+    })
+}
+
+/// Checks how many Segments there are and how long. What follows walks the Read list several
+/// times, so this bounds the work that a peer can cause.
+//= V2-130, V2-131, V2-156, D-25
+fn check_segments(chunks: &ChunkLists<'_>, limits: &CallLimits) -> Result<(), ErrorReport> {
+    let max_segments = limits.segments;
+    let mut count = 0_u32;
+    let reads = chunks.reads.iter().map(|read| read.segment);
+    let writes = chunks.writes.iter().flat_map(|chunk| chunk.segments());
+    let reply = chunks.reply.into_iter().flat_map(|chunk| chunk.segments());
+    for segment in reads.chain(writes).chain(reply) {
+        count = count.saturating_add(1);
+        if count > max_segments {
+            return Err(limits.refuse(ErrorReport::Segments { max_segments }));
+        }
+        if segment.length > limits.segment_bytes {
+            return Err(limits.refuse(ErrorReport::System));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the Segments of one Read chunk, in list order.
+#[inline]
+//= V1-057, V2-079, NFS-033
+fn read_chunk(reads: ReadList<'_>, position: Position) -> impl Iterator<Item = Segment> + '_ {
+    reads
+        .iter()
+        .filter(move |read| read.position == position)
+        .map(|read| read.segment)
+}
+
+/// Returns the length of the Read chunk at `position`, if there is one.
+fn read_chunk_len(reads: ReadList<'_>, position: Position) -> Option<u64> {
+    read_chunk(reads, position).fold(None, |len, segment| {
+        Some(len.unwrap_or(0_u64).saturating_add(segment.length.into()))
+    })
+}
+
+/// Returns the Positions of the normal Read chunks, rising, whatever the order of the list.
+//= D-40
+fn positions(reads: ReadList<'_>) -> impl Iterator<Item = Position> + '_ {
+    let mut last = Position::ZERO;
+    core::iter::from_fn(move || {
+        last = reads
+            .iter()
+            .map(|read| read.position)
+            .filter(|position| *position > last)
+            .min()?;
+        Some(last)
+    })
+}
+
+fn padded(len: u64) -> u64 {
+    len.saturating_add(len.wrapping_neg() & 3)
+}
+
+/// Returns the length of the RPC message put together, and the number of normal Read chunks.
+//= V1-057, V1-061, V1-111, V2-079, V2-109, D-40
+fn assembled_len(reads: ReadList<'_>, stream_len: u64) -> Result<(u64, u32), BadHeader> {
+    let mut at = 0_u64;
+    let mut used = 0_u64;
+    let mut count = 0_u32;
+    for position in positions(reads) {
+        let start = u64::from(position.0);
+        let gap = start.checked_sub(at).ok_or(BadHeader::Misplaced)?;
+        used = used.saturating_add(gap);
+        if used > stream_len {
+            return Err(BadHeader::Misplaced);
+        }
+        let len = read_chunk_len(reads, position).unwrap_or(0);
+        at = start.saturating_add(padded(len));
+        count = count.saturating_add(1);
+    }
+    Ok((at.saturating_add(stream_len.saturating_sub(used)), count))
+}
+
+impl<'a> Call<'a> {
+    /// Returns the Segments of the Position Zero Read chunk, which hold the Payload stream.
+    //= V1-082, V2-095
+    pub fn position_zero(&self) -> impl Iterator<Item = Segment> + 'a {
+        read_chunk(self.chunks.reads, Position::ZERO)
+    }
+
+    /// Returns the normal Read chunks by rising Position, each with its length.
+    pub fn read_chunks(&self) -> impl Iterator<Item = (Position, u64)> + 'a {
+        let reads = self.chunks.reads;
+        positions(reads).map(move |p| (p, read_chunk_len(reads, p).unwrap_or(0)))
+    }
+
+    /// Returns what the RPC message consists of, from its first octet to its last.
+    ///
+    /// Missing pad is supplied. Segments of no octets are skipped.
+    //= V1-057, V1-061, V1-062, V2-079, D-39, D-43
+    pub fn sources(&self) -> impl Iterator<Item = Source> + 'a {
+        let reads = self.chunks.reads;
+        let stream_len = self.stream_len;
+        let (mut at, mut used) = (0_u64, 0_u32);
+        let chunks = positions(reads).flat_map(move |position| {
+            let start = u64::from(position.0);
+            let len = read_chunk_len(reads, position).unwrap_or(0);
+            let gap = u32::try_from(start.saturating_sub(at)).unwrap_or(u32::MAX);
+            let end = used.saturating_add(gap).min(stream_len);
+            let stream = Source::Stream(used..end);
+            (at, used) = (start.saturating_add(padded(len)), end);
+            let pad = u32::try_from(padded(len).saturating_sub(len)).unwrap_or(0);
+            core::iter::once(stream)
+                .chain(read_chunk(reads, position).map(Source::Read))
+                .chain(core::iter::once(Source::Pad(pad)))
+        });
+        let used: u64 = self.used_before_last();
+        let used = u32::try_from(used).unwrap_or(stream_len);
+        chunks
+            .chain(core::iter::once(Source::Stream(used..stream_len)))
+            .filter(|source| match source {
+                Source::Stream(range) => !range.is_empty(),
+                Source::Read(segment) => segment.length != 0,
+                Source::Pad(len) => *len != 0,
+            })
+    }
+
+    /// How much of the Payload stream lies before the end of the last Read chunk.
+    fn used_before_last(&self) -> u64 {
+        let (mut at, mut used) = (0_u64, 0_u64);
+        for (position, len) in self.read_chunks() {
+            let start = u64::from(position.0);
+            used = used.saturating_add(start.saturating_sub(at));
+            at = start.saturating_add(padded(len));
+        }
+        used
+    }
+}
+
+/// Returns the parts of `segments` that hold the octets `range`, counted over all of them.
+//= V1-083, V2-186
+pub fn slice(
+    segments: impl Iterator<Item = Segment>,
+    range: Range<u32>,
+) -> impl Iterator<Item = Segment> {
+    let mut start = 0_u64;
+    segments.filter_map(move |segment| {
+        let end = start.saturating_add(segment.length.into());
+        let from = u64::from(range.start).clamp(start, end);
+        let to = u64::from(range.end).clamp(start, end);
+        let skip = from.saturating_sub(start);
+        start = end;
+        let length = u32::try_from(to.saturating_sub(from)).ok()?;
+        (length != 0).then_some(Segment {
+            handle: segment.handle,
+            length,
+            offset: segment.offset.saturating_add(skip),
+        })
+    })
+}
+
+/// Says whether a Read chunk of `chunk_len` octets can hold a counted array of `count` octets.
+///
+/// When it cannot, the Call is answered with an RPC Reply GARBAGE_ARGS. Version 1 lets a chunk
+/// contain the pad of its item, version 2 does not.
+//= V1-052, V1-062, V1-096, V2-082, V2-091, D-39
+pub fn holds_array(version: Version, count: u32, chunk_len: u64) -> bool {
+    chunk_len == u64::from(count)
+        || (version == Version::V1 && chunk_len == u64::from(padded_len(count)))
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a Requester does about an error message.
+//!
+//! Version 1 errors are permanent. Some version 2 errors say what would do instead; then the
+//! same Call is sent once more on the same connection with the same XID. Nothing is tried
+//! without end.
+
+use crate::proto::error::ErrorReport;
+use crate::proto::plan::Limits;
+use crate::proto::types::Version;
+
+/// What the Call that was refused had offered.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent<'a> {
+    /// It had a Position Zero Read chunk.
+    pub long: bool,
+    /// How many normal Read chunks it had.
+    pub read_chunks: u32,
+    /// The lengths of its Write chunks.
+    pub write_chunks: &'a [u32],
+    /// The length of its Reply chunk, 0 without one.
+    pub reply_chunk: u32,
+    /// How many Segments its longest chunk had.
+    pub segments: u32,
+}
+
+/// How the Call is to be sent again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Retry {
+    /// With a Position Zero Read chunk instead of normal Read chunks.
+    LongCall,
+    /// Without any Read chunk, in several messages.
+    Continuation,
+    /// Without Write chunks, with a Reply chunk for the whole Reply.
+    ReplyChunkOnly,
+    /// With at most so many Segments.
+    FewerSegments(u32),
+    /// With a longer Write chunk.
+    LargerWriteChunk {
+        /// Which one, counted from 0.
+        index: u32,
+        /// How long.
+        length: u32,
+    },
+    /// With a Reply chunk of at least so many octets.
+    LargerReplyChunk(u32),
+}
+
+impl Retry {
+    /// Narrows the limits for the next plan of the Call.
+    ///
+    /// A longer chunk is not a matter of limits: the caller makes room for a longer Reply.
+    //= V2-151, V2-155, V2-157
+    pub fn apply(self, limits: &mut Limits) {
+        match self {
+            Self::LongCall => limits.read_chunks = 0,
+            Self::Continuation => {
+                limits.read_chunks = 0;
+                limits.long_call = false;
+            }
+            Self::ReplyChunkOnly => limits.write_chunks = 0,
+            Self::FewerSegments(max) => {
+                limits.chunk_segments = limits.chunk_segments.min(max);
+                limits.header_segments = limits.header_segments.min(max);
+            }
+            Self::LargerWriteChunk { .. } | Self::LargerReplyChunk(_) => {}
+        }
+    }
+}
+
+/// What becomes of the RPC.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reaction {
+    /// It ends with an error.
+    Terminate,
+    /// It is sent again, in another form.
+    Retry(Retry),
+}
+
+/// What was tried for one RPC already.
+//= D-06, NFS-006
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attempts {
+    total: u8,
+    kinds: u8,
+}
+
+impl Attempts {
+    /// How often one RPC is sent again at most.
+    pub const MAX: u8 = 2;
+
+    fn allow(&mut self, kind: u8) -> bool {
+        if self.total >= Self::MAX || self.kinds & kind != 0 {
+            return false;
+        }
+        self.total = self.total.saturating_add(1);
+        self.kinds |= kind;
+        true
+    }
+}
+
+/// Decides what becomes of an RPC whose Call was answered with `report`.
+///
+/// `most` is the longest Write or Reply chunk this side would offer.
+//= V1-098, V2-105, V2-107, V2-151, V2-152, V2-155, V2-157, V2-159, V2-161, V2-163, V2-165
+//= D-05, D-06, D-07, D-41, NFS-005, NFS-006, NFS-007, NFS-015, NFS-046, NFS-060
+pub fn react(
+    version: Version,
+    report: ErrorReport,
+    sent: &Sent<'_>,
+    attempts: &mut Attempts,
+    most: u32,
+) -> Reaction {
+    let Some((kind, retry)) = proposal(report, sent, most) else {
+        return Reaction::Terminate;
+    };
+    if version == Version::V2 && attempts.allow(kind) {
+        Reaction::Retry(retry)
+    } else {
+        Reaction::Terminate
+    }
+}
+
+/// Returns what could be done, and a bit that stands for the kind of it.
+fn proposal(report: ErrorReport, sent: &Sent<'_>, most: u32) -> Option<(u8, Retry)> {
+    match report {
+        ErrorReport::ReadChunks { .. } if sent.long || sent.read_chunks == 0 => None,
+        // A Position Zero Read chunk is a Read chunk too.
+        ErrorReport::ReadChunks { max_chunks: 0 } => Some((1, Retry::Continuation)),
+        ErrorReport::ReadChunks { .. } => Some((1, Retry::LongCall)),
+        ErrorReport::WriteChunks { .. } if sent.write_chunks.is_empty() => None,
+        ErrorReport::WriteChunks { .. } => Some((2, Retry::ReplyChunkOnly)),
+        ErrorReport::Segments { max_segments } => (max_segments != 0
+            && sent.segments > max_segments)
+            .then_some((4, Retry::FewerSegments(max_segments))),
+        ErrorReport::WriteResource {
+            chunk_index,
+            length_needed: length,
+        } => {
+            let index = chunk_index.checked_sub(1)?;
+            let offered = *sent.write_chunks.get(index as usize)?;
+            (length > offered && length <= most)
+                .then_some((8, Retry::LargerWriteChunk { index, length }))
+        }
+        ErrorReport::ReplyResource { length_needed } => (length_needed > sent.reply_chunk
+            && length_needed <= most)
+            .then_some((16, Retry::LargerReplyChunk(length_needed))),
+        ErrorReport::Version { .. }
+        | ErrorReport::BadXdr
+        | ErrorReport::InvalHtype
+        | ErrorReport::InvalFlag
+        | ErrorReport::System
+        | ErrorReport::Unknown(_) => None,
+    }
+}
