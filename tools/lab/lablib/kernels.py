@@ -31,12 +31,15 @@ FLAVOURS = (*UML, "debian", "debian-7.3")
 class Kernel:
     """A kernel that is ready: KDIR to build modules against, IMAGE to boot, MODULES to load."""
     flavour: str
-    version: str
+    home: Path
     release: str
-    kdir: Path
     image: Path
     modules: Path
     make: tuple
+
+    @property
+    def kdir(self):
+        return self.home / "kdir"
 
     @property
     def is_uml(self):
@@ -124,7 +127,7 @@ def _uml(flavour):
 
     home = cache.entry(f"{flavour}-{version}", inputs, build)
     release = (home / "kdir/include/config/kernel.release").read_text().strip()
-    return Kernel(flavour, version, release, home / "kdir", home / "kdir/linux",
+    return Kernel(flavour, home, release, home / "kdir/linux",
                   home / f"root/lib/modules/{release}", tuple(arguments))
 
 
@@ -150,7 +153,7 @@ def _debian(flavour):
 
     home = cache.entry(f"{flavour}-{version}", inputs, build)
     modules = home / f"usr/lib/modules/{release}"
-    return Kernel(flavour, version, release, home / "kdir", modules / "vmlinuz", modules, GCC)
+    return Kernel(flavour, home, release, modules / "vmlinuz", modules, GCC)
 
 
 def kernel(flavour):

@@ -40,6 +40,11 @@ def build_root():
     return debian("build", ["--skip=cleanup/apt"]) / "root"
 
 
+def node_root():
+    """The root directory that the nodes run."""
+    return debian("node", []) / "root"
+
+
 def compilers():
     """The versions of what compiles a kernel, to be part of a kernel's key."""
     shown = subprocess.run(["dpkg-query", "--admindir", build_root() / "var/lib/dpkg", "-W",

@@ -20,32 +20,33 @@ def die_with_parent():
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _mount(root, source, target, options):
+def mounts(root):
+    """The mount commands that a root directory needs before programs run in it."""
+    return [["mount", "-t", "proc", "proc", f"{root}/proc"],
+            ["mount", "--rbind", "/sys", f"{root}/sys"],
+            ["mount", "--rbind", "/dev", f"{root}/dev"],
+            ["mount", "-t", "tmpfs", "-o", "size=90%", "tmpfs", f"{root}/dev/shm"]]
+
+
+def _bind(root, source, target):
     target = f"{root}/{str(target).lstrip('/')}"
     make = f"mkdir -p {shlex.quote(target)}"
     if Path(source).is_file():
         make = (f"mkdir -p {shlex.quote(str(Path(target).parent))}; "
                 f"[ -e {shlex.quote(target)} ] || : >{shlex.quote(target)}")
-    return f"{make}; mount {options} {shlex.quote(str(source))} {shlex.quote(target)}"
+    return f"{make}; mount --rbind {shlex.quote(str(source))} {shlex.quote(target)}"
 
 
-def command(root, argv, binds=(), readonly=(), cwd="/", env=None, network=True):
+def command(root, argv, binds=(), cwd="/", env=None):
     """The command line that runs ARGV in ROOT with BINDS, pairs of (source, target)."""
-    steps = ["set -e",
-             f"mount -t proc proc {root}/proc", f"mount --rbind /sys {root}/sys",
-              f"mount --rbind /dev {root}/dev", f"mount -t tmpfs tmpfs {root}/dev/shm"]
-    steps += [_mount(root, source, target, "--rbind") for source, target in binds]
-    steps += [_mount(root, source, target, "--bind -o ro") for source, target in readonly]
-    if network:
-        steps.append(_mount(root, "/etc/resolv.conf", "/etc/resolv.conf", "--bind -o ro"))
-    else:
-        steps.append("ip link set lo up")
+    steps = ["set -e", *(shlex.join(step) for step in mounts(root))]
+    steps += [_bind(root, source, target) for source, target in binds]
+    steps.append(_bind(root, "/etc/resolv.conf", "/etc/resolv.conf"))
     inner = f"cd {shlex.quote(str(cwd))} && exec " + shlex.join(map(str, argv))
     variables = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
                  **(env or {})}
     # The shell stays process 1, which has no signal handlers, so that an interrupt ends the command.
-    steps.append("env -i " + shlex.join(f"{k}={v}" for k, v in variables.items())
-                 + f" chroot {shlex.quote(str(root))} sh -c {shlex.quote(inner)}")
-    steps[-1] = f"status=0; {steps[-1]} || status=$?; exit $status"
-    spaces = ["--mount", "--pid", "--fork", "--kill-child"] + ([] if network else ["--net"])
-    return ["unshare", *spaces, "sh", "-c", "\n".join(steps)]
+    steps.append("status=0; env -i " + shlex.join(f"{k}={v}" for k, v in variables.items())
+                 + f" chroot {shlex.quote(str(root))} sh -c {shlex.quote(inner)} || status=$?")
+    steps.append("exit $status")
+    return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", "\n".join(steps)]

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Which rpcrdma.ko a node finds when its kernel asks for one: ours, or the kernel's own."""
+
+import shutil
+
+from . import cache, progress, roots
+from .cache import HOME, PROJECT
+from .progress import LabError
+
+
+def ours(kernel):
+    """Builds the project's module for KERNEL and returns the file's bytes.
+
+    The objects stay in the cache, one directory per work tree and kernel, so that the next build
+    is incremental; the lock keeps two labs from building there at once.
+    """
+    objects = HOME / "modules" / cache.digest([str(PROJECT), kernel.kdir.parent.name])
+    objects.mkdir(parents=True, exist_ok=True)
+    make = [a for a in kernel.make if a.startswith(("ARCH=", "LLVM="))]
+    command = ["make", "-C", PROJECT, "modules", f"KDIR={kernel.kdir}", f"MO={objects}", *make]
+    with cache.locked(f"modules/{objects.name}"):
+        log = objects / "lab.log"
+        log.unlink(missing_ok=True)
+        progress.run(f"building rpcrdma.ko for {kernel.release}", roots.in_build_root(command), log)
+        built = list(objects.rglob("rpcrdma.ko"))
+        if len(built) != 1:
+            raise LabError(f"`make modules MO={objects}` left {len(built)} files named rpcrdma.ko "
+                           "there; the lab needs exactly one")
+        # Read under the lock: a build going on beside this run cannot change it any more.
+        return built[0].read_bytes()
+
+
+def install(kernel, module, base):
+    """Fills BASE/lib/modules with KERNEL's modules and rpcrdma.ko: MODULE, or stock if None."""
+    tree = base / "lib/modules" / kernel.release
+    shutil.copytree(kernel.modules, tree, symlinks=True)
+    if module:
+        for stock in tree.rglob("rpcrdma.ko"):
+            stock.unlink()
+        (tree / "updates").mkdir()
+        (tree / "updates/rpcrdma.ko").write_bytes(module)

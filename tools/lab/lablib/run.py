@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One run: boots the nodes, carries messages between them, and says how it ended."""
+
+import os
+import selectors
+import shutil
+import time
+
+from pathlib import Path
+
+from . import jail, klog, modules, nodes, roots
+from .cache import HOME
+from .progress import LabError, say
+from .sandbox import mounts
+
+LAB_FAILED, TIMED_OUT, REPORTED = 125, 124, 99
+BOOT_TIMEOUT = 300
+
+
+class Run:
+    """What happens in the private namespaces of jail.run(), as process 1 of them."""
+
+    def __init__(self, options, kernel, image, wanted):
+        self.options = options
+        self.kernel = kernel
+        self.image = image
+        self.wanted = wanted        # per node name: the bytes of our module, or None for stock
+        self.root = HOME / "run/root"
+        self.lab = self.root / "lab"
+        self.nodes = {}
+        self.logs = {}
+        self.outcome = None
+        self.ready = set()
+        self.selector = selectors.DefaultSelector()
+
+    def __call__(self):
+        try:
+            self._prepare()
+            self._boot()
+            self._serve()
+        except LabError as error:
+            say(error)
+            self.outcome = LAB_FAILED
+        self._stop()
+        return self._judge()
+
+    def _prepare(self):
+        """Makes the root that the nodes' processes live in; it is in memory and private."""
+        run = HOME / "run"
+        run.mkdir(exist_ok=True)
+        jail.mount("-t", "tmpfs", "-o", "size=90%", "tmpfs", run)
+        for name in ("upper", "work", "root"):
+            (run / name).mkdir()
+        jail.mount("-t", "overlay", "-o", f"lowerdir={roots.build_root()},upperdir={run}/upper,"
+                   f"workdir={run}/work", "overlay", self.root)
+        for step in mounts(self.root):
+            jail.check(step)
+        jail.check(["chroot", self.root, "ip", "link", "set", "lo", "up"])
+        for path, bound in (("lab/exchange", None), ("lab/share", self.options.share),
+                            ("lab/out", self.options.out)):
+            (self.root / path).mkdir(parents=True)
+            if bound:
+                jail.mount("--bind", bound, self.root / path)
+        for path in (self.image, self.kernel.home):
+            target = self.root / str(path)[1:]
+            if path.is_dir():
+                target.mkdir(parents=True)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.touch()
+            jail.mount("--bind", path, target)
+
+    def _boot(self):
+        two = self.options.nodes == 2
+        roles = {"server": ("server",), "client": ("client",)} if two else {
+            "client": ("server", "client")}
+        for name in roles:
+            home = self.lab / name
+            home.mkdir()
+            modules.install(self.kernel, self.wanted[name], home)
+            jail.check(["chroot", self.root, "depmod", "-b", f"/lab/{name}", self.kernel.release])
+            (home / "node").write_text(nodes.settings(self.options, name, roles[name]))
+            (home / "command").write_text(nodes.command_file(self.options.command))
+            self.logs[name] = self._log(name)
+        for name in roles:
+            node = nodes.boot(self.kernel, self.image, self.root, name, roles[name], two)
+            self.nodes[name] = node
+            self.selector.register(node.console, selectors.EVENT_READ, (self._console, node))
+            for channel, end in node.channels.items():
+                relay = {"stdout": self._stdout, "stderr": self._stderr}.get(channel, self._lines)
+                self.selector.register(end, selectors.EVENT_READ, (relay, node, channel))
+
+    def _log(self, name):
+        directory = Path(self.options.out) if self.options.out else HOME / "run"
+        return open(directory / f"{name}.log", "w+b", buffering=0)
+
+    def _serve(self):
+        begun = time.monotonic()
+        self.pending = {}
+        while self.outcome is None:
+            passed = time.monotonic() - begun
+            if passed > self.options.timeout:
+                say(f"time-out: the command had not ended after {self.options.timeout:g} s")
+                self.outcome = TIMED_OUT
+            elif passed > BOOT_TIMEOUT and len(self.ready) < 2:
+                raise LabError(f"the nodes did not start within {BOOT_TIMEOUT} s")
+            for key, _ in self.selector.select(0.5):
+                handle, *arguments = key.data
+                handle(key.fileobj, *arguments)
+            for node in self.nodes.values():
+                if self.outcome is None and node.process.poll() is not None:
+                    raise LabError(f"the {node.name} node ended by itself")
+
+    def _console(self, descriptor, node):
+        text = os.read(descriptor, 65536)
+        if text:
+            self.logs[node.name].write(text)
+        else:
+            self.selector.unregister(descriptor)
+
+    def _stdout(self, end, _node, _channel):
+        self._relay(end, 1)
+
+    def _stderr(self, end, _node, _channel):
+        self._relay(end, 2)
+
+    def _relay(self, end, descriptor):
+        text = end.recv(65536)
+        if not text:
+            self.selector.unregister(end)
+        while text:
+            text = text[os.write(descriptor, text):]
+
+    def _lines(self, end, _node, channel):
+        text = end.recv(65536)
+        if not text:
+            self.selector.unregister(end)
+        *lines, self.pending[end] = (self.pending.get(end, b"") + text).split(b"\n")
+        for line in lines:
+            verb, _, rest = line.decode(errors="replace").partition(" ")
+            self._message(channel, verb, rest)
+
+    def _message(self, channel, verb, rest):
+        if verb == "failed":
+            raise LabError(rest)
+        if verb in ("up", "ready"):
+            self.ready.add(verb)
+            if len(self.ready) == 2:
+                self._send("client", "start")
+        elif verb == "exit":
+            self.outcome = int(rest)
+        elif verb == "server":
+            self._send("server", f"run {rest}")
+        elif verb == "done":
+            self._send("client", f"done {rest}")
+        else:
+            raise LabError(f"the {channel}'s role says: {verb} {rest}")
+
+    def _send(self, role, text):
+        node = next(n for n in self.nodes.values() if role in n.roles)
+        node.channels[role].sendall(f"{text}\n".encode())
+
+    def _stop(self):
+        """Ends the nodes, and takes what they still had to say."""
+        for node in self.nodes.values():
+            node.process.kill()
+            node.process.wait()
+        while ready := self.selector.select(0):
+            for key, _ in ready:
+                handle, *arguments = key.data
+                if handle == self._lines:
+                    self.selector.unregister(key.fileobj)
+                else:
+                    handle(key.fileobj, *arguments)
+        pcap = self.lab / "client/pcap"
+        if self.options.pcap and pcap.exists():
+            shutil.copyfile(pcap, self.options.pcap)
+
+    def _judge(self):
+        """The exit status: a kernel's report weighs more than what the command said."""
+        reported = False
+        for name, log in self.logs.items():
+            log.seek(0)
+            text = log.read().decode(errors="replace")
+            for report in klog.reports(text):
+                reported = True
+                say(f"the {name}'s kernel reported:\n{report}")
+            if self.outcome == LAB_FAILED and not reported:
+                say(f"the end of the {name}'s log:\n" + "\n".join(text.splitlines()[-15:]))
+        return REPORTED if reported else self.outcome
