@@ -119,13 +119,16 @@ impl Grant {
 
 /// What this side may still send on a version 2 connection.
 ///
-/// Send completions have to be reported before messages that arrived after them: then the
-/// clamp to the peer's ceiling never discards a credit that the peer counts as given.
+/// Never more messages are on their way than the peer's ceiling. A Send whose completion is
+/// reported late still counts as on its way; credits that arrive meanwhile are held back until
+/// then. They are not lost: the peer counts them as given and would not give them again.
 //= V2-044, V2-046, V2-047, V2-049, V2-172, V2-187, D-09, D-11, D-13
 #[derive(Clone, Copy, Debug)]
 pub struct SendCredits {
     balance: u32,
     outstanding: u32,
+    /// Credits that wait for completions, as many as are outstanding at most.
+    held: u32,
     ceiling: u32,
 }
 
@@ -136,6 +139,7 @@ impl SendCredits {
         Self {
             balance,
             outstanding: 0,
+            held: 0,
             ceiling: balance,
         }
     }
@@ -165,8 +169,20 @@ impl SendCredits {
 
     /// A Send that had taken a credit has completed.
     #[inline]
+    //= D-09
     pub fn handle_sent(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
+        self.settle(0);
+    }
+
+    /// Adds credits to those that wait, and frees as many as there is room for.
+    fn settle(&mut self, granted: u32) {
+        let total = self
+            .balance
+            .saturating_add(self.held)
+            .saturating_add(granted);
+        self.balance = total.min(self.ceiling.saturating_sub(self.outstanding));
+        self.held = total.saturating_sub(self.balance).min(self.outstanding);
     }
 
     /// Adds a grant. `false` means that it grants nothing, which no peer should do.
@@ -178,10 +194,7 @@ impl SendCredits {
         }
         // A ceiling of zero says nothing; what was granted has Receives all the same.
         self.ceiling = self.ceiling.max(1);
-        self.balance = self
-            .balance
-            .saturating_add(grant.granted.into())
-            .min(self.ceiling.saturating_sub(self.outstanding));
+        self.settle(grant.granted.into());
         grant.granted != 0 && grant.ceiling != 0
     }
 

@@ -36,6 +36,10 @@ pub enum BadHeader {
     XidMismatch,
     /// The RPC message is neither what the header announces nor what can arrive here.
     Direction,
+    /// The parts of a message are longer than what is taken.
+    TooLong,
+    /// The peer has to prove who it is first.
+    NotAuthenticated,
     /// A property's value is not of the property's type, or the property is there twice.
     Property,
 }
@@ -51,6 +55,7 @@ impl BadHeader {
             Self::Flags | Self::ChunksTooEarly | Self::BrokenSequence | Self::Direction => {
                 ErrorReport::InvalFlag
             }
+            Self::TooLong | Self::NotAuthenticated => ErrorReport::System,
             _ => ErrorReport::BadXdr,
         }
     }

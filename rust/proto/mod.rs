@@ -27,6 +27,7 @@
 
 pub mod chunk;
 pub mod cm_private;
+pub mod connection;
 pub mod continuation;
 pub mod credit;
 pub mod error;

@@ -155,23 +155,11 @@ impl Negotiation {
         self.probe
     }
 
-    /// Takes over the version of an arriving message. `false` means that it is the wrong one.
+    /// A message of `version` arrived that is no error: the version is final.
     #[inline]
-    //= V2-004, V2-059, V2-064, V2-065
-    pub fn handle_version(&mut self, number: u32) -> bool {
-        match self.current {
-            Some(current) => current.number() == number,
-            None => {
-                self.current = self.versions.accept(number);
-                self.settled = self.current.is_some();
-                self.settled
-            }
-        }
-    }
-
-    /// A message arrived that is no error: its version is final.
-    #[inline]
-    pub fn settle(&mut self) {
+    //= V2-059, V2-064, V2-065
+    pub fn settle(&mut self, version: Version) {
+        self.current = Some(version);
         self.settled = true;
     }
 

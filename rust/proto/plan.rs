@@ -153,6 +153,14 @@ impl Item {
         self.offset..self.offset.saturating_add(self.len)
     }
 
+    /// By how much a stream of `len` octets gets shorter when the item is reduced. The stream may
+    /// end without the last item's pad.
+    pub const fn reduces(&self, len: u32) -> u32 {
+        let Range { start, end } = self.extent();
+        let end = if end < len { end } else { len };
+        end.saturating_sub(start)
+    }
+
     //= V1-058, V2-080
     const fn can_be_reduced(&self) -> bool {
         self.len != 0 && self.offset & 3 == 0 && self.offset != 0
@@ -604,7 +612,7 @@ fn plan_results(
             };
             header = header.with_array(WRITE_CHUNK_LEN, segments);
             set = set.with(index);
-            left = left.saturating_sub(padded_len(item.len));
+            left = left.saturating_sub(item.reduces(len));
             if fits(header.len, left, limits.inline_recv) {
                 return Ok((header, set, false));
             }
@@ -650,7 +658,7 @@ fn plan_arguments(
         };
         header = header.with_read(segments);
         set = set.with(index);
-        left = left.saturating_sub(padded_len(item.len));
+        left = left.saturating_sub(item.reduces(call.send.len()));
     }
     // The last message of a sequence has all chunk lists, and one word of payload at least.
     if left <= limits.continued_send && fits(header.len, 4, limits.inline_send) {

@@ -23,7 +23,6 @@ use crate::proto::types::{
     Segment,
     Version, //
 };
-use crate::proto::xdr::padded_len;
 
 /// What a Reply looks like before anything is reduced.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +165,7 @@ fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Result<(ItemSet, u
             });
         }
         reduced = reduced.with(index);
-        left = left.saturating_sub(padded_len(item.len));
+        left = left.saturating_sub(item.reduces(shape.len));
     }
     Ok((reduced, left))
 }

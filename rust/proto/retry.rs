@@ -21,7 +21,7 @@ pub struct Sent<'a> {
     pub write_chunks: &'a [u32],
     /// The length of its Reply chunk, 0 without one.
     pub reply_chunk: u32,
-    /// How many Segments its longest chunk had.
+    /// How many Segments its header had.
     pub segments: u32,
 }
 

@@ -52,6 +52,13 @@ fn decode_error(reader: &mut Reader<'_>) -> Result<ErrorReport, BadHeader> {
     })
 }
 
+/// Says whether a message of any version is an error message, which is never answered.
+#[inline]
+//= V1-021, V1-099
+pub const fn is_error(fixed: &FixedWords) -> bool {
+    fixed.htype == RDMA_ERROR
+}
+
 /// Reads what follows the fixed words of a version 1 message.
 ///
 /// RDMA_MSGP and RDMA_DONE are not defined any more; nothing in this crate sends them.

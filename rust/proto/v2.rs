@@ -118,6 +118,7 @@ fn decode_msg<'a>(flags: Flags, reader: &mut Reader<'a>) -> Result<Body<'a>, Bad
     }))
 }
 
+/// A grant is known by its XID and its empty lists; it is taken whatever else it says.
 //= V2-014, V2-015, D-19, D-30, D-31
 fn decode_nomsg<'a>(xid: Xid, reader: &mut Reader<'a>) -> Result<Body<'a>, BadHeader> {
     let inv_handle = Handle(reader.u32()?);
@@ -299,7 +300,8 @@ pub fn encode_properties(
 
 /// Writes the error message that answers `request`, and returns its length.
 ///
-/// Its receiver ignores the credit word, so nothing is really granted here.
+/// ERR_VERS goes out in the version 1 layout, which every peer can read. The receiver of the
+/// others ignores the credit word, so nothing is really granted here.
 //= V2-016, V2-029, V2-142, V2-164, D-02, D-07
 pub fn encode_error(
     out: &mut [u8],
@@ -307,6 +309,9 @@ pub fn encode_error(
     grant: Grant,
     report: ErrorReport,
 ) -> Result<usize, NoRoom> {
+    if matches!(report, ErrorReport::Version { .. }) {
+        return v1::encode_error(out, request, grant.to_word(), report);
+    }
     let mut out = Writer::new(out);
     let flags = Flags {
         response: true,
@@ -316,10 +321,6 @@ pub fn encode_error(
     prefix(&mut out, xid, version, grant, RDMA2_ERROR, flags)?;
     out.u32(report.code())?;
     match report {
-        ErrorReport::Version { low, high } => {
-            out.u32(low)?;
-            out.u32(high)?;
-        }
         ErrorReport::ReadChunks { max_chunks } => out.u32(max_chunks)?,
         // A Responder that takes none says so with REPLY_RESOURCE.
         ErrorReport::WriteChunks { max_chunks } => out.u32(max_chunks.max(1))?,
@@ -332,7 +333,8 @@ pub fn encode_error(
             out.u32(length_needed)?;
         }
         ErrorReport::ReplyResource { length_needed } => out.u32(length_needed)?,
-        ErrorReport::BadXdr
+        ErrorReport::Version { .. }
+        | ErrorReport::BadXdr
         | ErrorReport::InvalHtype
         | ErrorReport::InvalFlag
         | ErrorReport::System
