@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a connection's events and completions arrive.
+//!
+//! Events come from the connection manager, completions from a workqueue, and neither may wait
+//! for the connection to go: they ask the core to close it (`force_disconnect`), and
+//! `connection::Connection::close` does so from another context.
+//!
+//! Lock order: `call::State`, then any lock here; locks here are not nested.
+
+use super::call::Call;
+use super::recv;
+use super::stats::Stats;
+use crate::proto::cm_private::CmPrivate;
+use crate::rdma::cm::Event;
+use crate::rdma::cq::Status;
+use crate::rdma::fence::{
+    FenceWqe,
+    Fences, //
+};
+use crate::rdma::mr::{
+    Idle,
+    Mr,
+    MrList, //
+};
+use crate::rdma::qp::{
+    Drained,
+    QpRef, //
+};
+use crate::rdma::recv::Received;
+use crate::rdma::send::{
+    SendBufs,
+    SendWqe, //
+};
+use crate::rdma::Handler;
+use crate::sunrpc::{
+    PinnedRqst,
+    XprtHandle, //
+};
+use crate::support::completion::Completion;
+use crate::support::errno;
+use kernel::new_spinlock;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Full,
+    Relaxed, //
+};
+use kernel::sync::{
+    Arc,
+    SpinLock, //
+};
+
+/// A step of connecting, as the connection manager reports it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A device was found.
+    Address,
+    /// A route was found.
+    Route,
+    /// The connection stands.
+    Established,
+}
+
+/// What waits for a fence.
+pub(crate) enum Fenced {
+    /// A Reply that was checked; the RPC it completes.
+    Reply(recv::Pending),
+    /// A task that gave up its RPC.
+    Release(Arc<Completion>),
+}
+
+/// How far connecting has come.
+struct Progress {
+    last: Option<Step>,
+    error: Option<Error>,
+    peer: CmPrivate,
+}
+
+/// What could not be fenced, and the proof that it need not be any more.
+struct Stranded {
+    fences: Fences<Link>,
+    drained: Option<Drained>,
+}
+
+/// The part of a connection that its events and completions can reach.
+#[pin_data]
+pub(crate) struct Link {
+    /// The transport whose connection this is.
+    pub(crate) xprt: XprtHandle,
+    /// Its counters.
+    pub(crate) stats: Arc<Stats>,
+    /// The most requests in flight, and the credits we ask for.
+    max_requests: Atomic<u32>,
+    /// Set once the core has been asked to close the connection.
+    lost: Atomic<i32>,
+    /// Protects the outcome of connecting.
+    #[pin]
+    progress: SpinLock<Progress>,
+    #[pin]
+    address: Completion,
+    #[pin]
+    route: Completion,
+    #[pin]
+    established: Completion,
+    /// Protects the free Send buffers.
+    #[pin]
+    sends: SpinLock<SendBufs<Link>>,
+    /// Protects the free registrations.
+    #[pin]
+    mrs: SpinLock<MrList<Idle>>,
+    /// Protects what waits for the queue pair to be drained.
+    #[pin]
+    stranded: SpinLock<Stranded>,
+}
+
+impl Link {
+    /// The link of a connection to be. Context: may sleep.
+    pub(crate) fn new(xprt: XprtHandle, stats: Arc<Stats>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                xprt,
+                stats,
+                max_requests: Atomic::new(1),
+                lost: Atomic::new(0),
+                progress <- new_spinlock!(Progress {
+                    last: None,
+                    error: None,
+                    peer: CmPrivate::DEFAULT,
+                }),
+                address <- Completion::new(),
+                route <- Completion::new(),
+                established <- Completion::new(),
+                sends <- new_spinlock!(SendBufs::new()),
+                mrs <- new_spinlock!(MrList::new()),
+                stranded <- new_spinlock!(Stranded {
+                    fences: Fences::new(),
+                    drained: None,
+                }),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The most requests in flight, and the credits we ask for.
+    pub(crate) fn max_requests(&self) -> u32 {
+        self.max_requests.load(Relaxed)
+    }
+
+    /// Sets [`Self::max_requests`], before the connection is established.
+    pub(crate) fn set_max_requests(&self, requests: u32) {
+        self.max_requests.store(requests, Relaxed);
+    }
+
+    fn step(&self, step: Step) -> &Completion {
+        match step {
+            Step::Address => &self.address,
+            Step::Route => &self.route,
+            Step::Established => &self.established,
+        }
+    }
+
+    /// Waits for a step of connecting, at most `timeout` milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// What the connection manager reported, or `ETIMEDOUT`.
+    pub(crate) fn wait(&self, step: Step, timeout: u32) -> Result {
+        let in_time = self.step(step).wait_timeout(timeout);
+        match self.progress.lock().error {
+            Some(error) => Err(error),
+            None if in_time => Ok(()),
+            None => Err(errno::timed_out()),
+        }
+    }
+
+    fn reached(&self, step: Step, peer: Option<CmPrivate>) {
+        {
+            let mut progress = self.progress.lock();
+            progress.last = Some(step);
+            if let Some(peer) = peer {
+                progress.peer = peer;
+            }
+        }
+        self.step(step).complete_all();
+    }
+
+    /// The connection is lost, or will not come to be.
+    fn failed(&self, error: Error) {
+        let was_established = {
+            let mut progress = self.progress.lock();
+            progress.error.get_or_insert(error);
+            progress.last == Some(Step::Established)
+        };
+        for step in [Step::Address, Step::Route, Step::Established] {
+            self.step(step).complete_all();
+        }
+        if was_established {
+            self.disconnect();
+        }
+    }
+
+    /// Asks the core, once, to close the connection. Context: process.
+    pub(crate) fn disconnect(&self) {
+        if self.lost.cmpxchg(0, 1, Full).is_ok() {
+            self.xprt.force_disconnect();
+        }
+    }
+
+    /// From here on a failure is expected: the connection is being closed.
+    pub(crate) fn expect_loss(&self) {
+        self.lost.store(1, Relaxed);
+    }
+
+    /// What the peer said of itself when the connection was established.
+    pub(crate) fn peer(&self) -> CmPrivate {
+        self.progress.lock().peer
+    }
+
+    /// Takes a free Send buffer.
+    pub(crate) fn take_send(&self) -> Option<KBox<SendWqe<Link>>> {
+        self.sends.lock().pop()
+    }
+
+    /// Gives a Send buffer back.
+    pub(crate) fn put_send(&self, buffer: KBox<SendWqe<Link>>) {
+        self.sends.lock().push(buffer);
+    }
+
+    /// Takes a free registration.
+    pub(crate) fn take_mr(&self) -> Option<Mr<Idle>> {
+        self.mrs.lock().pop()
+    }
+
+    /// Gives a registration back.
+    pub(crate) fn put_mr(&self, mr: Mr<Idle>) {
+        self.mrs.lock().push(mr);
+    }
+
+    /// Gives registrations back.
+    pub(crate) fn put_mrs(&self, mrs: MrList<Idle>) {
+        self.mrs.lock().append(mrs);
+    }
+
+    /// The queue pair has been drained: resolves what could not be fenced, now and later, and
+    /// lets go of all resources.
+    pub(crate) fn close(&self, drained: Drained) {
+        let fences = {
+            let mut stranded = self.stranded.lock();
+            stranded.drained = Some(drained);
+            core::mem::take(&mut stranded.fences)
+        };
+        self.resolve(fences, drained);
+        drop(core::mem::take(&mut *self.sends.lock()));
+        let mrs = core::mem::take(&mut *self.mrs.lock());
+        drop(mrs);
+    }
+
+    fn resolve(&self, mut fences: Fences<Link>, drained: Drained) {
+        while let Some(mut fence) = fences.pop() {
+            match fence.resolve(&drained) {
+                // The pin goes and the RPC goes on waiting; it is sent again when connected.
+                Some(Fenced::Reply(pending)) => pending.abandon(fence),
+                Some(Fenced::Release(waiter)) => waiter.complete_all(),
+                None => {}
+            }
+        }
+    }
+}
+
+impl Handler for Link {
+    type Fenced = Fenced;
+
+    fn cm_event(&self, event: Event<'_>) {
+        match event {
+            Event::AddressResolved => self.reached(Step::Address, None),
+            Event::RouteResolved => self.reached(Step::Route, None),
+            Event::Established(private_data) => {
+                self.reached(Step::Established, Some(CmPrivate::decode(private_data)));
+            }
+            // mount(8) asks of this one whether an RDMA device leads to the server.
+            Event::AddressError => self.failed(errno::protocol()),
+            Event::RouteError | Event::Unreachable => self.failed(errno::network_unreachable()),
+            Event::Rejected { stale: false } => self.failed(errno::connection_refused()),
+            Event::Rejected { stale: true }
+            | Event::ConnectError
+            | Event::Disconnected
+            | Event::AddressChanged
+            | Event::DeviceRemoval => self.failed(errno::not_connected()),
+            Event::Other => {}
+        }
+    }
+
+    fn received(&self, qp: &QpRef<Self>, message: Received<Self>) {
+        recv::handle(self, qp, message);
+    }
+
+    fn sent(&self, buffers: SendBufs<Self>) {
+        self.sends.lock().append(buffers);
+        self.xprt.write_space();
+    }
+
+    fn fenced(&self, qp: &QpRef<Self>, mut fence: KBox<FenceWqe<Self>>, mrs: MrList<Idle>) {
+        self.put_mrs(mrs);
+        match fence.take_token() {
+            Some(Fenced::Reply(pending)) => pending.finish(self, qp, Some(fence)),
+            Some(Fenced::Release(waiter)) => waiter.complete_all(),
+            None => {}
+        }
+    }
+
+    fn fence_failed(&self, fence: KBox<FenceWqe<Self>>) {
+        let drained = {
+            let mut stranded = self.stranded.lock();
+            match stranded.drained {
+                Some(drained) => drained,
+                None => {
+                    stranded.fences.push(fence);
+                    drop(stranded);
+                    self.disconnect();
+                    return;
+                }
+            }
+        };
+        let mut fences = Fences::new();
+        fences.push(fence);
+        self.resolve(fences, drained);
+    }
+
+    fn lost(&self, status: Status) {
+        if !status.is_flush() {
+            pr_debug!("a work request failed: {}\n", status.message());
+        }
+        self.disconnect();
+    }
+}
+
+/// A request whose Reply is being handled.
+pub(crate) type Pinned = PinnedRqst<Call>;

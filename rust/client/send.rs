@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sending a Call: plan, register, write, post.
+
+use super::call::{
+    Offered,
+    Phase, //
+};
+use super::connection::Connection;
+use super::link::Link;
+use super::transport::RdmaRqst;
+use crate::proto::plan::{
+    plan,
+    Buf,
+    CallShape,
+    Conveyance,
+    Limits,
+    Part,
+    PartName,
+    Piece,
+    Plan, //
+};
+use crate::proto::types::{
+    Position,
+    Xid, //
+};
+use crate::proto::v1;
+use crate::rdma::dma::Direction;
+use crate::rdma::fence::Fence;
+use crate::rdma::mr::{
+    Mapped,
+    MrList,
+    Region, //
+};
+use crate::rdma::send::SendWqe;
+use crate::sunrpc::XdrBuf;
+use crate::support::errno;
+use core::ops::Range;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// Sends a request.
+///
+/// # Errors
+///
+/// As for [`crate::sunrpc::Transport::send`].
+pub(crate) fn send(conn: &Arc<Connection>, rqst: &RdmaRqst) -> Result {
+    let link = conn.link();
+    rqst.reply().fill_sparse_pages()?;
+
+    let shape = Shape::of(rqst);
+    let call = shape.call();
+    let plan = plan(&call, conn.limits()?).map_err(|error| {
+        link.stats.failed_marshal.add(1);
+        pr_debug!("a request fits no message: {error:?}\n");
+        errno::message_size()
+    })?;
+
+    let Some(mut buffer) = take_buffer(link) else {
+        return Err(EAGAIN);
+    };
+    let mut chunks = Chunks::new(conn, rqst);
+    let written = chunks
+        .register(&call, &plan)
+        .and_then(|()| write(link, rqst, &call, &plan, &chunks.offered, &mut buffer));
+    let len = match written {
+        Ok(len) => len,
+        Err(error) => {
+            link.stats.failed_marshal.add(1);
+            link.put_send(buffer);
+            chunks.cancel();
+            return Err(error);
+        }
+    };
+    post(conn, rqst, chunks, buffer, len).inspect(|()| count(link, &call, &plan, rqst))
+}
+
+/// Takes a Send buffer, or has the sender woken when there is one.
+fn take_buffer(link: &Link) -> Option<KBox<SendWqe<Link>>> {
+    if let Some(buffer) = link.take_send() {
+        return Some(buffer);
+    }
+    link.stats.empty_sendctx_q.add(1);
+    link.xprt.wait_for_buffer_space();
+    // One that came back before the core knew that we wait has woken nobody: look again.
+    let buffer = link.take_send()?;
+    link.xprt.write_space();
+    Some(buffer)
+}
+
+/// The measures of a request.
+struct Shape {
+    send: Buf,
+    receive: Buf,
+    argument: [crate::proto::plan::Item; 1],
+    has_argument: bool,
+    result: [crate::proto::plan::Item; 1],
+    has_result: bool,
+    protected: bool,
+}
+
+impl Shape {
+    fn of(rqst: &RdmaRqst) -> Self {
+        let (call, reply) = (rqst.call(), rqst.reply());
+        let (send, receive) = (measure(&call), measure(&reply));
+        Self {
+            argument: [send.page_item()],
+            has_argument: call.is_write_payload(),
+            result: [receive.page_item()],
+            has_result: reply.is_read_payload(),
+            protected: rqst.is_protected(),
+            send,
+            receive,
+        }
+    }
+
+    fn call(&self) -> CallShape<'_> {
+        CallShape {
+            send: self.send,
+            arguments: if self.has_argument { &self.argument } else { &[] },
+            receive: self.receive,
+            results: if self.has_result { &self.result } else { &[] },
+            protected: self.protected,
+        }
+    }
+}
+
+fn measure(buf: &XdrBuf<'_>) -> Buf {
+    Buf {
+        head: Part {
+            len: buf.head_len(),
+            page_offset: buf.head_offset(),
+        },
+        pages: Part {
+            len: buf.page_len(),
+            page_offset: buf.page_offset(),
+        },
+        tail: Part {
+            len: buf.tail_len(),
+            page_offset: buf.tail_offset(),
+        },
+    }
+}
+
+/// The chunks of a request while they are mapped and before the peer is told of them.
+struct Chunks<'a> {
+    conn: &'a Connection,
+    rqst: &'a RdmaRqst,
+    mapped: MrList<Mapped>,
+    offered: Offered,
+}
+
+impl<'a> Chunks<'a> {
+    fn new(conn: &'a Connection, rqst: &'a RdmaRqst) -> Self {
+        Self {
+            conn,
+            rqst,
+            mapped: MrList::new(),
+            offered: Offered::NONE,
+        }
+    }
+
+    /// Maps what the plan names, in the order of the header.
+    fn register(&mut self, call: &CallShape<'_>, plan: &Plan) -> Result {
+        let limits = self.conn.limits()?;
+        for (position, range) in plan.read_chunks(call) {
+            self.read_chunk(limits, &call.send, position, range)?;
+        }
+        for range in plan.write_chunks(call) {
+            for piece in limits.cut(&call.receive, range) {
+                let region = self.map(&self.rqst.reply(), piece, Direction::FromDevice)?;
+                self.offered.add_write(region)?;
+            }
+        }
+        if plan.reply_chunk {
+            for range in plan.reply_payload(call) {
+                for piece in limits.cut(&call.receive, range) {
+                    let region = self.map(&self.rqst.reply(), piece, Direction::FromDevice)?;
+                    self.offered.add_reply(region)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_chunk(
+        &mut self,
+        limits: &Limits,
+        send: &Buf,
+        position: Position,
+        range: Range<u32>,
+    ) -> Result {
+        for piece in limits.cut(send, range) {
+            let region = self.map(&self.rqst.call(), piece, Direction::ToDevice)?;
+            self.offered.add_read(position, region)?;
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, buf: &XdrBuf<'_>, piece: Piece, direction: Direction) -> Result<Region> {
+        let Range { start, end } = piece.range;
+        let mr = self.conn.take_mr()?;
+        let xid = self.rqst.xid();
+        let mr = match piece.part {
+            PartName::Head => mr.map(core::iter::once(buf.head_span(start, end)), direction, xid),
+            PartName::Pages => mr.map(buf.page_spans(start, end), direction, xid),
+            PartName::Tail => mr.map(core::iter::once(buf.tail_span(start, end)), direction, xid),
+        }?;
+        let region = mr.region();
+        self.mapped.push(mr);
+        Ok(region)
+    }
+
+    /// The request is not sent.
+    fn cancel(self) {
+        self.conn.link().put_mrs(self.mapped.unmap());
+    }
+}
+
+/// Writes the message into the Send buffer and returns its length.
+fn write(
+    link: &Link,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+    offered: &Offered,
+    buffer: &mut SendWqe<Link>,
+) -> Result<usize> {
+    let out = buffer.bytes_mut();
+    let mut len = v1::encode(
+        out,
+        Xid(rqst.xid()),
+        link.max_requests(),
+        plan.kind(),
+        offered,
+    )
+    .map_err(|_| errno::message_size())?;
+    if plan.conveyance == Conveyance::Long {
+        return Ok(len);
+    }
+    let buf = rqst.call();
+    for range in plan.payload(call) {
+        let end = len + (range.end - range.start) as usize;
+        let to = out.get_mut(len..end).ok_or_else(errno::message_size)?;
+        buf.read(range.start, to)?;
+        len = end;
+    }
+    Ok(len)
+}
+
+/// Hands registrations and message to the device.
+fn post(
+    conn: &Arc<Connection>,
+    rqst: &RdmaRqst,
+    chunks: Chunks<'_>,
+    buffer: KBox<SendWqe<Link>>,
+    len: usize,
+) -> Result {
+    let link = conn.link();
+    let mut state = rqst.slot().state.lock();
+    if state.fence.is_none() && !chunks.mapped.is_empty() {
+        // The first time in this slot, or a task gave up its RPC here.
+        drop(state);
+        let fence = match Fence::new() {
+            Ok(fence) => fence,
+            Err(_) => {
+                link.put_send(buffer);
+                chunks.cancel();
+                return Err(errno::no_buffers());
+            }
+        };
+        state = rqst.slot().state.lock();
+        state.fence = Some(fence);
+    }
+    // The Reply may come before the post returns; its handler waits for the lock.
+    let exposes = !chunks.mapped.is_empty();
+    state.offered = chunks.offered;
+    let (exposed, posted) = conn.qp().send(chunks.mapped, buffer, len);
+    state.exposed = exposed;
+    state.conn = exposes.then(|| conn.clone());
+    state.phase = Phase::Sent;
+    posted.map_err(|_| errno::not_connected())
+}
+
+/// Counts what was sent.
+fn count(link: &Link, call: &CallShape<'_>, plan: &Plan, rqst: &RdmaRqst) {
+    let stats = &link.stats;
+    // The Reply may have come and gone, but what was offered is not changed by it.
+    let (reads, writes, replies) = rqst.slot().state.lock().offered.counts();
+    if reads != 0 {
+        let moved: u32 = plan.read_chunks(call).map(|(_, r)| r.end - r.start).sum();
+        stats.read_segments.add(reads as u64);
+        stats.total_rdma_request.add(u64::from(moved));
+    }
+    if writes != 0 {
+        stats.write_segments.add(writes as u64);
+    }
+    if replies != 0 {
+        stats.reply_segments.add(replies as u64);
+    }
+    if plan.conveyance == Conveyance::Long {
+        stats.nomsg_call.add(1);
+    } else {
+        let inline: u32 = plan.payload(call).map(|r| r.end - r.start).sum();
+        let pulled_up = inline.saturating_sub(call.send.head.len);
+        if pulled_up != 0 {
+            stats.pullup_copy.add(u64::from(pulled_up));
+        }
+    }
+}

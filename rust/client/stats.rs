@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The counters behind the `xprt:` line of /proc/self/mountstats.
+//!
+//! The line's 27 numbers and their order are read by position (nfs-utils' mountstats), so they
+//! never change; new ones could only be added at the end.
+
+use crate::sunrpc::Xprt;
+use kernel::seq_file::SeqFile;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
+/// A counter; readers need no order between counters.
+pub(crate) struct Counter(Atomic<u64>);
+
+impl Counter {
+    const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Counts `n` more.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What one transport has done since it was created.
+        pub(crate) struct Stats {
+            $($(#[$doc])* pub(crate) $name: Counter,)*
+        }
+
+        impl Stats {
+            /// All zero.
+            pub(crate) const fn new() -> Self {
+                Self { $($name: Counter::new(),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Segments of Read chunks sent.
+    read_segments,
+    /// Segments of Write chunks sent.
+    write_segments,
+    /// Segments of Reply chunks sent.
+    reply_segments,
+    /// Octets of arguments moved by RDMA Read.
+    total_rdma_request,
+    /// Octets of results moved by RDMA Write.
+    total_rdma_reply,
+    /// Octets of pages and tails copied into Sends.
+    pullup_copy,
+    /// Octets of Receives copied into pages.
+    fixup_copy,
+    /// Octets by which request buffers had to grow.
+    hardway_register,
+    /// Messages that could not be made.
+    failed_marshal,
+    /// Messages received that were not what was asked for.
+    bad_reply,
+    /// Calls sent as RDMA_NOMSG.
+    nomsg_call,
+    /// Registrations made.
+    mrs_allocated,
+    /// Replies after which registrations had to be invalidated by ourselves.
+    local_inv_needed,
+    /// Times that a Send had to wait for a Send buffer.
+    empty_sendctx_q,
+}
+
+impl Stats {
+    /// Prints the line.
+    pub(crate) fn print(&self, xprt: &Xprt, seq: &SeqFile) {
+        let core = xprt.core_stats();
+        kernel::seq_print!(
+            seq,
+            "\txprt:\trdma 0 {} {} {} {} {} {} {} {} {} ",
+            core.bind_count,
+            core.connect_count,
+            core.connect_time,
+            core.idle_time,
+            core.sends,
+            core.recvs,
+            core.bad_xids,
+            core.req_u,
+            core.bklog_u,
+        );
+        kernel::seq_print!(
+            seq,
+            "{} {} {} {} {} {} {} {} {} {} {} ",
+            self.read_segments.get(),
+            self.write_segments.get(),
+            self.reply_segments.get(),
+            self.total_rdma_request.get(),
+            self.total_rdma_reply.get(),
+            self.pullup_copy.get(),
+            self.fixup_copy.get(),
+            self.hardway_register.get(),
+            self.failed_marshal.get(),
+            self.bad_reply.get(),
+            self.nomsg_call.get(),
+        );
+        // Recovered and orphaned registrations, and replies that waited for a Send, do not
+        // happen here; the columns are kept.
+        kernel::seq_print!(
+            seq,
+            "0 0 {} {} {} 0\n",
+            self.mrs_allocated.get(),
+            self.local_inv_needed.get(),
+            self.empty_sendctx_q.get(),
+        );
+    }
+}

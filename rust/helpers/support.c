@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/completion.h>
+#include <linux/mm.h>
+#include <linux/scatterlist.h>
+#include <linux/sched/mm.h>
+#include <linux/workqueue.h>
+
+__rust_helper void rust_helper_init_delayed_work(struct delayed_work *work,
+						 work_func_t func)
+{
+	INIT_DELAYED_WORK(work, func);
+}
+
+__rust_helper void rust_helper_sg_set_page(struct scatterlist *sg, struct page *page,
+					   unsigned int len, unsigned int offset)
+{
+	sg_set_page(sg, page, len, offset);
+}
+
+__rust_helper struct page *rust_helper_virt_to_page(const void *addr)
+{
+	return virt_to_page(addr);
+}
+
+__rust_helper void rust_helper_reinit_completion(struct completion *done)
+{
+	reinit_completion(done);
+}
+
+__rust_helper unsigned int rust_helper_memalloc_nofs_save(void)
+{
+	return memalloc_nofs_save();
+}
+
+__rust_helper void rust_helper_memalloc_nofs_restore(unsigned int flags)
+{
+	memalloc_nofs_restore(flags);
+}

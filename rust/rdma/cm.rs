@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RDMA connection manager, `struct rdma_cm_id`.
+//!
+//! An id is never destroyed from its own event handler: the handler always returns 0, and the
+//! owner drops the id from another context. Dropping waits for a handler that runs, so none runs
+//! afterwards. A device that goes away waits until its ids are dropped, too.
+
+use super::device::Attributes;
+use super::Handler;
+use crate::bindings;
+use crate::support::foreign::Context;
+use crate::support::net::{
+    Net,
+    SockAddr, //
+};
+use core::ptr::NonNull;
+use kernel::error::{
+    from_err_ptr,
+    to_result, //
+};
+use kernel::ffi::c_int;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// What happened to a connection.
+#[derive(Debug)]
+pub(crate) enum Event<'a> {
+    /// The address is resolved and a device chosen.
+    AddressResolved,
+    /// No RDMA device leads to the address.
+    AddressError,
+    /// The route is resolved.
+    RouteResolved,
+    /// There is no route.
+    RouteError,
+    /// The connection stands; what the peer's answer carried along.
+    Established(&'a [u8]),
+    /// The connection could not be set up.
+    ConnectError,
+    /// The peer does not answer.
+    Unreachable,
+    /// The peer refused; `stale` if it still knows the old connection.
+    Rejected {
+        /// The peer has not noticed yet that an older connection is gone.
+        stale: bool,
+    },
+    /// The connection ended.
+    Disconnected,
+    /// The local address moved, for instance a bond failed over.
+    AddressChanged,
+    /// The device goes away.
+    DeviceRemoval,
+    /// Something that needs no reaction.
+    Other,
+}
+
+impl Event<'_> {
+    fn new(event: &bindings::rdma_cm_event) -> Event<'_> {
+        match event.event {
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddressResolved,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddressError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
+                // SAFETY: `conn` is the arm of this event (include/rdma/rdma_cm.h).
+                let conn = unsafe { event.param.conn.as_ref() };
+                let data = if conn.private_data.is_null() {
+                    &[]
+                } else {
+                    // SAFETY: valid for the duration of the event, with the length beside it.
+                    unsafe {
+                        core::slice::from_raw_parts(
+                            conn.private_data.cast::<u8>(),
+                            usize::from(conn.private_data_len),
+                        )
+                    }
+                };
+                Event::Established(data)
+            }
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Event::Rejected {
+                stale: event.status == bindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN as c_int,
+            },
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Event::Disconnected,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Event::AddressChanged,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Event::DeviceRemoval,
+            _ => Event::Other,
+        }
+    }
+}
+
+/// How to connect.
+pub(crate) struct ConnectParams {
+    /// What to carry along to the peer (RFC 8797).
+    pub(crate) private_data: [u8; 8],
+    /// How many RDMA Reads the peer may have outstanding.
+    pub(crate) responder_resources: u8,
+    /// How often the device tries a packet again before it gives the connection up.
+    pub(crate) retry_count: u8,
+    /// How often it tries again when the peer has no Receive posted; 0 makes a flow control
+    /// error of either side visible at once.
+    pub(crate) rnr_retry_count: u8,
+}
+
+/// A connection id; before its address is resolved it belongs to no device.
+///
+/// # Invariants
+///
+/// `raw` is a valid id that only drop destroys; its context is `context`.
+pub(crate) struct CmId {
+    raw: NonNull<bindings::rdma_cm_id>,
+    /// Dropped after `raw` is destroyed, since the handler uses it until then.
+    _context: Context,
+}
+
+// SAFETY: an id does not belong to a task; its functions take its own locks.
+unsafe impl Send for CmId {}
+// SAFETY: as above.
+unsafe impl Sync for CmId {}
+
+impl CmId {
+    /// A new id whose events go to `handler`. Context: process, may sleep.
+    pub(crate) fn new<H: Handler>(net: Net, handler: Arc<H>) -> Result<Self> {
+        let context = Context::new(handler);
+        // SAFETY: the namespace is alive, and the context outlives the id.
+        let raw = unsafe {
+            bindings::rdma_create_id(
+                net.as_raw(),
+                Some(event_callback::<H>),
+                context.as_ptr(),
+                bindings::rdma_ucm_port_space_RDMA_PS_TCP,
+                bindings::ib_qp_type_IB_QPT_RC,
+            )
+        };
+        let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
+        // INVARIANT: just created, with `context`.
+        Ok(Self {
+            raw,
+            _context: context,
+        })
+    }
+
+    pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
+        self.raw.as_ptr()
+    }
+
+    /// Starts to find a device that leads to `peer`; ends with an event, at the latest after
+    /// `timeout` milliseconds.
+    pub(crate) fn resolve_address(&self, mut peer: SockAddr, timeout: u32) -> Result {
+        // SAFETY: the id is valid and new; the address is copied.
+        to_result(unsafe {
+            bindings::rdma_resolve_addr(
+                self.as_raw(),
+                core::ptr::null_mut(),
+                peer.as_raw(),
+                timeout as kernel::ffi::c_ulong,
+            )
+        })
+    }
+
+    /// Starts to find the route; ends with an event, at the latest after `timeout` milliseconds.
+    pub(crate) fn resolve_route(&self, timeout: u32) -> Result {
+        // SAFETY: the id is valid and its address resolved, or an error comes back.
+        to_result(unsafe {
+            bindings::rdma_resolve_route(self.as_raw(), timeout as kernel::ffi::c_ulong)
+        })
+    }
+
+    /// Starts to connect; ends with an event.
+    pub(crate) fn connect(&self, params: &ConnectParams) -> Result {
+        let mut param = bindings::rdma_conn_param {
+            private_data: params.private_data.as_ptr().cast(),
+            private_data_len: params.private_data.len() as u8,
+            responder_resources: params.responder_resources,
+            initiator_depth: 0,
+            retry_count: params.retry_count,
+            rnr_retry_count: params.rnr_retry_count,
+            ..Default::default()
+        };
+        // SAFETY: the id is valid; parameters and private data are copied.
+        to_result(unsafe { bindings::rdma_connect(self.as_raw(), &mut param) })
+    }
+
+    /// Ends the connection: the queue pair goes to the error state, so that all work requests
+    /// come back. Context: process, may sleep.
+    pub(crate) fn disconnect(&self) {
+        // An error means that there is no connection any more, which is what is wanted.
+        // SAFETY: the id is valid.
+        let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };
+    }
+
+    /// The attributes of the device, once the address is resolved.
+    pub(crate) fn attributes(&self) -> Result<Attributes> {
+        let device = self.device();
+        if device.is_null() {
+            return Err(ENODEV);
+        }
+        // SAFETY: an id holds a reference to its device.
+        Ok(unsafe { Attributes::of(device) })
+    }
+
+    /// The device, null before the address is resolved. Valid while the id is.
+    pub(super) fn device(&self) -> *mut bindings::ib_device {
+        // SAFETY: the id is valid; the device is set before the event that says so.
+        unsafe { (*self.as_raw()).device }
+    }
+}
+
+impl Drop for CmId {
+    fn drop(&mut self) {
+        // SAFETY: by the type invariant; not called from the handler, which only borrows.
+        unsafe { bindings::rdma_destroy_id(self.as_raw()) };
+    }
+}
+
+/// # Safety
+///
+/// Called by rdma_cm only, for an id created by `CmId::new::<H>`.
+unsafe extern "C" fn event_callback<H: Handler>(
+    id: *mut bindings::rdma_cm_id,
+    event: *mut bindings::rdma_cm_event,
+) -> c_int {
+    // SAFETY: the context is an `Arc<H>` that outlives the id.
+    let handler = unsafe { &*(*id).context.cast::<H>() };
+    // SAFETY: valid for the duration of the call.
+    handler.cm_event(Event::new(unsafe { &*event }));
+    0
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RPC over RDMA: a transport of the Linux NFS client (RFC 8166, RFC 8797).
+//!
+//! Layers, each using only those above it:
+//!
+//! - `proto`: the protocol, pure; `bindings`: the C side, raw
+//! - `support`, `rdma`, `sunrpc`: the C side, safe; they do not know each other
+//! - `client`: the requester
+//! - this file: registration
+
+#![crate_name = "rpcrdma"]
+
+use kernel::prelude::*;
+
+mod bindings;
+mod client;
+pub mod proto;
+mod rdma;
+mod sunrpc;
+mod support;
+
+module! {
+    type: RpcRdma,
+    name: "rpcrdma",
+    authors: ["The rpcrdma developers"],
+    description: "RPC/RDMA Transport",
+    license: "Dual BSD/GPL",
+    alias: ["svcrdma", "xprtrdma", "rpcrdma6"],
+}
+
+/// The loaded module.
+struct RpcRdma {
+    _requester: sunrpc::Registration<client::transport::Rdma>,
+}
+
+impl kernel::Module for RpcRdma {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self {
+            _requester: sunrpc::Registration::new()?,
+        })
+    }
+}

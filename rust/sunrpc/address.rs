@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The strings by which a transport's address is shown (`enum rpc_display_format_t`).
+//!
+//! The core prints them in sysfs, debugfs and messages, and frees some of them, so they are C
+//! strings in kmalloc memory; protocol and netid are constants.
+
+use super::class::bad_family;
+use crate::bindings;
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::str::CString;
+
+/// The netid of RDMA over IPv4.
+pub(super) const NETID: &CStr = c"rdma";
+/// The netid of RDMA over IPv6.
+pub(super) const NETID6: &CStr = c"rdma6";
+
+/// Sets one of the strings, freeing the one before.
+///
+/// # Safety
+///
+/// `xprt` must be valid and nobody else may change its strings; `what` must name a string that
+/// is kmalloc'ed.
+unsafe fn set(xprt: *mut bindings::rpc_xprt, what: u32, text: fmt::Arguments<'_>) -> Result {
+    let text = CString::try_from_fmt(text)?;
+    // SAFETY: copies a valid C string.
+    let copy = unsafe { bindings::kstrdup(text.as_char_ptr(), bindings::GFP_KERNEL) };
+    if copy.is_null() {
+        return Err(ENOMEM);
+    }
+    // SAFETY: `what` is an index of the array, promised by the caller.
+    let entry = unsafe { &mut (*xprt).address_strings[what as usize] };
+    let old = core::mem::replace(entry, copy);
+    // SAFETY: null or kmalloc'ed, by the caller's promise.
+    unsafe { bindings::kfree(old.cast()) };
+    Ok(())
+}
+
+/// Fills in all strings from the transport's address.
+///
+/// # Safety
+///
+/// `xprt` must be valid, known to nobody else, and hold an address of family `family`.
+pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) -> Result {
+    // SAFETY: valid by the caller's promise.
+    let addr = unsafe { &raw const (*xprt).addr };
+    let netid = match u32::from(family) {
+        bindings::AF_INET => {
+            // SAFETY: the family says what the address is.
+            let sin = unsafe { &*addr.cast::<bindings::sockaddr_in>() };
+            let hex = u32::from_be(sin.sin_addr.s_addr);
+            // SAFETY: `xprt` is ours alone.
+            unsafe {
+                set(
+                    xprt,
+                    bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR,
+                    fmt!("{hex:08x}"),
+                )
+            }?;
+            NETID
+        }
+        bindings::AF_INET6 => {
+            // SAFETY: the family says what the address is.
+            let sin6 = unsafe { &*addr.cast::<bindings::sockaddr_in6>() };
+            // SAFETY: all arms of the union are 16 octets.
+            let octets = unsafe { sin6.sin6_addr.in6_u.u6_addr8 };
+            let hex = u128::from_be_bytes(octets);
+            // SAFETY: `xprt` is ours alone.
+            unsafe {
+                set(
+                    xprt,
+                    bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR,
+                    fmt!("{:016x}{:016x}", (hex >> 64) as u64, hex as u64),
+                )
+            }?;
+            NETID6
+        }
+        _ => return Err(bad_family()),
+    };
+    let mut text = [0u8; 64];
+    // SAFETY: writes at most `text.len()` octets, terminated.
+    unsafe { bindings::rpc_ntop(addr.cast(), text.as_mut_ptr().cast(), text.len()) };
+    let text = CStr::from_bytes_until_nul(&text).map_err(|_| EINVAL)?;
+    // SAFETY: `xprt` is ours alone.
+    unsafe {
+        set(
+            xprt,
+            bindings::rpc_display_format_t_RPC_DISPLAY_ADDR,
+            fmt!("{}", text.to_str().unwrap_or("")),
+        )
+    }?;
+    // SAFETY: `xprt` is ours alone and its address valid.
+    unsafe { format_port(xprt) }?;
+    // SAFETY: as above; these two are never freed.
+    let strings = unsafe { &mut (*xprt).address_strings };
+    strings[bindings::rpc_display_format_t_RPC_DISPLAY_PROTO as usize] = c"rdma".as_char_ptr();
+    strings[bindings::rpc_display_format_t_RPC_DISPLAY_NETID as usize] = netid.as_char_ptr();
+    Ok(())
+}
+
+/// Fills in the strings of the port.
+///
+/// # Safety
+///
+/// As for [`set`], and the address must be valid.
+unsafe fn format_port(xprt: *mut bindings::rpc_xprt) -> Result {
+    // SAFETY: the address is valid.
+    let port = unsafe { bindings::rpc_get_port((&raw const (*xprt).addr).cast()) };
+    // SAFETY: promised by the caller.
+    unsafe {
+        set(
+            xprt,
+            bindings::rpc_display_format_t_RPC_DISPLAY_PORT,
+            fmt!("{port}"),
+        )
+    }?;
+    // SAFETY: promised by the caller.
+    unsafe {
+        set(
+            xprt,
+            bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT,
+            fmt!("{port:4x}"),
+        )
+    }
+}
+
+/// The server's port is known now (rpcbind).
+///
+/// # Safety
+///
+/// As for [`set`], and the address must be valid.
+pub(super) unsafe fn set_port(xprt: *mut bindings::rpc_xprt, port: u16) {
+    // SAFETY: the address is valid.
+    unsafe { bindings::rpc_set_port((&raw mut (*xprt).addr).cast(), port) };
+    // Short of memory, the strings go on showing the old port; they are for people only.
+    // SAFETY: promised by the caller.
+    let _ = unsafe { format_port(xprt) };
+}
+
+/// Frees the strings.
+///
+/// # Safety
+///
+/// `xprt` must be valid and on its way out.
+pub(super) unsafe fn free_strings(xprt: *mut bindings::rpc_xprt) {
+    for what in [
+        bindings::rpc_display_format_t_RPC_DISPLAY_ADDR,
+        bindings::rpc_display_format_t_RPC_DISPLAY_PORT,
+        bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR,
+        bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT,
+    ] {
+        // SAFETY: valid by the caller's promise.
+        let text = unsafe { (*xprt).address_strings[what as usize] };
+        // SAFETY: null or kmalloc'ed by `set`.
+        unsafe { bindings::kfree(text.cast()) };
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A one-shot event with a bounded wait.
+//!
+//! C header: `include/linux/completion.h`.
+
+use crate::bindings;
+use kernel::prelude::*;
+use kernel::time::{msecs_to_jiffies, Msecs};
+use kernel::types::Opaque;
+
+/// An event that happens once; everybody who waits, and who waits later, sees it.
+#[pin_data]
+pub(crate) struct Completion {
+    #[pin]
+    inner: Opaque<bindings::completion>,
+}
+
+// SAFETY: `struct completion` does not belong to a task (kernel/sched/completion.c).
+unsafe impl Send for Completion {}
+// SAFETY: its functions take its own raw spinlock (kernel/sched/completion.c).
+unsafe impl Sync for Completion {}
+
+impl Completion {
+    /// An event that has not happened.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: the slot is valid, uninitialised memory that stays pinned.
+            inner <- Opaque::ffi_init(|slot| unsafe { bindings::init_completion(slot) }),
+        })
+    }
+
+    /// The event has not happened (again). To be called while nobody waits.
+    pub(crate) fn reset(&self) {
+        // SAFETY: `inner` was initialised by `new` and is alive.
+        unsafe { bindings::reinit_completion(self.inner.get()) };
+    }
+
+    /// The event happens. Context: any.
+    pub(crate) fn complete_all(&self) {
+        // SAFETY: `inner` was initialised by `new` and is alive.
+        unsafe { bindings::complete_all(self.inner.get()) };
+    }
+
+    /// Waits for the event. Context: process, sleeps, not interruptible.
+    pub(crate) fn wait(&self) {
+        // SAFETY: `inner` was initialised by `new` and is alive while `self` is borrowed.
+        unsafe { bindings::wait_for_completion(self.inner.get()) };
+    }
+
+    /// Waits for the event, at most `timeout` milliseconds; says whether it happened.
+    ///
+    /// Context: process, sleeps, not interruptible.
+    pub(crate) fn wait_timeout(&self, timeout: Msecs) -> bool {
+        // SAFETY: `inner` was initialised by `new` and is alive while `self` is borrowed.
+        let left = unsafe {
+            bindings::wait_for_completion_timeout(self.inner.get(), msecs_to_jiffies(timeout))
+        };
+        left != 0
+    }
+}

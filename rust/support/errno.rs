@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Error codes that `kernel::error::code` lacks.
+
+use crate::bindings;
+use kernel::error::Error;
+
+macro_rules! declare_errno {
+    ($($(#[$doc:meta])* $name:ident => $code:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub(crate) fn $name() -> Error {
+                Error::from_errno(-(bindings::$code as i32))
+            }
+        )*
+    };
+}
+
+declare_errno! {
+    /// The transport is not connected: sunrpc reconnects and sends again.
+    not_connected => ENOTCONN;
+    /// The peer refused the connection.
+    connection_refused => ECONNREFUSED;
+    /// No route to the peer, or it does not answer.
+    network_unreachable => ENETUNREACH;
+    /// A resource is short: sunrpc sends again after a delay.
+    no_buffers => ENOBUFS;
+    /// No congestion slot: sunrpc waits for one.
+    no_slot => EBADSLT;
+    /// The peers have no common protocol, or no RDMA device leads to the peer.
+    protocol => EPROTO;
+    /// The message does not fit what the transport can carry.
+    message_size => EMSGSIZE;
+    /// The device lacks something.
+    not_supported => EOPNOTSUPP;
+    /// A step did not end in time.
+    timed_out => ETIMEDOUT;
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Shared objects that C code holds as a context pointer.
+
+use kernel::ffi::c_void;
+use kernel::sync::Arc;
+
+/// One reference to an `Arc<T>` that a C object keeps as its context pointer.
+///
+/// The type of the object is erased, so that owners of C objects need not be generic. The
+/// reference is given back when this is dropped, which the owner does after the C object can
+/// call back no more.
+///
+/// # Invariants
+///
+/// `ptr` came from `Arc::<T>::into_raw` and `release` is `release_arc::<T>` of the same `T`.
+pub(crate) struct Context {
+    ptr: *const c_void,
+    release: unsafe fn(*const c_void),
+}
+
+// SAFETY: `Context::new` takes only `Arc`s of types that may be shared between threads.
+unsafe impl Send for Context {}
+// SAFETY: as above; a shared `Context` gives out nothing but the pointer.
+unsafe impl Sync for Context {}
+
+/// # Safety
+///
+/// `ptr` must come from `Arc::<T>::into_raw`, and its reference must not be used afterwards.
+unsafe fn release_arc<T>(ptr: *const c_void) {
+    // SAFETY: promised by the caller.
+    drop(unsafe { Arc::from_raw(ptr.cast::<T>()) });
+}
+
+impl Context {
+    /// Keeps `object` for a C object.
+    pub(crate) fn new<T: Send + Sync + 'static>(object: Arc<T>) -> Self {
+        // INVARIANT: pointer and release function are of the same `T`.
+        Self {
+            ptr: Arc::into_raw(object).cast(),
+            release: release_arc::<T>,
+        }
+    }
+
+    /// The pointer to hand to C.
+    pub(crate) fn as_ptr(&self) -> *mut c_void {
+        self.ptr.cast_mut()
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: by the type invariant; a drop happens once.
+        unsafe { (self.release)(self.ptr) };
+    }
+}

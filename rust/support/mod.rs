@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the kernel crate does not give yet: small safe wrappers that know neither RDMA nor sunrpc.
+
+pub(crate) mod completion;
+pub(crate) mod errno;
+pub(crate) mod foreign;
+pub(crate) mod memalloc;
+pub(crate) mod memory;
+pub(crate) mod net;
