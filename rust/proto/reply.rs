@@ -21,7 +21,8 @@ use crate::proto::header::{
 use crate::proto::types::{
     MsgType,
     Segment,
-    Version, //
+    Version,
+    Xid, //
 };
 use crate::proto::v1;
 
@@ -158,7 +159,12 @@ pub fn check<'a, C: Chunks + ?Sized>(
     offered: &C,
 ) -> Verdict<'a> {
     match body {
-        Ok(Body::Conveyed(conveyed)) => match check_conveyed(fixed, &conveyed, offered) {
+        Ok(Body::Conveyed(conveyed)) => match check_conveyed(
+            fixed.xid,
+            &conveyed,
+            RpcStart::peek(conveyed.payload),
+            offered,
+        ) {
             Ok(reply) => Verdict::Complete(reply),
             Err(failure) => Verdict::Fail(failure),
         },
@@ -176,13 +182,17 @@ pub fn check<'a, C: Chunks + ?Sized>(
 
 /// Checks a message that conveys an RPC Reply.
 ///
+/// `start` are the first words of the RPC message: with a Reply in several parts, these words
+/// are in an earlier part, and `conveyed` is the last one.
+///
 /// All forms of Reply are taken, whatever was offered: inline although a Reply chunk was there,
 /// and with results inline that a Write chunk could have held.
 #[inline]
 //= V1-064, V1-072, V1-075, V1-078, V1-109, D-38, D-44
 pub fn check_conveyed<'a, C: Chunks + ?Sized>(
-    fixed: &FixedWords,
+    xid: Xid,
     conveyed: &Conveyed<'a>,
+    start: Option<RpcStart>,
     offered: &C,
 ) -> Result<Reply<'a>, Failure> {
     let chunks = conveyed.chunks;
@@ -206,7 +216,7 @@ pub fn check_conveyed<'a, C: Chunks + ?Sized>(
             if in_reply_chunk != 0 {
                 return Err(Failure::ReplyChunk);
             }
-            check_start(fixed, conveyed.payload)?;
+            check_start(xid, start)?;
             Payload::Inline(conveyed.payload)
         }
         Kind::Nomsg => {
@@ -228,9 +238,9 @@ pub fn check_conveyed<'a, C: Chunks + ?Sized>(
 
 #[inline]
 //= V1-003, V1-024, D-47
-fn check_start(fixed: &FixedWords, payload: &[u8]) -> Result<(), Failure> {
-    let start = RpcStart::peek(payload).ok_or(Failure::NotReply)?;
-    if start.xid != fixed.xid {
+fn check_start(xid: Xid, start: Option<RpcStart>) -> Result<(), Failure> {
+    let start = start.ok_or(Failure::NotReply)?;
+    if start.xid != xid {
         return Err(Failure::Header(BadHeader::XidMismatch));
     }
     if start.msg_type != Some(MsgType::Reply) {
