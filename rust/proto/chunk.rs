@@ -6,8 +6,8 @@
 //! borrows the message; its iterators cannot fail any more.
 
 use crate::proto::error::{
-    BadHeader, //
-    NoRoom,
+    BadHeader,
+    NoRoom, //
 };
 use crate::proto::types::{
     Handle,
@@ -16,8 +16,8 @@ use crate::proto::types::{
     Segment, //
 };
 use crate::proto::xdr::{
-    Reader, //
-    Writer,
+    Reader,
+    Writer, //
 };
 
 impl Segment {

@@ -9,8 +9,8 @@ use core::ops::Range;
 use crate::proto::error::BadHeader;
 use crate::proto::header::RpcStart;
 use crate::proto::types::{
-    Version, //
-    Xid,
+    Version,
+    Xid, //
 };
 
 /// What a sequence of messages carries.

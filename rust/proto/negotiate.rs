@@ -7,8 +7,8 @@
 //! first message that is no error makes the version final.
 
 use crate::proto::types::{
-    Version, //
-    Xid,
+    Version,
+    Xid, //
 };
 
 /// A point in time or a span of it, in milliseconds of any steady clock.

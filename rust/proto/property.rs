@@ -3,8 +3,8 @@
 //! Transport properties (version 2): what each side tells the other about itself.
 
 use crate::proto::error::{
-    BadHeader, //
-    NoRoom,
+    BadHeader,
+    NoRoom, //
 };
 use crate::proto::xdr::{
     padded_len,

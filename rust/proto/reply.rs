@@ -8,8 +8,8 @@ use crate::proto::chunk::{
     Chunks, //
 };
 use crate::proto::error::{
-    BadHeader, //
-    ErrorReport,
+    BadHeader,
+    ErrorReport, //
 };
 use crate::proto::header::{
     Body,

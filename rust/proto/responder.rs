@@ -9,12 +9,12 @@ use crate::proto::chunk::{
     ReadList, //
 };
 use crate::proto::error::{
-    BadHeader, //
-    ErrorReport,
+    BadHeader,
+    ErrorReport, //
 };
 use crate::proto::header::{
-    Conveyed, //
-    Kind,
+    Conveyed,
+    Kind, //
 };
 use crate::proto::types::{
     Position,

@@ -24,8 +24,8 @@ use crate::proto::types::{
     Xid, //
 };
 use crate::proto::xdr::{
-    Reader, //
-    Writer,
+    Reader,
+    Writer, //
 };
 
 //= V1-007

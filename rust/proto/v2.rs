@@ -29,8 +29,8 @@ use crate::proto::types::{
 };
 use crate::proto::v1;
 use crate::proto::xdr::{
-    Reader, //
-    Writer,
+    Reader,
+    Writer, //
 };
 
 //= V2-009, V2-010

@@ -3,8 +3,8 @@
 //! Reading and writing XDR items in byte slices.
 
 use crate::proto::error::{
-    BadHeader, //
-    NoRoom,
+    BadHeader,
+    NoRoom, //
 };
 
 /// Returns how many pad octets follow an XDR item of `len` octets.

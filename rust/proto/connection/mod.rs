@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One connection, of either version and seen from either side.
+//!
+//! [`Connection`] does no I/O. Its methods are of four kinds, and are to be used like this:
+//!
+//! * `handle_*` tell it what happened: a message arrived, a Send completed, time passed. Report
+//!   Send completions before the messages that arrived after them.
+//! * Commands ([`send`](Connection::send), [`refuse`](Connection::refuse), …) are what the caller
+//!   wants. Memory to encode into is an argument; what does not fit now is refused.
+//! * `poll_*` say what is to be done: call [`poll_transmit`](Connection::poll_transmit) until it
+//!   returns `None` after every other call, and [`poll_timeout`](Connection::poll_timeout) when
+//!   that is done.
+//! * Everything else only looks.
+//!
+//! After an [`Event::Close`] the connection is to be closed; nothing more is sent on it.
+
+use crate::proto::cm_private::{
+    self,
+    CmPrivate, //
+};
+use crate::proto::continuation::{
+    Assembler,
+    Part, //
+};
+use crate::proto::credit::{
+    CallCredits,
+    RecvCredits,
+    SendCredits, //
+};
+use crate::proto::error::{
+    BadHeader,
+    ErrorReport,
+    NoRoom, //
+};
+use crate::proto::header::{
+    Conveyed,
+    FixedWords, //
+};
+use crate::proto::hostauth::{
+    HostAuth,
+    Policy,
+    Verdict, //
+};
+use crate::proto::negotiate::{
+    Memory,
+    Negotiation,
+    Time,
+    Versions, //
+};
+use crate::proto::plan::Limits;
+use crate::proto::property::{
+    self,
+    Properties, //
+};
+use crate::proto::types::{
+    MsgType,
+    Version,
+    Xid, //
+};
+use crate::proto::v2;
+
+mod receive;
+mod transmit;
+
+/// Which side opened the connection. It does not change with the direction of an RPC.
+//= V1-029, V1-117, V2-168
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// This side did.
+    Client,
+    /// The peer did.
+    Server,
+}
+
+/// What this side brings to its connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The versions to speak.
+    pub versions: Versions,
+    /// The private data sent while connecting, whatever the version will be.
+    pub cm_private: CmPrivate,
+    /// The properties to announce in version 2.
+    pub properties: Properties,
+    /// Version 1: for how many Calls of this side there are Receives for Replies.
+    pub calls: u32,
+    /// Version 1: how many Calls of the peer are taken at once.
+    pub grants: u32,
+    /// Version 2: for how many messages there are Receives.
+    pub ceiling: u16,
+    /// The longest RPC message taken in several parts.
+    pub continued: u32,
+    /// How long a peer may be silent while RPCs wait for it.
+    pub keep_alive: Time,
+    /// How long the answer to the first message may take.
+    pub answer: Time,
+    /// What is demanded of a peer's authentication.
+    pub auth: Policy,
+    /// Whether there is a mechanism that can judge authentication material.
+    pub mechanism: bool,
+}
+
+/// The longest property set taken in several parts.
+//= D-26
+pub const MAX_PROPERTIES: u32 = 65536;
+
+/// The longest message that this module composes on its own.
+pub const MAX_CONTROL_LEN: usize = v2::PREFIX_LEN + property::SET_LEN;
+
+/// An RPC message that arrived, or a part of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// The fixed words of the message.
+    pub fixed: FixedWords,
+    /// The header and the octets behind it.
+    pub conveyed: Conveyed<'a>,
+    /// Where in the RPC message these octets belong.
+    pub part: Part,
+    /// More parts follow; the chunk lists are in the last one.
+    pub more: bool,
+}
+
+/// What an arriving message means to the caller.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// Nothing.
+    None,
+    /// Nothing: the message could not be used and was dropped.
+    Dropped,
+    /// Nothing: the message was bad, and an error message for it waits to be sent.
+    Refused(BadHeader),
+    /// An RPC Call arrived, or a part of one. When it is complete, see
+    /// [`responder::accept`](crate::proto::responder::accept).
+    Call(Arrived<'a>),
+    /// An RPC Reply arrived, or a part of one. When it is complete, see
+    /// [`reply::check_conveyed`](crate::proto::reply::check_conveyed).
+    Reply(Arrived<'a>),
+    /// The peer refused a Call of this side; see [`retry::react`](crate::proto::retry::react).
+    Error {
+        /// The Call.
+        xid: Xid,
+        /// What the peer says.
+        report: ErrorReport,
+    },
+    /// A Reply cannot be used: the RPC ends with an error.
+    Failed {
+        /// The RPC.
+        xid: Xid,
+        /// What is wrong.
+        why: BadHeader,
+    },
+    /// A part of a property set arrived. When it is complete, the joined set is to be given to
+    /// [`Connection::handle_properties`].
+    Properties {
+        /// The fixed words of the message.
+        fixed: FixedWords,
+        /// Where these octets belong.
+        offset: u32,
+        /// The octets.
+        octets: &'a [u8],
+        /// The set is complete.
+        complete: bool,
+    },
+    /// The peer's authentication material, for the mechanism.
+    HostAuth(&'a [u8]),
+    /// The connection has to be closed.
+    Close {
+        /// Why.
+        why: CloseReason,
+        /// An RPC that ends with an error, and is not to be sent again.
+        fail: Option<Xid>,
+    },
+}
+
+/// Why a connection has to be closed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CloseReason {
+    /// There is no version that both sides speak. Connecting again is of no use.
+    NoCommonVersion,
+    /// The peer changed the version.
+    VersionChanged,
+    /// The peer did not answer the first message in time.
+    NoAnswer,
+    /// The parts of a Reply do not belong together.
+    BrokenSequence,
+    /// The peer's receive buffers are too small for anything.
+    SmallReceives,
+    /// The peer did not prove who it is.
+    NotAuthenticated,
+    /// The peer sends bad messages faster than it takes the answers.
+    ReportOverflow,
+}
+
+/// Why a message is not sent now.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SendError {
+    /// The connection is not ready for RPCs. Try again after the next event.
+    NotReady,
+    /// The peer has granted no more. Try again after the next event.
+    NoCredit,
+    /// Another RPC message is being sent in parts and has to be finished first.
+    Busy,
+    /// The peer does not take such a message at all.
+    NotSupported,
+    /// The buffer is too short.
+    NoRoom,
+}
+
+impl From<NoRoom> for SendError {
+    fn from(_: NoRoom) -> Self {
+        Self::NoRoom
+    }
+}
+
+/// A message to be sent that [`Connection::poll_transmit`] composed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Transmit {
+    /// Its length.
+    pub len: usize,
+    /// It took a credit: its completion is to be reported with
+    /// [`Connection::handle_sent`].
+    pub credited: bool,
+}
+
+/// What was odd about the peer, counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Messages that were dropped.
+    pub dropped: u64,
+    /// Messages that were refused, or that failed an RPC.
+    pub bad: u64,
+    /// Grants of nothing.
+    pub zero_grants: u64,
+    /// Messages without a credit.
+    pub overruns: u64,
+}
+
+/// The error messages that wait to be sent, in order.
+#[derive(Clone, Copy, Debug)]
+struct Reports {
+    queue: [Option<(FixedWords, ErrorReport)>; Self::MAX],
+}
+
+impl Reports {
+    const MAX: usize = 16;
+
+    fn push(&mut self, fixed: FixedWords, report: ErrorReport) -> bool {
+        match self.queue.iter_mut().find(|slot| slot.is_none()) {
+            Some(slot) => {
+                *slot = Some((fixed, report));
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn first(&self) -> Option<(FixedWords, ErrorReport)> {
+        self.queue.first().copied().flatten()
+    }
+
+    fn pop(&mut self) {
+        self.queue.rotate_left(1);
+        if let Some(last) = self.queue.last_mut() {
+            *last = None;
+        }
+    }
+}
+
+/// The protocol state of one connection.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    side: Side,
+    config: Config,
+    negotiation: Negotiation,
+    own_xid: Xid,
+    cm: cm_private::Effective,
+    calls: CallCredits,
+    send: SendCredits,
+    recv: RecvCredits,
+    /// What the peer announced in its first property set.
+    peer: Option<Properties>,
+    announced: bool,
+    auth: HostAuth,
+    assembler: Assembler,
+    /// The RPC message that this side sends in parts.
+    sending: Option<(Xid, MsgType)>,
+    reports: Reports,
+    overflow: bool,
+    unusable: bool,
+    /// An error message went out, which cannot give back the credit that it answers.
+    owes_grant: bool,
+    /// The peer has sent something since the last grant message.
+    may_grant: bool,
+    /// When something was last sent or received.
+    active: Time,
+    counters: Counters,
+}
+
+impl Connection {
+    /// Starts a connection that this side opened.
+    ///
+    /// `first` comes from [`Memory::first`], and `xid` is this side's next XID: the first
+    /// message is recognised by it. `peer` is the private data of the server.
+    //= V1-043, V2-054, V2-058, V2-062, V2-067, D-12, D-20, D-32
+    pub fn client(config: Config, first: Version, xid: Xid, peer: &[u8], now: Time) -> Self {
+        let negotiation = Negotiation::client(config.versions, first, xid);
+        Self::new(Side::Client, config, negotiation, xid, peer, now)
+    }
+
+    /// Starts a connection that the peer opened.
+    ///
+    /// `xid` is this side's next XID. `peer` is the private data of the client.
+    //= D-12
+    pub fn server(config: Config, xid: Xid, peer: &[u8], now: Time) -> Self {
+        let negotiation = Negotiation::server(config.versions);
+        Self::new(Side::Server, config, negotiation, xid, peer, now)
+    }
+
+    fn new(
+        side: Side,
+        config: Config,
+        negotiation: Negotiation,
+        own_xid: Xid,
+        peer: &[u8],
+        now: Time,
+    ) -> Self {
+        // The client may send one message before the server says anything.
+        let (send, recv) = match side {
+            Side::Client => (1, 0),
+            Side::Server => (0, 1),
+        };
+        Self {
+            side,
+            config,
+            negotiation,
+            own_xid,
+            cm: cm_private::Effective::new(&config.cm_private, &CmPrivate::decode(peer)),
+            calls: CallCredits::new(config.calls),
+            send: SendCredits::new(send),
+            recv: RecvCredits::new(config.ceiling, recv),
+            peer: None,
+            announced: false,
+            auth: HostAuth::new(config.auth),
+            assembler: Assembler::new(),
+            sending: None,
+            reports: Reports {
+                queue: [None; Reports::MAX],
+            },
+            overflow: false,
+            unusable: false,
+            owes_grant: false,
+            may_grant: true,
+            active: now,
+            counters: Counters::default(),
+        }
+    }
+
+    // What holds on the connection.
+
+    /// Returns the version, once there is one. It may still change while
+    /// [`is_settled`](Self::is_settled) says no.
+    #[inline]
+    pub const fn version(&self) -> Option<Version> {
+        self.negotiation.version()
+    }
+
+    /// Says whether the version is final.
+    #[inline]
+    pub const fn is_settled(&self) -> bool {
+        self.negotiation.is_settled()
+    }
+
+    /// Returns what was odd about the peer.
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Returns the Calls of this side on a version 1 connection.
+    pub const fn calls(&self) -> &CallCredits {
+        &self.calls
+    }
+
+    /// Returns what this side may still send on a version 2 connection.
+    pub const fn send_credits(&self) -> &SendCredits {
+        &self.send
+    }
+
+    /// Returns what the peer may still send on a version 2 connection.
+    pub const fn recv_credits(&self) -> &RecvCredits {
+        &self.recv
+    }
+
+    /// Says whether a message of a sequence to be sent is still missing.
+    pub const fn is_sending_parts(&self) -> bool {
+        self.sending.is_some()
+    }
+
+    /// Returns what was agreed with the private data. Only version 1 follows it.
+    //= CM-032
+    pub const fn cm(&self) -> &cm_private::Effective {
+        &self.cm
+    }
+
+    /// Returns what both sides' properties make of a version 2 connection.
+    //= V2-057, V2-063, V2-119, V2-138
+    pub fn properties(&self) -> property::Effective {
+        let peer = self.peer.unwrap_or(Properties::DEFAULT);
+        property::Effective::new(&self.config.properties, &peer)
+    }
+
+    /// Returns the most octets of one Send.
+    //= V1-019, V1-044, V1-047, V2-055, V2-057, V2-063, CM-032
+    pub fn inline_send(&self) -> u32 {
+        match self.version() {
+            Some(Version::V2) => self.properties().inline_send,
+            _ => self.cm.inline_send,
+        }
+    }
+
+    /// Returns the most octets to expect in one Receive.
+    //= V1-044, V1-047, V2-055, V2-057, V2-063, CM-032
+    pub fn inline_recv(&self) -> u32 {
+        match self.version() {
+            Some(Version::V2) => self.properties().inline_recv,
+            _ => self.cm.inline_recv,
+        }
+    }
+
+    /// Narrows a device's limits to those of the connection.
+    //= V1-019, V2-037, V2-055, V2-129, V2-130, V2-131, V2-170, V2-199, D-25, D-49
+    pub fn apply(&self, limits: &mut Limits) {
+        limits.version = self.version().unwrap_or(Version::V1);
+        limits.inline_send = self.inline_send();
+        limits.inline_recv = self.inline_recv();
+        limits.continued_send = 0;
+        limits.continued_recv = 0;
+        if limits.version == Version::V2 {
+            let properties = self.properties();
+            limits.segment_bytes = limits.segment_bytes.min(properties.segment_size);
+            limits.header_segments = limits.header_segments.min(properties.segments);
+            limits.chunk_segments = limits.chunk_segments.min(properties.segments);
+            limits.continued_send = self.config.continued;
+            limits.continued_recv = self.config.continued;
+        }
+    }
+
+    // What happened.
+
+    /// A Send that had taken a credit has completed.
+    #[inline]
+    pub fn handle_sent(&mut self) {
+        self.send.handle_sent();
+    }
+
+    /// The number of posted Receives has changed to `posted`.
+    #[inline]
+    pub fn handle_posted(&mut self, posted: u32) {
+        self.recv.handle_posted(posted);
+    }
+
+    /// A Call of this side has ended, for whatever reason.
+    #[inline]
+    pub fn handle_call_ended(&mut self) {
+        self.calls.finish();
+    }
+
+    /// The connection is over. `memory` is kept for the next one to the same server.
+    ///
+    /// An RPC message that was arriving in parts is gone.
+    //= V2-062, D-15, D-24, D-32
+    pub fn handle_lost(&mut self, now: Time, memory: &mut Memory) {
+        self.assembler.abandon();
+        self.negotiation.remember(now, memory);
+        if self.unusable {
+            memory.remember_v1(now);
+        }
+    }
+
+    /// Time has passed.
+    //= D-32
+    pub fn handle_timeout(&mut self, now: Time) -> Event<'static> {
+        match self.answer_due() {
+            Some(due) if now >= due => self.close(CloseReason::NoAnswer),
+            _ => Event::None,
+        }
+    }
+
+    /// A mechanism has judged authentication material.
+    //= V2-134, V2-135, D-50
+    pub fn handle_auth(&mut self, verdict: Verdict) -> Event<'static> {
+        self.auth.handle_verdict(verdict);
+        self.check_auth().unwrap_or(Event::None)
+    }
+
+    fn close(&mut self, why: CloseReason) -> Event<'static> {
+        Event::Close { why, fail: None }
+    }
+
+    //= V2-135, D-50
+    fn check_auth(&mut self) -> Option<Event<'static>> {
+        let possible = self.config.mechanism && self.version() == Some(Version::V2);
+        self.auth
+            .is_refused(possible)
+            .then(|| self.close(CloseReason::NotAuthenticated))
+    }
+
+    // When something is due.
+
+    /// Returns when [`handle_timeout`](Self::handle_timeout) and then
+    /// [`poll_transmit`](Self::poll_transmit) are to be called at the latest.
+    ///
+    /// `waiting` says whether RPCs of this side wait for the peer.
+    //= D-32, D-51
+    pub fn poll_timeout(&self, waiting: bool) -> Option<Time> {
+        self.answer_due()
+            .or_else(|| self.ping_due().filter(|_| waiting))
+    }
+
+    fn answer_due(&self) -> Option<Time> {
+        (!self.is_settled() && self.version() == Some(Version::V2))
+            .then(|| self.active.after(self.config.answer))
+    }
+
+    fn ping_due(&self) -> Option<Time> {
+        (self.is_settled() && self.version() == Some(Version::V2))
+            .then(|| self.active.after(self.config.keep_alive))
+    }
+}

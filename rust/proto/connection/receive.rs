@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an arriving message does to a connection.
+
+use crate::proto::connection::{
+    Arrived,
+    CloseReason,
+    Connection,
+    Event,
+    Side,
+    MAX_PROPERTIES, //
+};
+use crate::proto::continuation::{
+    Content,
+    Part,
+    Sequence, //
+};
+use crate::proto::credit::{
+    CallCredits,
+    Grant, //
+};
+use crate::proto::error::{
+    BadHeader,
+    ErrorReport, //
+};
+use crate::proto::header::{
+    Body,
+    Conveyed,
+    FixedWords,
+    Flags,
+    Kind,
+    RpcStart, //
+};
+use crate::proto::negotiate::{
+    Answer,
+    Time,
+    Versions, //
+};
+use crate::proto::property::{
+    Properties,
+    PropertySet, //
+};
+use crate::proto::types::{
+    MsgType,
+    Version,
+    Xid, //
+};
+use crate::proto::v1;
+use crate::proto::v2;
+
+impl Connection {
+    /// A message arrived.
+    #[inline]
+    //= V1-004, V1-092, V1-110, V2-004, V2-064, V2-065, D-03, D-46
+    pub fn handle_message<'a>(&mut self, now: Time, message: &'a [u8]) -> Event<'a> {
+        let Some((fixed, rest)) = FixedWords::split(message) else {
+            return self.drop_message();
+        };
+        let accepted = match self.version() {
+            Some(version) => Some(version).filter(|v| v.number() == fixed.version),
+            None => self.negotiation.versions().accept(fixed.version),
+        };
+        let event = match accepted {
+            None => self.handle_other_version(&fixed),
+            Some(Version::V1) => {
+                let body = v1::decode(&fixed, rest);
+                self.handle_v1(&fixed, body)
+            }
+            Some(Version::V2) => match v2::decode(&fixed, rest) {
+                Some(message) => self.handle_v2(&fixed, message),
+                None => self.drop_message(),
+            },
+        };
+        if accepted.is_some() {
+            self.active = now;
+        }
+        if self.overflow {
+            return self.close(CloseReason::ReportOverflow);
+        }
+        event
+    }
+
+    /// Queues an error message that answers the message with these fixed words.
+    //= V1-093, V2-142, V2-148
+    pub fn refuse(&mut self, fixed: &FixedWords, report: ErrorReport) {
+        self.overflow |= !self.reports.push(*fixed, report);
+    }
+
+    fn refuse_header(&mut self, fixed: &FixedWords, bad: BadHeader) -> Event<'static> {
+        self.counters.bad = self.counters.bad.saturating_add(1);
+        self.refuse(fixed, bad.report());
+        Event::Refused(bad)
+    }
+
+    fn drop_message(&mut self) -> Event<'static> {
+        self.counters.dropped = self.counters.dropped.saturating_add(1);
+        Event::Dropped
+    }
+
+    /// The message is of a version that is not known here, or not the connection's.
+    ///
+    /// Only the accepting side answers: the flags that say who should cannot be read.
+    //= V1-094, V1-099, V2-004, V2-060, V2-065, V2-166, D-03, D-04, D-32
+    fn handle_other_version(&mut self, fixed: &FixedWords) -> Event<'static> {
+        if v1::is_error(fixed) {
+            return self.drop_message();
+        }
+        match self.side {
+            Side::Server => {
+                let Versions { low, high } = self.negotiation.versions();
+                let report = ErrorReport::Version {
+                    low: low.number(),
+                    high: high.number(),
+                };
+                self.refuse(fixed, report);
+                Event::Refused(BadHeader::Type)
+            }
+            Side::Client if self.is_settled() => self.close(CloseReason::VersionChanged),
+            Side::Client => self.drop_message(),
+        }
+    }
+
+    /// The version is final from here on. Returns an event if the peer may not go on.
+    fn settle(&mut self, version: Version) -> Option<Event<'static>> {
+        if self.is_settled() {
+            return None;
+        }
+        self.negotiation.settle(version);
+        self.check_auth()
+    }
+
+    // Version 1.
+
+    #[inline]
+    //= V1-033, V1-035, V1-092, V1-099, V1-132, D-33
+    fn handle_v1<'a>(
+        &mut self,
+        fixed: &FixedWords,
+        body: Result<Body<'a>, BadHeader>,
+    ) -> Event<'a> {
+        if let Ok(Body::Error(report)) = body {
+            return match report {
+                Some(report) => self.handle_v1_error(fixed, report),
+                None => self.drop_message(),
+            };
+        }
+        if let Some(event) = self.settle(Version::V1) {
+            return event;
+        }
+        let direction = v1_direction(fixed, &body, self.side);
+        if direction == MsgType::Reply {
+            self.calls.handle_grant(fixed.credit);
+        }
+        let checked = body.and_then(|body| check_v1(fixed, body, direction, self.side));
+        match (checked, direction) {
+            (Ok(conveyed), MsgType::Call) if self.auth.may_proceed() => {
+                Event::Call(whole(fixed, conveyed))
+            }
+            (Ok(conveyed), MsgType::Reply) => Event::Reply(whole(fixed, conveyed)),
+            (Ok(_), MsgType::Call) => self.refuse_header(fixed, BadHeader::NotAuthenticated),
+            (Err(bad), MsgType::Call) => self.refuse_header(fixed, bad),
+            (Err(why), MsgType::Reply) => self.fail(fixed.xid, why),
+        }
+    }
+
+    //= V1-098, V1-099, D-05
+    fn handle_v1_error(&mut self, fixed: &FixedWords, report: ErrorReport) -> Event<'static> {
+        self.calls.handle_grant(fixed.credit);
+        match report {
+            ErrorReport::Version { low, high } => self.handle_err_vers(fixed, low, high),
+            report => Event::Error {
+                xid: fixed.xid,
+                report,
+            },
+        }
+    }
+
+    fn fail(&mut self, xid: Xid, why: BadHeader) -> Event<'static> {
+        self.counters.bad = self.counters.bad.saturating_add(1);
+        Event::Failed { xid, why }
+    }
+
+    // Version 2.
+
+    #[inline]
+    //= V2-030, V2-044, V2-048, V2-143, D-03, D-10, D-11, D-12, D-13
+    fn handle_v2<'a>(&mut self, fixed: &FixedWords, message: v2::Message<'a>) -> Event<'a> {
+        if !matches!(message.body, Ok(Body::Grant)) && !self.recv.handle_message() {
+            self.counters.overruns = self.counters.overruns.saturating_add(1);
+        }
+        self.may_grant = true;
+        if let Ok(Body::Error(report)) = message.body {
+            return self.handle_v2_error(fixed, message.flags.response, report);
+        }
+        let starting = !self.is_settled();
+        let refused = self.settle(Version::V2);
+        if message.has_credits() && !self.send.handle_grant(Grant::from_word(fixed.credit)) {
+            self.counters.zero_grants = self.counters.zero_grants.saturating_add(1);
+        }
+        if starting {
+            // Whatever the first message was, its sender is ready for one message.
+            self.send.ensure_one();
+        }
+        if let Some(event) = refused {
+            return event;
+        }
+        match message.body {
+            Ok(Body::Conveyed(conveyed)) => self.handle_conveyed(fixed, message.flags, conveyed),
+            Ok(Body::Properties(octets)) => {
+                self.handle_property_part(fixed, message.flags.more, octets)
+            }
+            Ok(Body::Grant) => Event::None,
+            Ok(Body::Error(_)) => self.drop_message(),
+            Err(bad) => self.handle_bad(fixed, message.flags.response, bad),
+        }
+    }
+
+    //= V1-098, V2-143, V2-163, V2-165, V2-166, D-04, D-05, D-12
+    fn handle_v2_error(
+        &mut self,
+        fixed: &FixedWords,
+        response: bool,
+        report: Option<ErrorReport>,
+    ) -> Event<'static> {
+        if self.side == Side::Client && !self.is_settled() {
+            self.send.ensure_one();
+        }
+        match report {
+            Some(report) if response => match report {
+                ErrorReport::Version { low, high } => self.handle_err_vers(fixed, low, high),
+                report => Event::Error {
+                    xid: fixed.xid,
+                    report,
+                },
+            },
+            _ => self.drop_message(),
+        }
+    }
+
+    //= V1-094, V2-060, V2-061, V2-065, V2-165, D-05, D-32
+    fn handle_err_vers(&mut self, fixed: &FixedWords, low: u32, high: u32) -> Event<'static> {
+        match self.negotiation.handle_err_vers(fixed.xid, low, high) {
+            Answer::Use(_) => {
+                self.calls = CallCredits::new(self.config.calls);
+                Event::None
+            }
+            Answer::NoCommonVersion => self.close(CloseReason::NoCommonVersion),
+            Answer::Settled => Event::Error {
+                xid: fixed.xid,
+                report: ErrorReport::Version { low, high },
+            },
+            Answer::Ignore => self.drop_message(),
+        }
+    }
+
+    #[inline]
+    //= V2-020, V2-025, V2-026, V2-030, V2-032, V2-033, V2-037, V2-169, D-14, D-15, D-17, D-18, D-47
+    fn handle_conveyed<'a>(
+        &mut self,
+        fixed: &FixedWords,
+        flags: Flags,
+        conveyed: Conveyed<'a>,
+    ) -> Event<'a> {
+        let response = flags.response;
+        let part = match conveyed.kind {
+            Kind::Nomsg if self.assembler.open().is_some() => {
+                return self.handle_bad(fixed, response, BadHeader::BrokenSequence)
+            }
+            Kind::Nomsg => Part {
+                offset: 0,
+                len: 0,
+                start: None,
+                swallowed: false,
+            },
+            Kind::Msg => {
+                let content = Content::Rpc { response };
+                let payload = conveyed.payload;
+                match self.assembler.add(fixed.xid, content, payload, flags.more) {
+                    Ok(part) => part,
+                    Err(bad) => return self.handle_bad(fixed, response, bad),
+                }
+            }
+        };
+        if part.swallowed {
+            return Event::None;
+        }
+        if conveyed.kind == Kind::Msg {
+            if let Err(bad) = check_start(fixed, part.start, flags) {
+                return self.fail_sequence(fixed, response, bad);
+            }
+        }
+        if (flags.more || part.offset != 0) && part.len > self.config.continued {
+            return self.fail_sequence(fixed, response, BadHeader::TooLong);
+        }
+        let arrived = Arrived {
+            fixed: *fixed,
+            conveyed,
+            part,
+            more: flags.more,
+        };
+        if response {
+            Event::Reply(arrived)
+        } else if self.auth.may_proceed() {
+            Event::Call(arrived)
+        } else {
+            self.fail_sequence(fixed, response, BadHeader::NotAuthenticated)
+        }
+    }
+
+    /// The RPC message is bad, but its parts are in order: the rest is let pass.
+    fn fail_sequence(
+        &mut self,
+        fixed: &FixedWords,
+        response: bool,
+        bad: BadHeader,
+    ) -> Event<'static> {
+        self.assembler.fail();
+        if response {
+            self.fail(fixed.xid, bad)
+        } else {
+            self.refuse_header(fixed, bad)
+        }
+    }
+
+    /// The message is bad. If a sequence is open, it is broken by that.
+    ///
+    /// A bad message with a Call in it is answered, by whichever side. A bad Reply is not.
+    //= V2-011, V2-031, V2-033, V2-034, V2-035, V2-141, V2-145, V2-146, V2-147, D-04, D-15
+    fn handle_bad(&mut self, fixed: &FixedWords, response: bool, bad: BadHeader) -> Event<'static> {
+        let sequence = self.assembler.abandon();
+        let event = if response {
+            self.fail(fixed.xid, bad)
+        } else {
+            self.refuse_header(fixed, bad)
+        };
+        match sequence {
+            None => event,
+            Some(sequence) => self.break_sequence(fixed, response, &sequence, event),
+        }
+    }
+
+    //= V2-033, D-15
+    fn break_sequence(
+        &mut self,
+        fixed: &FixedWords,
+        response: bool,
+        sequence: &Sequence,
+        event: Event<'static>,
+    ) -> Event<'static> {
+        let why = CloseReason::BrokenSequence;
+        if sequence.content == (Content::Rpc { response: true }) {
+            let fail = Some(sequence.xid);
+            return Event::Close { why, fail };
+        }
+        if response {
+            let fail = Some(fixed.xid);
+            return Event::Close { why, fail };
+        }
+        if sequence.xid != fixed.xid {
+            let first = FixedWords {
+                xid: sequence.xid,
+                ..*fixed
+            };
+            self.refuse(&first, ErrorReport::InvalFlag);
+        }
+        event
+    }
+
+    // Properties.
+
+    //= V2-032, V2-037, V2-139, D-26
+    fn handle_property_part<'a>(
+        &mut self,
+        fixed: &FixedWords,
+        more: bool,
+        octets: &'a [u8],
+    ) -> Event<'a> {
+        let part = match self
+            .assembler
+            .add(fixed.xid, Content::Properties, octets, more)
+        {
+            Ok(part) => part,
+            Err(bad) => return self.handle_bad(fixed, false, bad),
+        };
+        if part.swallowed {
+            return Event::None;
+        }
+        if part.offset == 0 && !more {
+            return self.handle_properties(fixed, octets);
+        }
+        if octets.is_empty() {
+            return self.fail_sequence(fixed, false, BadHeader::NoPayload);
+        }
+        if part.len > MAX_PROPERTIES {
+            return self.fail_sequence(fixed, false, BadHeader::TooLong);
+        }
+        Event::Properties {
+            fixed: *fixed,
+            offset: part.offset,
+            octets,
+            complete: !more,
+        }
+    }
+
+    /// A property set is complete; `set` is all of it.
+    ///
+    /// The first one of a connection counts. Later ones bring authentication material only.
+    //= V2-122, V2-123, V2-124, V2-132, V2-134, V2-138, D-21, D-24
+    pub fn handle_properties<'a>(&mut self, fixed: &FixedWords, set: &'a [u8]) -> Event<'a> {
+        let set = match PropertySet::decode(set) {
+            Ok(set) => set,
+            Err(bad) => return self.refuse_header(fixed, bad),
+        };
+        if self.peer.is_none() {
+            let peer = Properties::DEFAULT.with(&set);
+            if peer.recv_size < Properties::MIN_RECV_SIZE {
+                self.unusable = true;
+                return self.close(CloseReason::SmallReceives);
+            }
+            self.peer = Some(peer);
+        }
+        match set.hostauth {
+            Some(material) if self.config.mechanism && self.auth.wants_material() => {
+                Event::HostAuth(material)
+            }
+            _ => Event::None,
+        }
+    }
+}
+
+/// A whole RPC message in one message.
+fn whole<'a>(fixed: &FixedWords, conveyed: Conveyed<'a>) -> Arrived<'a> {
+    Arrived {
+        fixed: *fixed,
+        conveyed,
+        part: Part {
+            offset: 0,
+            len: u32::try_from(conveyed.payload.len()).unwrap_or(u32::MAX),
+            start: RpcStart::peek(conveyed.payload),
+            swallowed: false,
+        },
+        more: false,
+    }
+}
+
+/// Says whether a version 1 message concerns a Call of the peer or a Call of this side.
+///
+/// Its header does not tell, so an inline RPC message has to. What tells nothing counts as what
+/// the peer usually sends.
+//= V1-132
+fn v1_direction(fixed: &FixedWords, body: &Result<Body<'_>, BadHeader>, side: Side) -> MsgType {
+    let usual = match side {
+        Side::Client => MsgType::Reply,
+        Side::Server => MsgType::Call,
+    };
+    match body {
+        Ok(Body::Conveyed(conveyed)) if conveyed.kind == Kind::Msg => {
+            match RpcStart::peek(conveyed.payload) {
+                // Whose Call it is cannot be told from a Reply that belongs to no RPC.
+                Some(start) if start.xid != fixed.xid && side == Side::Server => usual,
+                Some(start) => start.msg_type.unwrap_or(usual),
+                None => usual,
+            }
+        }
+        _ => usual,
+    }
+}
+
+/// Checks what version 1 demands of a message beside its header.
+//= V1-003, V1-024, V1-095, V1-130, V1-131, V1-133, D-47
+fn check_v1<'a>(
+    fixed: &FixedWords,
+    body: Body<'a>,
+    direction: MsgType,
+    side: Side,
+) -> Result<Conveyed<'a>, BadHeader> {
+    let Body::Conveyed(conveyed) = body else {
+        return Err(BadHeader::Type);
+    };
+    let reverse = match side {
+        Side::Client => direction == MsgType::Call,
+        Side::Server => direction == MsgType::Reply,
+    };
+    if reverse && !conveyed.chunks.is_empty() {
+        return Err(BadHeader::Direction);
+    }
+    if conveyed.kind == Kind::Msg {
+        let start = RpcStart::peek(conveyed.payload).ok_or(BadHeader::Truncated)?;
+        if start.xid != fixed.xid {
+            return Err(BadHeader::XidMismatch);
+        }
+        if start.msg_type != Some(direction) {
+            return Err(BadHeader::Direction);
+        }
+    }
+    Ok(conveyed)
+}
+
+/// Checks the first words of an RPC message against the header, as soon as they are there.
+//= V2-014, V2-026, D-18, D-47
+fn check_start(fixed: &FixedWords, start: Option<RpcStart>, flags: Flags) -> Result<(), BadHeader> {
+    let Some(start) = start else {
+        return if flags.more {
+            Ok(())
+        } else {
+            Err(BadHeader::Truncated)
+        };
+    };
+    let announced = if flags.response {
+        MsgType::Reply
+    } else {
+        MsgType::Call
+    };
+    if start.xid != fixed.xid {
+        Err(BadHeader::XidMismatch)
+    } else if start.msg_type != Some(announced) {
+        Err(BadHeader::Direction)
+    } else {
+        Ok(())
+    }
+}

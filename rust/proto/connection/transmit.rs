@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a connection sends: RPC messages on behalf of the caller, and the rest on its own.
+
+use crate::proto::chunk::Chunks;
+use crate::proto::connection::{
+    Connection,
+    SendError,
+    Side,
+    Transmit, //
+};
+use crate::proto::error::ErrorReport;
+use crate::proto::header::{
+    Kind,
+    Outgoing, //
+};
+use crate::proto::negotiate::Time;
+use crate::proto::property;
+use crate::proto::types::{
+    MsgType,
+    Version, //
+};
+use crate::proto::v1;
+use crate::proto::v2;
+use crate::proto::xdr::Writer;
+
+impl Connection {
+    // What the caller wants.
+
+    /// Writes the header of an RPC message, or of a part of one, and returns its length. The
+    /// message is to be sent at once; its completion is to be reported.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has happened then.
+    #[inline]
+    //= V1-006, V1-032, V1-036, V2-038, V2-040, V2-045, V2-047, V2-064, D-12, D-14
+    pub fn send<C: Chunks + ?Sized>(
+        &mut self,
+        now: Time,
+        out: &mut [u8],
+        message: &Outgoing,
+        chunks: &C,
+    ) -> Result<usize, SendError> {
+        if !self.auth.may_proceed() {
+            return Err(SendError::NotReady);
+        }
+        let len = match self.version() {
+            None => return Err(SendError::NotReady),
+            Some(Version::V1) => self.send_v1(out, message, chunks)?,
+            Some(Version::V2) => self.send_v2(out, message, chunks)?,
+        };
+        self.active = now;
+        Ok(len)
+    }
+
+    //= V1-006, V1-032, V1-033, V1-034, V1-119, V1-120, V1-130, V1-131
+    fn send_v1<C: Chunks + ?Sized>(
+        &mut self,
+        out: &mut [u8],
+        message: &Outgoing,
+        chunks: &C,
+    ) -> Result<usize, SendError> {
+        let mut calls = self.calls;
+        let credit = match message.direction {
+            MsgType::Call if !calls.start() => return Err(SendError::NoCredit),
+            MsgType::Call => calls.requested(),
+            MsgType::Reply => self.config.grants,
+        };
+        let len = v1::encode(out, message.xid, credit, message.kind, chunks)?;
+        self.calls = calls;
+        Ok(len)
+    }
+
+    //= V2-038, V2-040, V2-047, V2-054, V2-170, D-12, D-14, D-28, D-49
+    fn send_v2<C: Chunks + ?Sized>(
+        &mut self,
+        out: &mut [u8],
+        message: &Outgoing,
+        chunks: &C,
+    ) -> Result<usize, SendError> {
+        let this = (message.xid, message.direction);
+        if self.sending.is_some_and(|open| open != this) {
+            return Err(SendError::Busy);
+        }
+        if !self.is_settled() || !self.announced && !self.replies_first(message.direction) {
+            return Err(SendError::NotReady);
+        }
+        if self.side == Side::Server && message.direction == MsgType::Call {
+            let explicit = message.kind == Kind::Nomsg
+                || chunks.reads().next().is_some()
+                || chunks.writes().next().is_some()
+                || chunks.reply().is_some();
+            if !self.properties().reverse.allows(explicit) {
+                return Err(SendError::NotSupported);
+            }
+        }
+        let (mut send, mut recv) = (self.send, self.recv);
+        if !send.take() {
+            return Err(SendError::NoCredit);
+        }
+        let len = v2::encode(out, message, recv.grant(), chunks)?;
+        (self.send, self.recv) = (send, recv);
+        self.owes_grant = false;
+        self.sending = message.more.then_some(this);
+        Ok(len)
+    }
+
+    /// With a single credit, a server answers the client's first Call before it announces
+    /// anything.
+    //= D-12
+    fn replies_first(&self, direction: MsgType) -> bool {
+        self.side == Side::Server && direction == MsgType::Reply && self.send.balance() == 1
+    }
+
+    /// Writes a message with authentication material, and returns its length.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has happened then.
+    //= V2-134, V2-197, D-50
+    pub fn send_hostauth(&mut self, out: &mut [u8], material: &[u8]) -> Result<usize, SendError> {
+        if !self.announced || !self.is_settled() {
+            return Err(SendError::NotReady);
+        }
+        if self.sending.is_some() {
+            return Err(SendError::Busy);
+        }
+        let (mut send, mut recv) = (self.send, self.recv);
+        if !send.take() {
+            return Err(SendError::NoCredit);
+        }
+        let prefix = v2::encode_properties(out, self.own_xid, recv.grant(), &[], false)?;
+        let mut body = Writer::new(out.get_mut(prefix..).unwrap_or_default());
+        property::encode_hostauth(&mut body, material)?;
+        let len = prefix.saturating_add(body.len());
+        (self.send, self.recv) = (send, recv);
+        Ok(len)
+    }
+
+    // What is to be done.
+
+    /// Composes the next message that is no RPC message, if one is to be sent now.
+    ///
+    /// `out` has [`MAX_CONTROL_LEN`] octets. `waiting` says whether RPCs of this side wait for
+    /// the peer, and `busy` whether an RPC message is about to be sent, which will carry a grant.
+    //= V1-092, V2-038, V2-039, V2-051, V2-116, D-11, D-12, D-14, D-20, D-51
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        waiting: bool,
+        busy: bool,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let between_parts = self.sending.is_some();
+        let transmit = if between_parts {
+            None
+        } else {
+            self.transmit_report(out)
+                .or_else(|| self.transmit_properties(out))
+        };
+        let transmit = transmit.or_else(|| self.transmit_grant(now, waiting, busy, out))?;
+        self.active = now;
+        Some(transmit)
+    }
+
+    //= V1-093, V1-094, V1-095, V2-029, V2-142, V2-143, D-02, D-11
+    fn transmit_report(&mut self, out: &mut [u8]) -> Option<Transmit> {
+        let (fixed, report) = self.reports.first()?;
+        let is_v2 = self.version() == Some(Version::V2);
+        let mut send = self.send;
+        if is_v2 && !send.take() {
+            return None;
+        }
+        let len = match report {
+            ErrorReport::Version { .. } => {
+                v1::encode_error(out, &fixed, self.config.grants, report)
+            }
+            _ if is_v2 => v2::encode_error(out, &fixed, self.recv.no_grant(), report),
+            _ => v1::encode_error(out, &fixed, self.config.grants, report),
+        };
+        let len = len.ok()?;
+        self.reports.pop();
+        self.send = send;
+        self.owes_grant = is_v2;
+        Some(Transmit {
+            len,
+            credited: is_v2,
+        })
+    }
+
+    /// A client opens with its properties; a server answers the first message with its own.
+    //= V2-058, V2-059, V2-136, V2-137, D-12, D-19, D-20
+    fn transmit_properties(&mut self, out: &mut [u8]) -> Option<Transmit> {
+        let may_start = self.side == Side::Client || self.is_settled();
+        if self.announced || !may_start || self.version() != Some(Version::V2) {
+            return None;
+        }
+        let mut send = self.send;
+        if !send.take() {
+            return None;
+        }
+        let mut set = [0; property::SET_LEN];
+        let mut body = Writer::new(&mut set);
+        self.config.properties.encode(&mut body).ok()?;
+        let mut recv = self.recv;
+        let len = v2::encode_properties(out, self.own_xid, recv.grant(), &set, false).ok()?;
+        (self.send, self.recv) = (send, recv);
+        self.announced = true;
+        self.owes_grant = false;
+        Some(Transmit {
+            len,
+            credited: true,
+        })
+    }
+
+    /// Grants credits without any payload when the peer runs short of them, when an error
+    /// message could not give one back, and to find out whether a silent peer is alive.
+    //= V2-051, V2-052, V2-053, D-11, D-51
+    fn transmit_grant(
+        &mut self,
+        now: Time,
+        waiting: bool,
+        busy: bool,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let due = self.ping_due()?;
+        let idle = now >= due;
+        let carried = busy && self.send.balance() != 0;
+        let short = self.recv.is_short() || self.owes_grant && self.recv.grantable() != 0;
+        let useful = short && !carried && self.may_grant;
+        if !useful && !(idle && (waiting || short)) {
+            return None;
+        }
+        let mut recv = self.recv;
+        let len = v2::encode_grant(out, recv.grant()).ok()?;
+        self.recv = recv;
+        self.owes_grant = false;
+        self.may_grant = false;
+        Some(Transmit {
+            len,
+            credited: false,
+        })
+    }
+}
