@@ -33,7 +33,10 @@ use crate::rdma::pd::Pd;
 use crate::rdma::qp::Qp;
 use crate::rdma::recv::RecvBuf;
 use crate::rdma::send::SendBuf;
-use crate::sunrpc::Xprt;
+use crate::sunrpc::{
+    Backchannel,
+    Xprt, //
+};
 use crate::support::errno;
 use kernel::prelude::*;
 use kernel::sync::{
@@ -74,9 +77,13 @@ impl Connection {
     /// Whoever gets it must [`close`](Self::close) it in the end.
     ///
     /// Context: process, may sleep; send lock held.
-    pub(crate) fn new(xprt: &Xprt, stats: Arc<Stats>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        xprt: &Xprt,
+        stats: Arc<Stats>,
+        backchannel: Arc<Backchannel>,
+    ) -> Result<Arc<Self>> {
         let net = xprt.net().ok_or(EINVAL)?;
-        let link = Link::new(xprt.handle(), stats)?;
+        let link = Link::new(xprt.handle(), stats, backchannel)?;
         let id = Arc::new(CmId::new(net, link.clone())?, GFP_KERNEL)?;
 
         id.resolve_address(xprt.peer(), RESOLVE_TIMEOUT)?;

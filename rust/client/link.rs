@@ -34,6 +34,7 @@ use crate::rdma::send::{
 };
 use crate::rdma::Handler;
 use crate::sunrpc::{
+    Backchannel,
     PinnedRqst,
     XprtHandle, //
 };
@@ -90,6 +91,8 @@ pub(crate) struct Link {
     pub(crate) xprt: XprtHandle,
     /// Its counters.
     pub(crate) stats: Arc<Stats>,
+    /// Where Calls of the server go.
+    pub(crate) backchannel: Arc<Backchannel>,
     /// The most requests in flight, and the credits we ask for.
     max_requests: Atomic<u32>,
     /// Set once the core has been asked to close the connection.
@@ -116,11 +119,16 @@ pub(crate) struct Link {
 
 impl Link {
     /// The link of a connection to be. Context: may sleep.
-    pub(crate) fn new(xprt: XprtHandle, stats: Arc<Stats>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        xprt: XprtHandle,
+        stats: Arc<Stats>,
+        backchannel: Arc<Backchannel>,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 xprt,
                 stats,
+                backchannel,
                 max_requests: Atomic::new(1),
                 lost: Atomic::new(0),
                 progress <- new_spinlock!(Progress {

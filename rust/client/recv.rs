@@ -93,6 +93,12 @@ pub(crate) fn handle(link: &Link, qp: &QpRef<Link>, message: Received<Link>) {
                 }
             }
         }
+        Arrival::Call { fixed, payload } if link.backchannel.is_open() => {
+            match link.backchannel.receive(&link.xprt, fixed.xid.0, payload) {
+                Ok(()) => repost(link, qp, message),
+                Err(_) => link.disconnect(),
+            }
+        }
         Arrival::Call { .. } | Arrival::OtherVersion(_) | Arrival::Runt => {
             link.stats.bad_reply.add(1);
             repost(link, qp, message);

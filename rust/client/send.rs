@@ -20,6 +20,8 @@ use crate::proto::plan::{
     Piece,
     Plan, //
 };
+use crate::proto::chunk::NoChunks;
+use crate::proto::header::Kind;
 use crate::proto::types::{
     Position,
     Xid, //
@@ -33,6 +35,7 @@ use crate::rdma::mr::{
     Region, //
 };
 use crate::rdma::send::SendWqe;
+use crate::sunrpc::backchannel::SLOTS;
 use crate::sunrpc::XdrBuf;
 use crate::support::errno;
 use core::ops::Range;
@@ -73,6 +76,41 @@ pub(crate) fn send(conn: &Arc<Connection>, rqst: &RdmaRqst) -> Result {
         }
     };
     post(conn, rqst, chunks, buffer, len).inspect(|()| count(link, &call, &plan, rqst))
+}
+
+/// Sends the Reply to a Call of the server: always in one message, for the server was told how
+/// long it may be.
+///
+/// # Errors
+///
+/// As for [`crate::sunrpc::Transport::send_reply`].
+//= V1-131, V1-129
+pub(crate) fn send_reply(conn: &Connection, xid: u32, reply: &XdrBuf<'_>) -> Result {
+    let link = conn.link();
+    let limits = conn.limits()?;
+    let mut buffer = take_buffer(link).ok_or(EAGAIN)?;
+    let written = (|| {
+        let out = buffer.bytes_mut();
+        let header = v1::encode(out, Xid(xid), SLOTS, Kind::Msg, &NoChunks)
+            .map_err(|_| errno::message_size())?;
+        let len = header + reply.len() as usize;
+        if len > limits.inline_send as usize {
+            return Err(errno::message_size());
+        }
+        let to = out.get_mut(header..len).ok_or_else(errno::message_size)?;
+        reply.read(0, to)?;
+        Ok(len)
+    })();
+    match written {
+        Ok(len) => {
+            let (_, posted) = conn.qp().send(MrList::new(), buffer, len);
+            posted.map_err(|_| errno::not_connected())
+        }
+        Err(error) => {
+            link.put_send(buffer);
+            Err(error)
+        }
+    }
 }
 
 /// Takes a Send buffer, or has the sender woken when there is one.

@@ -10,10 +10,13 @@ use super::sizes::{
     MAX_REQUESTS, //
 };
 use super::stats::Stats;
+use crate::proto::types::Version::V1;
 use crate::rdma::Handler;
 use crate::sunrpc::{
+    Backchannel,
     Rqst,
     Transport,
+    XdrBuf,
     Xprt, //
 };
 use crate::support::errno;
@@ -43,6 +46,7 @@ pub(crate) struct Rdma {
     /// The last attempt to connect failed.
     failed: Atomic<i32>,
     stats: Arc<Stats>,
+    backchannel: Arc<Backchannel>,
 }
 
 impl Rdma {
@@ -51,7 +55,7 @@ impl Rdma {
     }
 
     fn try_connect(&self, xprt: &Xprt) -> Result {
-        let conn = Connection::new(xprt, self.stats.clone())?;
+        let conn = Connection::new(xprt, self.stats.clone(), self.backchannel.clone())?;
         *self.conn.lock() = Some(conn.clone());
         xprt.clear_connected();
         xprt.reset_credits();
@@ -70,11 +74,13 @@ impl Transport for Rdma {
 
     fn create(_xprt: &Xprt) -> Result<Arc<Self>> {
         let stats = Arc::new(Stats::new(), GFP_KERNEL)?;
+        let backchannel = Arc::pin_init(Backchannel::new(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 conn <- new_spinlock!(None),
                 failed: Atomic::new(0),
                 stats,
+                backchannel,
             }),
             GFP_KERNEL,
         )
@@ -105,6 +111,23 @@ impl Transport for Rdma {
     fn send(&self, rqst: &RdmaRqst) -> Result {
         let conn = self.connection().ok_or_else(errno::not_connected)?;
         send::send(&conn, rqst)
+    }
+
+    fn backchannel(&self) -> &Backchannel {
+        &self.backchannel
+    }
+
+    fn max_callback(&self) -> usize {
+        let limits = self.connection().and_then(|conn| conn.limits().ok().copied());
+        let inline = limits.map_or(V1.default_inline(), |limits| {
+            limits.inline_send.min(limits.inline_recv)
+        });
+        inline.saturating_sub(V1.empty_header_len()) as usize
+    }
+
+    fn send_reply(&self, xid: u32, reply: &XdrBuf<'_>) -> Result {
+        let conn = self.connection().ok_or_else(errno::not_connected)?;
+        send::send_reply(&conn, xid, reply)
     }
 
     fn release(&self, rqst: &RdmaRqst) {

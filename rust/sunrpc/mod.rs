@@ -10,6 +10,7 @@
 //! Nothing here knows of RDMA.
 
 pub(crate) mod address;
+pub(crate) mod backchannel;
 pub(crate) mod class;
 pub(crate) mod connect;
 pub(crate) mod ops;
@@ -18,6 +19,7 @@ pub(crate) mod slot;
 pub(crate) mod xdr_buf;
 pub(crate) mod xprt;
 
+pub(crate) use backchannel::Backchannel;
 pub(crate) use class::Registration;
 pub(crate) use ops::Transport;
 pub(crate) use rqst::{

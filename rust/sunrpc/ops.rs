@@ -2,6 +2,7 @@
 
 //! The operations of a transport, `struct rpc_xprt_ops`.
 
+use super::backchannel::Backchannel;
 use super::class::ModuleRef;
 use super::rqst::Rqst;
 use super::xprt::{
@@ -9,8 +10,10 @@ use super::xprt::{
     Xprt,
     XprtBox, //
 };
+use super::xdr_buf::XdrBuf;
 use super::{
     address,
+    backchannel,
     connect, //
 };
 use crate::bindings;
@@ -19,7 +22,6 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::ffi::{
     c_int,
-    c_uint,
     c_ushort, //
 };
 use kernel::prelude::*;
@@ -65,6 +67,15 @@ pub(crate) trait Transport: Send + Sync + Sized + 'static {
     ///
     /// Context: process; send lock held.
     fn send(&self, rqst: &Rqst<Self::Slot>) -> Result;
+
+    /// The transport's backchannel.
+    fn backchannel(&self) -> &Backchannel;
+
+    /// The most octets of a Call of the server, or of its Reply, now.
+    fn max_callback(&self) -> usize;
+
+    /// Sends the Reply to a Call of the server. Errors and context as for [`Self::send`].
+    fn send_reply(&self, xid: u32, reply: &XdrBuf<'_>) -> Result;
 
     /// The memory of a request goes back to its owner: nothing of it may be registered any
     /// more when this returns. Context: process, may sleep; send lock not held.
@@ -119,17 +130,7 @@ fn send<T: Transport>(this: &XprtBox<T>, rqst: &Rqst<T::Slot>) -> Result {
     let xprt = this.xprt.as_raw();
     let raw = rqst.as_raw();
     // SAFETY: these are read with the send lock held, under which they change.
-    let (buffer, sent_on, connection) = unsafe {
-        (
-            (*raw).rq_buffer,
-            (*raw).rq_connect_cookie,
-            (*xprt).connect_cookie,
-        )
-    };
-    if buffer.is_null() {
-        // A reply to a Call of the server; no backchannel is offered (bc_setup), so none comes.
-        return Err(EIO);
-    }
+    let (sent_on, connection) = unsafe { ((*raw).rq_connect_cookie, (*xprt).connect_cookie) };
     // A request is sent once on a connection: sending it again would take a second credit, and
     // its memory is registered for the first.
     if !this.xprt.connected() || sent_on == connection {
@@ -174,11 +175,11 @@ impl<T: Transport> VTable<T> {
         enable_swap: Some(Self::enable_swap_callback),
         disable_swap: Some(Self::disable_swap_callback),
         inject_disconnect: Some(Self::inject_disconnect_callback),
-        bc_setup: Some(Self::bc_setup_callback),
-        bc_maxpayload: Some(Self::bc_maxpayload_callback),
-        bc_num_slots: Some(Self::bc_num_slots_callback),
-        bc_free_rqst: Some(Self::bc_free_rqst_callback),
-        bc_destroy: Some(Self::bc_destroy_callback),
+        bc_setup: Some(backchannel::Ops::<T>::setup_callback),
+        bc_maxpayload: Some(backchannel::Ops::<T>::maxpayload_callback),
+        bc_num_slots: Some(backchannel::Ops::<T>::num_slots_callback),
+        bc_free_rqst: Some(backchannel::Ops::<T>::free_rqst_callback),
+        bc_destroy: Some(backchannel::Ops::<T>::destroy_callback),
         set_buffer_size: None,
         get_srcaddr: None,
         get_srcport: None,
@@ -318,11 +319,18 @@ impl<T: Transport> VTable<T> {
         let Some(raw) = NonNull::new(raw) else {
             return EIO.to_errno();
         };
-        // SAFETY: the core pins the request during the call.
-        let rqst = unsafe { Rqst::<T::Slot>::from_raw(raw) };
         // SAFETY: the request's transport is ours.
         let this = unsafe { Self::this((*raw.as_ptr()).rq_xprt) };
-        match send(this, &rqst) {
+        // SAFETY: the core pins the request during the call.
+        let result = if unsafe { (*raw.as_ptr()).rq_buffer.is_null() } {
+            // Only the Reply to a Call of the server has no buffer of ours.
+            // SAFETY: so it is one that the backchannel handed to the core.
+            unsafe { backchannel::Ops::<T>::send_reply(this, raw) }
+        } else {
+            // SAFETY: a request of the client is in a slot; the core pins it.
+            send(this, &unsafe { Rqst::<T::Slot>::from_raw(raw) })
+        };
+        match result {
             Ok(()) => 0,
             Err(error) => {
                 if error == errno::not_connected() {
@@ -391,22 +399,4 @@ impl<T: Transport> VTable<T> {
             .transport
             .inject_disconnect();
     }
-
-    /// NFSv4.1 and later want a backchannel; until there is one, Calls of the server are not
-    /// answered, and the server finds out that it cannot call back.
-    unsafe extern "C" fn bc_setup_callback(_xprt: *mut bindings::rpc_xprt, _reqs: c_uint) -> c_int {
-        0
-    }
-
-    unsafe extern "C" fn bc_maxpayload_callback(_xprt: *mut bindings::rpc_xprt) -> usize {
-        4096 - 28
-    }
-
-    unsafe extern "C" fn bc_num_slots_callback(_xprt: *mut bindings::rpc_xprt) -> c_uint {
-        16
-    }
-
-    unsafe extern "C" fn bc_free_rqst_callback(_rqst: *mut bindings::rpc_rqst) {}
-
-    unsafe extern "C" fn bc_destroy_callback(_xprt: *mut bindings::rpc_xprt, _reqs: c_uint) {}
 }

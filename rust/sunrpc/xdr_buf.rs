@@ -85,6 +85,11 @@ impl XdrBuf<'_> {
         self.kvec(Kvec::Tail).0.addr() as u32 % PAGE_SIZE
     }
 
+    /// Length of all three parts.
+    pub(crate) fn len(&self) -> u32 {
+        self.head_len() + self.page_len() + self.tail_len()
+    }
+
     /// Whether the page list is the data argument of a write (`XDRBUF_WRITE`).
     pub(crate) fn is_write_payload(&self) -> bool {
         self.get().flags & bindings::XDRBUF_WRITE != 0

@@ -197,6 +197,12 @@ impl Xprt {
         })
     }
 
+    /// A Call of the server begins; the core counts its end.
+    pub(super) fn count_callback(&self) {
+        // SAFETY: the counter is atomic, and the transport alive.
+        unsafe { bindings::atomic_inc(&raw mut (*self.as_raw()).bc_slot_count) };
+    }
+
     /// Runs `f` with the queue lock.
     pub(super) fn with_queue_lock<R>(&self, f: impl FnOnce(*mut bindings::rpc_xprt) -> R) -> R {
         let xprt = self.as_raw();

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls of the server, on the connection that the client made (NFSv4.1 and later).
+//!
+//! A Call is copied out of the Receive it came in, so that the transport's buffers do not depend
+//! on how long the callback service takes. Slots are made when the upper layer asks for a
+//! backchannel; receiving a Call never allocates, and a server that sends more Calls than there
+//! are slots breaks its connection, not us.
+
+use super::ops::Transport;
+use super::xdr_buf::XdrBuf;
+use super::xprt::{
+    Xprt,
+    XprtBox, //
+};
+use crate::bindings;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use kernel::ffi::{
+    c_int,
+    c_uint, //
+};
+use kernel::new_spinlock;
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::sync::SpinLock;
+use kernel::types::Opaque;
+
+/// How many Calls of the server may be in progress.
+pub(crate) const SLOTS: u32 = 16;
+
+/// The most octets of such a Call, or of its Reply.
+const MESSAGE: usize = 4096;
+
+/// A Call of the server, and the place for its Reply.
+#[repr(C)]
+struct Slot {
+    rqst: Opaque<bindings::rpc_rqst>,
+    call: KVec<u8>,
+    reply: KVec<u8>,
+}
+
+// SAFETY: a slot belongs to the pool or to one callback; nothing in it belongs to a task.
+unsafe impl Send for Slot {}
+
+impl Slot {
+    fn new() -> Result<KBox<Self>> {
+        // A slot's address must not change while a callback has it: it stays in its box.
+        Ok(KBox::new(
+            Self {
+                rqst: Opaque::new(bindings::rpc_rqst::default()),
+                call: KVec::from_elem(0, MESSAGE, GFP_KERNEL)?,
+                reply: KVec::from_elem(0, MESSAGE, GFP_KERNEL)?,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Fills the slot with a Call; says whether it fits.
+    fn fill(&mut self, xprt: &Xprt, xid: u32, call: &[u8]) -> bool {
+        let Some(to) = self.call.get_mut(..call.len()) else {
+            return false;
+        };
+        to.copy_from_slice(call);
+        let mut rqst = bindings::rpc_rqst {
+            rq_xprt: xprt.as_raw(),
+            rq_xid: u32::from_ne_bytes(xid.to_be_bytes()),
+            // Tells the core that the request is one of the backchannel.
+            rq_bc_pa_state: 1 << bindings::RPC_BC_PA_IN_USE,
+            ..Default::default()
+        };
+        rqst.rq_private_buf.len = call.len() as u32;
+        rqst.rq_rcv_buf.head[0].iov_base = self.call.as_mut_ptr().cast();
+        rqst.rq_rcv_buf.head[0].iov_len = call.len();
+        rqst.rq_rcv_buf.len = call.len() as u32;
+        rqst.rq_snd_buf.head[0].iov_base = self.reply.as_mut_ptr().cast();
+        rqst.rq_snd_buf.head[0].iov_len = MESSAGE;
+        rqst.rq_snd_buf.buflen = MESSAGE as u32;
+        self.rqst = Opaque::new(rqst);
+        true
+    }
+}
+
+/// The slots of a transport that no callback has.
+#[pin_data]
+pub(crate) struct Backchannel {
+    /// Protects the free slots; has room for all there are.
+    #[pin]
+    free: SpinLock<KVec<KBox<Slot>>>,
+    made: Atomic<u32>,
+}
+
+impl Backchannel {
+    /// A backchannel without slots.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            free <- new_spinlock!(KVec::new()),
+            made: Atomic::new(0),
+        })
+    }
+
+    /// Whether Calls of the server are expected.
+    pub(crate) fn is_open(&self) -> bool {
+        self.made.load(Relaxed) != 0
+    }
+
+    /// Makes the slots, once. Context: process, may sleep.
+    fn open(&self) -> Result {
+        if self.is_open() {
+            return Ok(());
+        }
+        let mut slots = KVec::with_capacity(SLOTS as usize, GFP_KERNEL)?;
+        for _ in 0..SLOTS {
+            slots.push(Slot::new()?, GFP_KERNEL)?;
+        }
+        let mut free = self.free.lock();
+        if !self.is_open() {
+            core::mem::swap(&mut *free, &mut slots);
+            self.made.store(SLOTS, Relaxed);
+        }
+        drop(free);
+        Ok(())
+    }
+
+    /// Hands a Call, an RPC message whose XID is `xid`, to the callback service.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS`: the server has more Calls in progress, or a larger one, than it was told it may.
+    ///
+    /// Context: process.
+    pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, call: &[u8]) -> Result {
+        let slot = self.free.lock().pop();
+        let Some(mut slot) = slot else {
+            return Err(crate::support::errno::no_buffers());
+        };
+        if !slot.fill(xprt, xid, call) {
+            self.put(slot);
+            return Err(crate::support::errno::no_buffers());
+        }
+        xprt.count_callback();
+        let rqst: *mut bindings::rpc_rqst = KBox::into_raw(slot).cast();
+        // SAFETY: the request is complete. The core, or the callback service, gives it back by
+        // the `bc_free_rqst` operation.
+        unsafe { bindings::xprt_enqueue_bc_request(rqst) };
+        Ok(())
+    }
+
+    fn put(&self, slot: KBox<Slot>) {
+        // There is room for all slots, so this does not allocate.
+        let _ = self.free.lock().push_within_capacity(slot);
+    }
+}
+
+/// The operations of the backchannel.
+pub(super) struct Ops<T: Transport>(PhantomData<T>);
+
+impl<T: Transport> Ops<T> {
+    /// # Safety
+    ///
+    /// Called by the core only, for a transport that `setup` made.
+    pub(super) unsafe extern "C" fn setup_callback(
+        xprt: *mut bindings::rpc_xprt,
+        _reqs: c_uint,
+    ) -> c_int {
+        // SAFETY: promised by the caller.
+        let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
+        match this.shared().transport.backchannel().open() {
+            Ok(()) => 0,
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core only, for a transport that `setup` made.
+    pub(super) unsafe extern "C" fn maxpayload_callback(xprt: *mut bindings::rpc_xprt) -> usize {
+        // SAFETY: promised by the caller.
+        let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
+        this.shared().transport.max_callback().min(MESSAGE)
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core only.
+    pub(super) unsafe extern "C" fn num_slots_callback(_xprt: *mut bindings::rpc_xprt) -> c_uint {
+        SLOTS
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core only, for a request that [`Backchannel::receive`] handed to it.
+    pub(super) unsafe extern "C" fn free_rqst_callback(rqst: *mut bindings::rpc_rqst) {
+        // SAFETY: the request is the first field of a `#[repr(C)]` slot that was boxed.
+        let slot = unsafe { KBox::from_raw(rqst.cast::<Slot>()) };
+        // SAFETY: the slot is ours again.
+        let xprt = unsafe { (*slot.rqst.get()).rq_xprt };
+        // SAFETY: the core took a reference to the transport, which is one of ours.
+        let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
+        this.shared().transport.backchannel().put(slot);
+        // SAFETY: the reference that xprt_enqueue_bc_request took.
+        unsafe { bindings::xprt_put(xprt) };
+    }
+
+    /// The slots stay until the transport goes: callbacks may still have some.
+    ///
+    /// # Safety
+    ///
+    /// Called by the core only.
+    pub(super) unsafe extern "C" fn destroy_callback(
+        _xprt: *mut bindings::rpc_xprt,
+        _reqs: c_uint,
+    ) {
+    }
+
+    /// Sends the Reply to a Call of the server.
+    ///
+    /// # Safety
+    ///
+    /// To be called for a request that [`Backchannel::receive`] handed to the core, with the
+    /// send lock held.
+    pub(super) unsafe fn send_reply(this: &XprtBox<T>, rqst: NonNull<bindings::rpc_rqst>) -> Result {
+        // SAFETY: the request is the caller's until it is freed.
+        let xid = unsafe { (*rqst.as_ptr()).rq_xid };
+        // SAFETY: as above; the buffer holds the encoded Reply.
+        let reply = unsafe { XdrBuf::from_raw(&raw mut (*rqst.as_ptr()).rq_snd_buf) };
+        let xid = u32::from_be_bytes(xid.to_ne_bytes());
+        this.shared().transport.send_reply(xid, &reply)
+    }
+}
