@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0
 """Debian's kernel packages: which versions there are, and what is in them."""
 
+import inspect
 import re
+import shutil
 import subprocess
 
 from . import cache, progress, roots, sandbox
+from .cache import LAB
 from .progress import LabError, say
 
 # What the project is developed against, and a day on which the mirrors had it. Backports move on;
 # the snapshot archive keeps what they drop.
 PINNED = {"7.2": "7.2.12", "7.3": "7.3.4"}
 SNAPSHOT = "http://snapshot.debian.org/archive/debian/20261120T000000Z/"
+# What a node needs before it can see its image and its channels.
+IN_INITRD = ("virtio_pci", "virtio_blk", "erofs", "overlay", "virtio_console", "virtio_net",
+             "9p", "9pnet_virtio")
 
 
 def release(version):
@@ -32,7 +38,7 @@ def _in_root(*argv):
 def _offered():
     """All kernel packages that apt offers, with their versions, newest first."""
     names = [n for n in _in_root("apt-cache", "pkgnames", "linux-").split()
-             if re.match(r"linux-(source|binary|binary-unsigned|modules|headers)-7\.", n)]
+             if re.match(r"linux-(source|binary|binary-unsigned|base|modules|headers)-7\.", n)]
     offered = {}
     for line in _in_root("apt-cache", "madison", *names).splitlines():
         name, version, _ = (field.strip() for field in line.split("|", 2))
@@ -47,6 +53,7 @@ def _packages(version, offered):
     # A new kernel is first there unsigned, which boots as well.
     names = {kind: [n for n in wanted if n in offered] for kind, wanted in {
         "image": (f"linux-binary-{release(version)}", f"linux-binary-unsigned-{release(version)}"),
+        "base": (f"linux-base-{release(version)}",),
         "modules": (f"linux-modules-{release(version)}",),
         "headers": (f"linux-headers-{release(version)}",)}.items()}
     if not sources or not all(names.values()):
@@ -88,7 +95,7 @@ def _find(version, exactly):
     packages = _packages(version, offered)
     if not packages:
         raise LabError(f"no Debian kernel {version}: there must be linux-source, linux-binary, "
-                       "linux-modules and linux-headers of it; choose another with "
+                       "linux-base, linux-modules and linux-headers of it; choose another with "
                        "LAB_KERNEL_VERSION (`apt-cache search linux-binary-7` in "
                        "tools/lab/buildroot lists them)")
     return version, packages
@@ -106,12 +113,13 @@ def packages(version, exactly):
                 next(tmp.glob(f"{stem}_*.deb")).rename(tmp / f"{kind}.deb")
         return build
 
-    known = cache.HOME / f"packages-{version}-{cache.digest(version)}"
+    inputs = [version, inspect.getsource(_packages)]
+    known = cache.HOME / f"packages-{version}-{cache.digest(inputs)}"
     if known.is_dir():
         return version, known
     with cache.locked("apt"):
         version, names = _find(version, exactly)
-    return version, cache.entry(f"packages-{version}", version, build_for(names))
+    return version, cache.entry(f"packages-{version}", inputs, build_for(names))
 
 
 def unpack(package, target, *paths):
@@ -121,3 +129,68 @@ def unpack(package, target, *paths):
                           capture_output=True, text=True)
     if done.returncode:
         raise LabError(f"cannot unpack {package}: {done.stderr.strip()}")
+
+
+def _with_dependencies(tree, names):
+    """The files of modules NAMES and of what they need, each after what it needs."""
+    needs = {}
+    for line in (tree / "modules.dep").read_text().splitlines():
+        path, _, rest = line.partition(":")
+        needs[path] = rest.split()
+    paths = {path.split("/")[-1].split(".")[0].replace("-", "_"): path for path in needs}
+    built_in = {line.split("/")[-1].split(".")[0].replace("-", "_")
+                for line in (tree / "modules.builtin").read_text().splitlines()}
+    ordered = []
+    for name in names:
+        if name not in paths and name not in built_in:
+            raise LabError(f"Debian's kernel has no module {name}")
+        if name in paths:
+            ordered += [p for p in (*reversed(needs[paths[name]]), paths[name]) if p not in ordered]
+    return ordered
+
+
+def _build_boot(version, packages, listed, tmp, _final):
+    log = tmp / "log"
+    full = tmp / "full"
+    full.mkdir()
+    for part in ("image", "base", "modules"):
+        unpack(packages / f"{part}.deb", full)
+    tree = full / "usr/lib/modules" / release(version)
+    kept = tmp / "lib/modules" / release(version)
+    kept.mkdir(parents=True)
+    progress.run(f"reading the modules of Debian's kernel {version}", roots.in_build_root(
+        ["depmod", "-b", full / "usr", "-m", "/lib/modules", release(version)]), log)
+    for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
+        shutil.copy(tree / name, kept)
+    for path in _with_dependencies(tree, listed):
+        (kept / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(tree / path, kept / path)
+    shutil.copy(tree / "vmlinuz", tmp)
+    # Once here instead of slowly at every boot.
+    progress.run("unpacking modules", roots.in_build_root(
+        ["sh", "-c", 'find "$1" -name "*.ko.xz" -exec xz -d {} +', "sh", kept]), log)
+    initrd = tmp / "initrd"
+    for directory in ("bin", "dev", "root", "modules"):
+        (initrd / directory).mkdir(parents=True)
+    shutil.copy(roots.build_root() / "usr/bin/busybox", initrd / "bin")
+    shutil.copy(LAB / "node/initrd-init", initrd / "init")
+    order = []
+    for path in _with_dependencies(tree, IN_INITRD):
+        plain = path.removesuffix(".xz")
+        shutil.copy(kept / plain, initrd / "modules")
+        order.append(plain.split("/")[-1])
+    (initrd / "order").write_text("\n".join(order) + "\n")
+    progress.run("packing the initrd", roots.in_build_root(
+        ["sh", "-c", "find . | cpio -o -H newc >../initrd.cpio"], cwd=initrd), log)
+    shutil.rmtree(full)
+    shutil.rmtree(initrd)
+
+
+def boot(version, packages_):
+    """What a node boots: vmlinuz, initrd.cpio, and the modules that a node may use."""
+    listed = [line for line in cache.text_of("kernels/debian.modules")[0].splitlines()
+              if not line.startswith("#")]
+    inputs = [version, listed, IN_INITRD, cache.text_of("node/initrd-init"),
+              inspect.getsource(_build_boot)]
+    return cache.entry(f"boot-{version}", inputs, lambda tmp, final: _build_boot(
+        version, packages_, listed, tmp, final))

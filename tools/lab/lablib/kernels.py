@@ -17,54 +17,56 @@ from pathlib import Path
 from . import cache, debian, progress, roots
 from .progress import LabError
 
-GCC = ("CC=x86_64-linux-gnu-gcc-14",)
-LLVM = ("LLVM=1",)
+# Fragments of kernels/, and the arguments of every make that builds for the flavour.
 UML = {
-    "uml": (("uml",), ()),
-    "uml-kasan": (("uml", "kasan"), LLVM),
-    "uml-lockdep": (("uml", "lockdep"), ()),
+    "uml": (("uml",), ("ARCH=um",)),
+    "uml-kasan": (("uml", "kasan"), ("ARCH=um", "LLVM=1")),
+    "uml-lockdep": (("uml", "lockdep"), ("ARCH=um",)),
 }
 FLAVOURS = (*UML, "debian", "debian-7.3")
+# Debian's own compiler, by the name that its configuration records.
+DEBIAN_MAKE = ("CC=x86_64-linux-gnu-gcc-14",)
 
 
 @dataclasses.dataclass
 class Kernel:
-    """A kernel that is ready: KDIR to build modules against, IMAGE to boot, MODULES to load."""
+    """A kernel that is ready: KDIR to build modules against, BOOT with what a node needs."""
     flavour: str
-    home: Path
     release: str
-    image: Path
-    modules: Path
+    kdir: Path
+    boot: Path
     make: tuple
-
-    @property
-    def kdir(self):
-        return self.home / "kdir"
 
     @property
     def is_uml(self):
         return self.flavour in UML
 
+    @property
+    def image(self):
+        return self.boot / ("linux" if self.is_uml else "vmlinuz")
 
-def _version(flavour):
+    @property
+    def modules(self):
+        return self.boot / "lib/modules" / self.release
+
+
+def _wanted(flavour):
     """The Debian version a flavour is made from, and whether it must be exactly that."""
     chosen = os.environ.get("LAB_KERNEL_VERSION")
     if re.fullmatch(r"7\.\d+\.\d+", flavour):
         return flavour, True
-    if flavour == "debian-7.3":
-        return debian.PINNED["7.3"], False
     if flavour not in FLAVOURS:
         raise LabError(f"no kernel flavour {flavour}: it is one of {', '.join(FLAVOURS)}, "
                        "or a Debian kernel version such as 7.2.12")
+    if flavour == "debian-7.3":
+        return debian.PINNED["7.3"], False
     if chosen:
-        return re.sub(r"\+deb13-amd64$", "", chosen), True
+        return chosen.removesuffix("+deb13-amd64"), True
     return debian.PINNED["7.2"], False
 
 
-def source(flavour):
-    """The kernel's source tree and its version."""
-    version, packages = debian.packages(*_version(flavour))
-
+def _source(version, packages):
+    """The source tree of a kernel version, as Debian patches it."""
     def build(tmp, _final):
         name = f"linux-source-{debian.series(version)}"
         script = ('dpkg-deb --fsys-tarfile "$1" | tar -xO "./usr/src/$2.tar.xz" | xz -dcT2 '
@@ -73,12 +75,12 @@ def source(flavour):
             ["sh", "-c", script, "sh", packages / "source.deb", name, tmp]), tmp / ".log")
         (tmp / ".log").unlink()
 
-    return version, packages, cache.entry(f"source-{version}", version, build)
+    return cache.entry(f"source-{version}", version, build)
 
 
-def _make(tree, output, arguments, targets):
+def _make(tree, output, arguments):
     return roots.in_build_root(["make", f"-j{os.cpu_count()}", "-C", tree, f"O={output}",
-                                *arguments, *targets])
+                                *arguments])
 
 
 def _settle(tmp, final):
@@ -87,73 +89,71 @@ def _settle(tmp, final):
     makefile.write_text(makefile.read_text().replace(str(tmp), str(final)))
 
 
-def _recipe(build):
-    """The text of what builds a kernel, to be part of its key."""
-    return [inspect.getsource(function) for function in (build, _make, _settle)]
-
-
 def _check_config(config, fragment):
     """A symbol the kernel's Kconfig did not take would be missed much later and elsewhere."""
     taken = set(config.read_text().splitlines())
-    lost = [line for line in fragment.splitlines() if line.startswith("CONFIG_") and line not in taken
-            and not line.endswith("=n")]
+    last = {line.split("=")[0]: line for line in fragment.splitlines() if line.startswith("CONFIG_")}
+    lost = [line for line in last.values() if line not in taken]
     if lost:
         raise LabError("the kernel configuration did not take " + ", ".join(lost))
 
 
+def _build_uml(name, tree, fragment, arguments, tmp, final):
+    kdir = tmp / "kdir"
+    kdir.mkdir()
+    (tmp / "fragment").write_text(fragment)
+    log = tmp / "log"
+    progress.run(f"configuring {name}", _make(
+        tree, kdir, [*arguments, f"KCONFIG_ALLCONFIG={tmp}/fragment", "allnoconfig"]), log)
+    _check_config(kdir / ".config", fragment)
+    progress.run(f"building {name}", _make(tree, kdir, [*arguments, "linux", "modules"]), log)
+    progress.run(f"installing the modules of {name}", _make(
+        tree, kdir, [*arguments, f"INSTALL_MOD_PATH={tmp}/boot", "modules_install"]), log)
+    shutil.copy(kdir / "linux", tmp / "boot")
+    for link in (tmp / "boot").glob("lib/modules/*/build"):
+        link.unlink()
+    # The kernel's objects are only of use to rebuild the kernel itself.
+    subprocess.run(["find", kdir, "-name", "*.o", "-not", "-path", "*/scripts/*",
+                    "-not", "-path", "*/tools/*", "-delete"], check=True)
+    _settle(tmp, final)
+
+
 def _uml(flavour):
-    version, _, tree = source(flavour)
-    names, compiler = UML[flavour]
+    version, packages = debian.packages(*_wanted(flavour))
+    names, arguments = UML[flavour]
     fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in names)))
-    arguments = ["ARCH=um", *compiler]
-    inputs = [version, fragment, arguments, roots.compilers(), _recipe(_uml)]
-
-    def build(tmp, final):
-        kdir = tmp / "kdir"
-        kdir.mkdir()
-        (tmp / "fragment").write_text(fragment)
-        log = tmp / "log"
-        progress.run(f"configuring the {flavour} kernel {version}", _make(
-            tree, kdir, [*arguments, f"KCONFIG_ALLCONFIG={tmp}/fragment"], ["allnoconfig"]), log)
-        _check_config(kdir / ".config", fragment)
-        progress.run(f"building the {flavour} kernel {version}", _make(
-            tree, kdir, arguments, ["linux", "modules"]), log)
-        progress.run(f"installing the modules of {flavour}", _make(
-            tree, kdir, [*arguments, f"INSTALL_MOD_PATH={tmp}/root"], ["modules_install"]), log)
-        # kbuild's objects are only of use to rebuild the kernel itself.
-        subprocess.run(["find", kdir, "-name", "*.o", "-not", "-path", "*/scripts/*",
-                        "-not", "-path", "*/tools/*", "-delete"], check=True)
-        _settle(tmp, final)
-
-    home = cache.entry(f"{flavour}-{version}", inputs, build)
+    inputs = [version, fragment, arguments, roots.compilers(),
+              [inspect.getsource(step) for step in (_build_uml, _make, _settle)]]
+    home = cache.entry(f"{flavour}-{version}", inputs, lambda tmp, final: _build_uml(
+        f"the {flavour} kernel {version}", _source(version, packages), fragment, arguments,
+        tmp, final))
     release = (home / "kdir/include/config/kernel.release").read_text().strip()
-    return Kernel(flavour, home, release, home / "kdir/linux",
-                  home / f"root/lib/modules/{release}", tuple(arguments))
+    return Kernel(flavour, release, home / "kdir", home / "boot", arguments)
+
+
+def _build_debian(version, release, tree, packages, tmp, final):
+    """Debian's headers lack the Rust metadata: it is made again from the source."""
+    debian.unpack(packages / "headers.deb", tmp)
+    headers = tmp / f"usr/src/linux-headers-{release}"
+    kdir = tmp / "kdir"
+    kdir.mkdir()
+    shutil.copy(headers / ".config", kdir / ".config")
+    arguments = ["LOCALVERSION=+deb13-amd64", *DEBIAN_MAKE]
+    progress.run(f"preparing Debian's kernel {version} for modules", _make(
+        tree, kdir, [*arguments, "olddefconfig", "modules_prepare"]), tmp / "log")
+    shutil.copy(headers / "Module.symvers", kdir / "Module.symvers")
+    shutil.rmtree(tmp / "usr")
+    _settle(tmp, final)
 
 
 def _debian(flavour):
-    """Debian's kernel with the Rust metadata that its headers lack, rebuilt from its source."""
-    version, packages, tree = source(flavour)
+    version, packages = debian.packages(*_wanted(flavour))
     release = debian.release(version)
-    inputs = [version, roots.compilers(), _recipe(_debian)]
-
-    def build(tmp, final):
-        debian.unpack(packages / "headers.deb", tmp)
-        debian.unpack(packages / "modules.deb", tmp)
-        debian.unpack(packages / "image.deb", tmp)
-        headers = tmp / f"usr/src/linux-headers-{release}"
-        kdir = tmp / "kdir"
-        kdir.mkdir()
-        shutil.copy(headers / ".config", kdir / ".config")
-        arguments = ["LOCALVERSION=+deb13-amd64", *GCC]
-        progress.run(f"preparing Debian's kernel {version} for modules", _make(
-            tree, kdir, arguments, ["olddefconfig", "modules_prepare"]), tmp / "log")
-        shutil.copy(headers / "Module.symvers", kdir / "Module.symvers")
-        _settle(tmp, final)
-
-    home = cache.entry(f"{flavour}-{version}", inputs, build)
-    modules = home / f"usr/lib/modules/{release}"
-    return Kernel(flavour, home, release, modules / "vmlinuz", modules, GCC)
+    inputs = [version, roots.compilers(),
+              [inspect.getsource(step) for step in (_build_debian, _make, _settle)]]
+    home = cache.entry(f"debian-{version}", inputs, lambda tmp, final: _build_debian(
+        version, release, _source(version, packages), packages, tmp, final))
+    return Kernel(flavour, release, home / "kdir", debian.boot(version, packages), DEBIAN_MAKE)
 
 
 def kernel(flavour):

@@ -13,6 +13,8 @@ REPORT = re.compile("|".join((
     r"refcount_t: ", r"list_(add|del) corruption", r"slab .* (corruption|overwritten)",
     r"Poison overwritten", r"Redzone overwritten", r"ODEBUG: ", r"DEBUG_LOCKS_WARN_ON",
     r"turning off the locking correctness validator", r"Unknown rela relocation",
+    # Said by a node's own finish script.
+    r"lab: lockdep has switched itself off", r"kmemleak: unreferenced object",
 )))
 # How much of the log after a report belongs to it.
 FOLLOWING = 40

@@ -14,7 +14,7 @@ def ours(kernel):
     The objects stay in the cache, one directory per work tree and kernel, so that the next build
     is incremental; the lock keeps two labs from building there at once.
     """
-    objects = HOME / "modules" / cache.digest([str(PROJECT), kernel.kdir.parent.name])
+    objects = HOME / "modules" / cache.digest([str(PROJECT), str(kernel.kdir)])
     objects.mkdir(parents=True, exist_ok=True)
     make = [a for a in kernel.make if a.startswith(("ARCH=", "LLVM="))]
     command = ["make", "-C", PROJECT, "modules", f"KDIR={kernel.kdir}", f"MO={objects}", *make]

@@ -15,6 +15,7 @@ from .sandbox import mounts
 
 LAB_FAILED, TIMED_OUT, REPORTED = 125, 124, 99
 BOOT_TIMEOUT = 300
+FINISH_TIMEOUT = 60
 
 
 class Run:
@@ -29,7 +30,10 @@ class Run:
         self.lab = self.root / "lab"
         self.nodes = {}
         self.logs = {}
-        self.outcome = None
+        self.status = None          # the command's
+        self.outcome = None         # the run's
+        self.deadline = None
+        self.pending = {}           # per channel: the beginning of a line
         self.ready = set()
         self.selector = selectors.DefaultSelector()
 
@@ -61,7 +65,7 @@ class Run:
             (self.root / path).mkdir(parents=True)
             if bound:
                 jail.mount("--bind", bound, self.root / path)
-        for path in (self.image, self.kernel.home):
+        for path in (self.image, self.kernel.boot):
             target = self.root / str(path)[1:]
             if path.is_dir():
                 target.mkdir(parents=True)
@@ -82,8 +86,9 @@ class Run:
             (home / "node").write_text(nodes.settings(self.options, name, roles[name]))
             (home / "command").write_text(nodes.command_file(self.options.command))
             self.logs[name] = self._log(name)
-        for name in roles:
-            node = nodes.boot(self.kernel, self.image, self.root, name, roles[name], two)
+        ends = nodes.link(self.kernel) if two else [None]
+        for name, end in zip(roles, ends):
+            node = nodes.boot(self.kernel, self.image, self.root, name, roles[name], end)
             self.nodes[name] = node
             self.selector.register(node.console, selectors.EVENT_READ, (self._console, node))
             for channel, end in node.channels.items():
@@ -96,13 +101,15 @@ class Run:
 
     def _serve(self):
         begun = time.monotonic()
-        self.pending = {}
+        self.deadline = begun + self.options.timeout
         while self.outcome is None:
-            passed = time.monotonic() - begun
-            if passed > self.options.timeout:
+            now = time.monotonic()
+            if now > self.deadline and self.status is None:
                 say(f"time-out: the command had not ended after {self.options.timeout:g} s")
                 self.outcome = TIMED_OUT
-            elif passed > BOOT_TIMEOUT and len(self.ready) < 2:
+            elif now > self.deadline:
+                raise LabError(f"the server's node did not answer for {FINISH_TIMEOUT} s at the end")
+            elif now > begun + BOOT_TIMEOUT and len(self.ready) < 2:
                 raise LabError(f"the nodes did not start within {BOOT_TIMEOUT} s")
             for key, _ in self.selector.select(0.5):
                 handle, *arguments = key.data
@@ -147,8 +154,17 @@ class Run:
             self.ready.add(verb)
             if len(self.ready) == 2:
                 self._send("client", "start")
+        elif verb == "lost":
+            say(f"the capture lost {rest} frames")
         elif verb == "exit":
-            self.outcome = int(rest)
+            self.status = int(rest)
+            if self.options.nodes == 1:
+                self.outcome = self.status
+            else:
+                self.deadline = time.monotonic() + FINISH_TIMEOUT
+                self._send("server", "finish")
+        elif verb == "finished":
+            self.outcome = self.status
         elif verb == "server":
             self._send("server", f"run {rest}")
         elif verb == "done":
