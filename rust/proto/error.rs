@@ -20,6 +20,8 @@ pub enum BadHeader {
     Unaligned,
     /// A Read chunk begins inside another one, or behind the end of the Payload stream.
     Misplaced,
+    /// The version is not spoken here, or not on this connection.
+    Version,
     /// The header type is not defined, or must not be used any more.
     Type,
     /// Flags are set that are not defined, or not for this header type.

@@ -107,7 +107,7 @@ pub struct Reply<'a> {
 /// Where the Payload stream of a Reply lies.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// In the message.
+    /// In the message. Of a Reply in several parts, this is the last one.
     Inline(&'a [u8]),
     /// In the Reply chunk, which the peer filled with `len` octets.
     ReplyChunk {

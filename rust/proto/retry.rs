@@ -59,12 +59,16 @@ impl Retry {
                 limits.read_chunks = 0;
                 limits.long_call = false;
             }
-            Self::ReplyChunkOnly => limits.write_chunks = 0,
+            Self::ReplyChunkOnly => {
+                limits.write_chunks = 0;
+                limits.continued_recv = 0;
+            }
             Self::FewerSegments(max) => {
                 limits.chunk_segments = limits.chunk_segments.min(max);
                 limits.header_segments = limits.header_segments.min(max);
             }
-            Self::LargerWriteChunk { .. } | Self::LargerReplyChunk(_) => {}
+            Self::LargerReplyChunk(_) => limits.continued_recv = 0,
+            Self::LargerWriteChunk { .. } => {}
         }
     }
 }
@@ -78,7 +82,7 @@ pub enum Reaction {
     Retry(Retry),
 }
 
-/// What was tried for one RPC already.
+/// What was tried for one RPC already, on one connection.
 //= D-06, NFS-006
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attempts {

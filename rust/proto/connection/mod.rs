@@ -35,7 +35,8 @@ use crate::proto::error::{
 };
 use crate::proto::header::{
     Conveyed,
-    FixedWords, //
+    FixedWords,
+    Flags, //
 };
 use crate::proto::hostauth::{
     HostAuth,
@@ -100,6 +101,23 @@ pub struct Config {
     pub mechanism: bool,
 }
 
+impl Config {
+    /// Returns how long each Receive has to be, from before connecting on.
+    ///
+    /// The version may change while the first messages are on their way, so the larger minimum
+    /// counts.
+    //= V1-045, V1-046, V2-056, V2-067, V2-128, D-24
+    pub fn receive_size(&self) -> u32 {
+        let v1 = self.cm_private.recv_size.max(Version::V1.default_inline());
+        match self.versions.high {
+            Version::V1 => v1,
+            Version::V2 => v1
+                .max(self.properties.recv_size)
+                .max(Version::V2.default_inline()),
+        }
+    }
+}
+
 /// The longest property set taken in several parts.
 //= D-26
 pub const MAX_PROPERTIES: u32 = 65536;
@@ -154,12 +172,12 @@ pub enum Event<'a> {
     Properties {
         /// The fixed words of the message.
         fixed: FixedWords,
+        /// Its flags; the set is complete when no more follows.
+        flags: Flags,
         /// Where these octets belong.
         offset: u32,
         /// The octets.
         octets: &'a [u8],
-        /// The set is complete.
-        complete: bool,
     },
     /// The peer's authentication material, for the mechanism.
     HostAuth(&'a [u8]),
@@ -280,6 +298,8 @@ pub struct Connection {
     /// What the peer announced in its first property set.
     peer: Option<Properties>,
     announced: bool,
+    /// The peer's first message was a Call.
+    reply_first: bool,
     auth: HostAuth,
     assembler: Assembler,
     /// The RPC message that this side sends in parts.
@@ -301,7 +321,7 @@ impl Connection {
     ///
     /// `first` comes from [`Memory::first`], and `xid` is this side's next XID: the first
     /// message is recognised by it. `peer` is the private data of the server.
-    //= V1-043, V2-054, V2-058, V2-062, V2-067, D-12, D-20, D-32
+    //= V1-043, V2-054, V2-058, V2-062, D-12, D-20, D-32
     pub fn client(config: Config, first: Version, xid: Xid, peer: &[u8], now: Time) -> Self {
         let negotiation = Negotiation::client(config.versions, first, xid);
         Self::new(Side::Client, config, negotiation, xid, peer, now)
@@ -340,6 +360,7 @@ impl Connection {
             recv: RecvCredits::new(config.ceiling, recv),
             peer: None,
             announced: false,
+            reply_first: false,
             auth: HostAuth::new(config.auth),
             assembler: Assembler::new(),
             sending: None,

@@ -113,7 +113,7 @@ impl Connection {
                     high: high.number(),
                 };
                 self.refuse(fixed, report);
-                Event::Refused(BadHeader::Type)
+                Event::Refused(BadHeader::Version)
             }
             Side::Client if self.is_settled() => self.close(CloseReason::VersionChanged),
             Side::Client => self.drop_message(),
@@ -151,7 +151,7 @@ impl Connection {
         if direction == MsgType::Reply {
             self.calls.handle_grant(fixed.credit);
         }
-        let checked = body.and_then(|body| check_v1(fixed, body, direction, self.side));
+        let checked = body.and_then(|body| check_v1(fixed, body, direction));
         match (checked, direction) {
             (Ok(conveyed), MsgType::Call) if self.auth.may_proceed() => {
                 Event::Call(whole(fixed, conveyed))
@@ -165,6 +165,11 @@ impl Connection {
 
     //= V1-098, V1-099, D-05
     fn handle_v1_error(&mut self, fixed: &FixedWords, report: ErrorReport) -> Event<'static> {
+        if let ErrorReport::Version { low, high } = report {
+            if low > high {
+                return self.drop_message();
+            }
+        }
         self.calls.handle_grant(fixed.credit);
         match report {
             ErrorReport::Version { low, high } => self.handle_err_vers(fixed, low, high),
@@ -200,15 +205,14 @@ impl Connection {
         if starting {
             // Whatever the first message was, its sender is ready for one message.
             self.send.ensure_one();
+            self.reply_first = matches!(message.body, Ok(Body::Conveyed(_)));
         }
         if let Some(event) = refused {
             return event;
         }
         match message.body {
             Ok(Body::Conveyed(conveyed)) => self.handle_conveyed(fixed, message.flags, conveyed),
-            Ok(Body::Properties(octets)) => {
-                self.handle_property_part(fixed, message.flags.more, octets)
-            }
+            Ok(Body::Properties(octets)) => self.handle_property_part(fixed, message.flags, octets),
             Ok(Body::Grant) => Event::None,
             Ok(Body::Error(_)) => self.drop_message(),
             Err(bad) => self.handle_bad(fixed, message.flags.response, bad),
@@ -372,43 +376,48 @@ impl Connection {
     fn handle_property_part<'a>(
         &mut self,
         fixed: &FixedWords,
-        more: bool,
+        flags: Flags,
         octets: &'a [u8],
     ) -> Event<'a> {
-        let part = match self
-            .assembler
-            .add(fixed.xid, Content::Properties, octets, more)
-        {
+        let content = Content::Properties;
+        let part = match self.assembler.add(fixed.xid, content, octets, flags.more) {
             Ok(part) => part,
-            Err(bad) => return self.handle_bad(fixed, false, bad),
+            Err(bad) => return self.handle_bad(fixed, flags.response, bad),
         };
         if part.swallowed {
             return Event::None;
         }
-        if part.offset == 0 && !more {
-            return self.handle_properties(fixed, octets);
+        if part.offset == 0 && !flags.more {
+            return self.handle_properties(fixed, flags, octets);
         }
         if octets.is_empty() {
-            return self.fail_sequence(fixed, false, BadHeader::NoPayload);
+            return self.fail_sequence(fixed, flags.response, BadHeader::NoPayload);
         }
         if part.len > MAX_PROPERTIES {
-            return self.fail_sequence(fixed, false, BadHeader::TooLong);
+            return self.fail_sequence(fixed, flags.response, BadHeader::TooLong);
         }
         Event::Properties {
             fixed: *fixed,
+            flags,
             offset: part.offset,
             octets,
-            complete: !more,
         }
     }
 
-    /// A property set is complete; `set` is all of it.
+    /// A property set is complete; `set` is all of it, and `fixed` and `flags` are those of the
+    /// last message.
     ///
     /// The first one of a connection counts. Later ones bring authentication material only.
     //= V2-122, V2-123, V2-124, V2-132, V2-134, V2-138, D-21, D-24
-    pub fn handle_properties<'a>(&mut self, fixed: &FixedWords, set: &'a [u8]) -> Event<'a> {
+    pub fn handle_properties<'a>(
+        &mut self,
+        fixed: &FixedWords,
+        flags: Flags,
+        set: &'a [u8],
+    ) -> Event<'a> {
         let set = match PropertySet::decode(set) {
             Ok(set) => set,
+            Err(bad) if flags.response => return self.fail(fixed.xid, bad),
             Err(bad) => return self.refuse_header(fixed, bad),
         };
         if self.peer.is_none() {
@@ -445,16 +454,16 @@ fn whole<'a>(fixed: &FixedWords, conveyed: Conveyed<'a>) -> Arrived<'a> {
 
 /// Says whether a version 1 message concerns a Call of the peer or a Call of this side.
 ///
-/// Its header does not tell, so an inline RPC message has to. What tells nothing counts as what
-/// the peer usually sends.
-//= V1-132
+/// Its header does not tell, so an inline RPC message has to. Only in the usual direction are
+/// there chunks; and what tells nothing counts as what the peer usually sends.
+//= V1-132, V1-133
 fn v1_direction(fixed: &FixedWords, body: &Result<Body<'_>, BadHeader>, side: Side) -> MsgType {
     let usual = match side {
         Side::Client => MsgType::Reply,
         Side::Server => MsgType::Call,
     };
     match body {
-        Ok(Body::Conveyed(conveyed)) if conveyed.kind == Kind::Msg => {
+        Ok(Body::Conveyed(conveyed)) if conveyed.chunks.is_empty() => {
             match RpcStart::peek(conveyed.payload) {
                 // Whose Call it is cannot be told from a Reply that belongs to no RPC.
                 Some(start) if start.xid != fixed.xid && side == Side::Server => usual,
@@ -467,23 +476,15 @@ fn v1_direction(fixed: &FixedWords, body: &Result<Body<'_>, BadHeader>, side: Si
 }
 
 /// Checks what version 1 demands of a message beside its header.
-//= V1-003, V1-024, V1-095, V1-130, V1-131, V1-133, D-47
+//= V1-003, V1-024, V1-095, V1-130, V1-131, D-47
 fn check_v1<'a>(
     fixed: &FixedWords,
     body: Body<'a>,
     direction: MsgType,
-    side: Side,
 ) -> Result<Conveyed<'a>, BadHeader> {
     let Body::Conveyed(conveyed) = body else {
         return Err(BadHeader::Type);
     };
-    let reverse = match side {
-        Side::Client => direction == MsgType::Call,
-        Side::Server => direction == MsgType::Reply,
-    };
-    if reverse && !conveyed.chunks.is_empty() {
-        return Err(BadHeader::Direction);
-    }
     if conveyed.kind == Kind::Msg {
         let start = RpcStart::peek(conveyed.payload).ok_or(BadHeader::Truncated)?;
         if start.xid != fixed.xid {

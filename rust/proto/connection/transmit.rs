@@ -83,7 +83,9 @@ impl Connection {
         if self.sending.is_some_and(|open| open != this) {
             return Err(SendError::Busy);
         }
-        if !self.is_settled() || !self.announced && !self.replies_first(message.direction) {
+        let first =
+            self.announced || self.holds_properties() && message.direction == MsgType::Reply;
+        if !self.is_settled() || !first {
             return Err(SendError::NotReady);
         }
         if self.side == Side::Server && message.direction == MsgType::Call {
@@ -103,14 +105,15 @@ impl Connection {
         (self.send, self.recv) = (send, recv);
         self.owes_grant = false;
         self.sending = message.more.then_some(this);
+        self.reply_first = false;
         Ok(len)
     }
 
     /// With a single credit, a server answers the client's first Call before it announces
     /// anything.
     //= D-12
-    fn replies_first(&self, direction: MsgType) -> bool {
-        self.side == Side::Server && direction == MsgType::Reply && self.send.balance() == 1
+    fn holds_properties(&self) -> bool {
+        self.side == Side::Server && self.reply_first && self.send.balance() == 1
     }
 
     /// Writes a message with authentication material, and returns its length.
@@ -183,6 +186,7 @@ impl Connection {
         self.reports.pop();
         self.send = send;
         self.owes_grant = is_v2;
+        self.reply_first = false;
         Some(Transmit {
             len,
             credited: is_v2,
@@ -193,7 +197,8 @@ impl Connection {
     //= V2-058, V2-059, V2-136, V2-137, D-12, D-19, D-20
     fn transmit_properties(&mut self, out: &mut [u8]) -> Option<Transmit> {
         let may_start = self.side == Side::Client || self.is_settled();
-        if self.announced || !may_start || self.version() != Some(Version::V2) {
+        let is_v2 = self.version() == Some(Version::V2);
+        if self.announced || !may_start || !is_v2 || self.holds_properties() {
             return None;
         }
         let mut send = self.send;

@@ -318,14 +318,14 @@ fn receive(
         Event::Failed { .. } => Outcome::new("drop"),
         Event::Properties {
             fixed,
+            flags,
             octets,
-            complete,
             ..
         } => {
             joined.extend_from_slice(octets);
-            match complete {
-                false => Outcome::new("continue"),
-                true => match connection.handle_properties(&fixed, joined) {
+            match flags.more {
+                true => Outcome::new("continue"),
+                false => match connection.handle_properties(&fixed, flags, joined) {
                     Event::None | Event::HostAuth(_) => Outcome::new("connprop"),
                     Event::Refused(_) => Outcome::new("reply_error"),
                     event => return Err(format!("unexpected {event:?}")),

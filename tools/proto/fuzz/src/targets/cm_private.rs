@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Private data: the first message in it is found wherever it is, and nothing else is.
+
+use rpcrdma_proto::proto::cm_private::{CmPrivate, Effective};
+
+use crate::source::Source;
+
+pub fn run(input: &[u8]) {
+    let found = CmPrivate::find(input);
+    let expected = input
+        .windows(8)
+        .position(|window| window[..5] == [0xf6, 0xab, 0x0e, 0x18, 1]);
+    assert_eq!(found.map(|(offset, _)| offset), expected);
+    if let Some((offset, peer)) = found {
+        let mut again = peer.encode();
+        // The other flags are the peer's affair.
+        again[5] |= input[offset + 5] & !1;
+        assert_eq!(again, input[offset..offset + 8]);
+    }
+    let mut source = Source::new(input);
+    let own = CmPrivate {
+        remote_invalidation: source.flag(),
+        send_size: source.u32(),
+        recv_size: source.u32(),
+    };
+    let wire = own.encode();
+    let (offset, read) = CmPrivate::find(&wire).expect("there is one");
+    assert_eq!(offset, 0);
+    assert_eq!(read.remote_invalidation, own.remote_invalidation);
+    for (read, own) in [(read.send_size, own.send_size), (read.recv_size, own.recv_size)] {
+        assert!(read <= own.max(1024) && read % 1024 == 0 && (1024..=262_144).contains(&read));
+        assert!(own >= 262_144 || own < 1024 || own - read < 1024);
+    }
+    let peer = CmPrivate::decode(source.rest());
+    let (ours, theirs) = (Effective::new(&own, &peer), Effective::new(&peer, &own));
+    assert_eq!((ours.inline_send, ours.inline_recv), (theirs.inline_recv, theirs.inline_send));
+    assert!(ours.inline_send <= own.send_size && ours.inline_recv <= own.recv_size);
+    assert_eq!(ours.remote_invalidation, theirs.remote_invalidation);
+    assert!(!ours.remote_invalidation || own.remote_invalidation);
+}

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One RPC from the Requester's plan to the check of its Reply.
+//!
+//! Whatever the message looks like and whatever the limits are: each octet is conveyed once, no
+//! limit is exceeded, the Responder finds the message again, and any Reply within the maximum
+//! that was planned for can be sent and is understood.
+
+use std::ops::Range;
+
+use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks};
+use rpcrdma_proto::proto::continuation::Cutter;
+use rpcrdma_proto::proto::credit::Grant;
+use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::plan::{
+    plan, Buf, CallShape, Conveyance, Item, Limits, Part, PartName, Piece, Plan,
+};
+use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
+use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape, Response};
+use rpcrdma_proto::proto::responder::{accept, CallLimits, Source as From};
+use rpcrdma_proto::proto::types::{
+    Handle, MsgType, ReadSegment, Segment, Version, Xid,
+};
+use rpcrdma_proto::proto::xdr::padded_len;
+use rpcrdma_proto::proto::{v1, v2};
+
+use crate::source::Source;
+
+/// Memory of the message lies here, so that a Segment tells which octets it names.
+const CALL_BASE: u64 = 0x1000_0000_0000;
+const REPLY_BASE: u64 = 0x2000_0000_0000;
+const XID: Xid = Xid(0x1234_5678);
+
+pub fn run(input: &[u8]) {
+    let mut source = Source::new(input);
+    let limits = limits(&mut source);
+    let (send, arguments) = message(&mut source);
+    let (receive, results) = message(&mut source);
+    let call = CallShape {
+        send,
+        arguments: &arguments,
+        receive,
+        results: &results,
+        protected: source.u8() % 8 == 1,
+    };
+    let Ok(plan) = plan(&call, &limits) else {
+        return;
+    };
+    check_call(&call, &limits, &plan);
+    let request = Request::new(&call, &limits, &plan);
+    let message = with_payload(request.encode(&limits, &plan), plan.kind(), 0);
+    let (_, conveyed) = decode(&limits, &message);
+    let stream: Vec<_> = plan.payload(&call).collect();
+    check_delivery(&call, &limits, &conveyed, &stream);
+    check_reply(&mut source, &call, &limits, &request, conveyed.chunks);
+}
+
+fn limits(source: &mut Source<'_>) -> Limits {
+    let inline_send = 1024 + source.below(8192);
+    let inline_recv = 1024 + source.below(8192);
+    let mut limits = Limits::v1(inline_send, inline_recv);
+    if source.flag() {
+        limits.version = Version::V2;
+        limits.header_segments = 1 + source.below(80);
+        limits.segment_bytes = source.length(1 << 24);
+        limits.continued_send = source.length(1 << 20);
+        limits.continued_recv = source.length(1 << 20);
+    }
+    limits.segment_pages = source.below(300);
+    limits.chunk_segments = source.below(40);
+    limits.read_chunks = source.below(4);
+    limits.write_chunks = source.below(4);
+    limits.long_call = source.u8() % 4 != 1;
+    limits.reduced_long_call = source.flag();
+    limits.write_and_reply = source.flag();
+    limits.send_sges = 2 + source.below(20);
+    limits.pull_up = source.length(u32::MAX);
+    limits
+}
+
+/// Draws a message with its eligible items: in order, aligned, not overlapping.
+fn message(source: &mut Source<'_>) -> (Buf, Vec<Item>) {
+    let head = 24 + 4 * source.length(600);
+    let pages = source.length(1 << 21);
+    let tail = if source.flag() {
+        padded_len(pages) - pages + 4 * source.length(100)
+    } else {
+        0
+    };
+    let mut part = |len| Part {
+        len,
+        page_offset: source.below(4096),
+    };
+    let buf = Buf {
+        head: part(head),
+        pages: part(pages),
+        tail: part(tail),
+    };
+    let mut items = Vec::new();
+    match source.u8() % 4 {
+        0 => {}
+        1 | 2 => items.push(buf.page_item()),
+        _ => {
+            let mut at = 0;
+            while items.len() < 4 {
+                let offset = at + 4 * source.length(2000);
+                let len = source.length(1 << 16);
+                if offset + len > buf.len() {
+                    break;
+                }
+                items.push(Item { offset, len });
+                at = offset + padded_len(len);
+            }
+        }
+    }
+    (buf, items)
+}
+
+/// The pad of an item, as far as the stream of `len` octets has it.
+fn pad(item: &Item, len: u32) -> Range<u32> {
+    let range = item.range();
+    range.end.min(len)..item.extent().end.min(len)
+}
+
+fn check_once(len: u32, mut ranges: Vec<Range<u32>>) {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_by_key(|range| range.start);
+    let end = ranges.iter().fold(0, |at, range| {
+        assert_eq!(range.start, at, "octets are lost or conveyed twice");
+        range.end
+    });
+    assert_eq!(end, len);
+}
+
+fn check_call(call: &CallShape<'_>, limits: &Limits, plan: &Plan) {
+    let len = call.send.len();
+    let mut ranges: Vec<_> = plan.payload(call).collect();
+    let payload: u32 = ranges.iter().map(|range| range.end - range.start).sum();
+    for item in plan.reads.of(call.arguments) {
+        ranges.extend([item.range(), pad(&item, len)]);
+    }
+    check_once(len, ranges);
+    match plan.conveyance {
+        Conveyance::Copied => {
+            assert!(payload <= limits.pull_up);
+            assert!(plan.header_len + payload <= limits.inline_send);
+        }
+        Conveyance::Gathered => {
+            assert!(plan.header_len + payload <= limits.inline_send);
+            let pieces = plan.payload(call).flat_map(|range| call.send.pieces(range));
+            let elements: u32 = pieces.map(|piece| pages_of(&call.send, &piece, true)).sum();
+            assert!(elements < limits.send_sges);
+        }
+        Conveyance::Continued => {
+            assert!(payload <= limits.continued_send && limits.version == Version::V2);
+            check_cut(payload, limits.inline_send, plan.header_len);
+        }
+        Conveyance::Long => assert!(limits.long_call),
+    }
+    assert!(plan.header_len <= limits.inline_send);
+    assert!(plan.segments <= limits.header_segments);
+    assert!(plan.reads.count() <= limits.read_chunks && plan.writes.count() <= limits.write_chunks);
+    assert!(!call.protected || plan.reads.is_empty() && plan.writes.is_empty());
+    let mixed = plan.conveyance == Conveyance::Long && !plan.reads.is_empty();
+    assert!(!mixed || limits.reduced_long_call);
+    assert!(!plan.reply_chunk || plan.writes.is_empty() || limits.write_and_reply);
+}
+
+fn check_cut(len: u32, threshold: u32, last_header: u32) {
+    let mut cutter = Cutter::new(len, threshold, last_header);
+    let mut at = 0;
+    while let Some(cut) = cutter.next_cut() {
+        assert_eq!(cut.range.start, at);
+        at = cut.range.end;
+        let octets = cut.range.end - cut.range.start;
+        let header = if cut.more { 36 } else { last_header };
+        assert!(header + octets <= threshold && octets != 0);
+        assert!(!cut.more || octets % 4 == 0);
+        assert_eq!(cut.more, at != len);
+    }
+    assert_eq!(at, len);
+}
+
+fn pages_of(buf: &Buf, piece: &Piece, only_pages: bool) -> u32 {
+    let base = match piece.part {
+        PartName::Head => buf.head.page_offset,
+        PartName::Pages => buf.pages.page_offset,
+        PartName::Tail => buf.tail.page_offset,
+    };
+    if only_pages && piece.part != PartName::Pages {
+        return 1;
+    }
+    let (start, end) = (base + piece.range.start, base + piece.range.end);
+    end.div_ceil(4096) - start / 4096
+}
+
+/// What the Requester registered for the RPC.
+struct Request {
+    reads: Vec<ReadSegment>,
+    writes: Vec<Vec<Segment>>,
+    reply: Option<Vec<Segment>>,
+}
+
+impl Request {
+    fn new(call: &CallShape<'_>, limits: &Limits, plan: &Plan) -> Self {
+        let cut = |buf: &Buf, base: u64, range: Range<u32>| -> Vec<Segment> {
+            let pieces = limits.cut(buf, range);
+            pieces.map(|piece| register(buf, base, &piece, limits)).collect()
+        };
+        let reads = plan.read_chunks(call).flat_map(|(position, range)| {
+            let segments = cut(&call.send, CALL_BASE, range);
+            segments.into_iter().map(move |segment| ReadSegment { position, segment })
+        });
+        let writes = plan.write_chunks(call);
+        let reply = plan.reply_chunk.then(|| plan.reply_payload(call));
+        Self {
+            reads: reads.collect(),
+            writes: writes.map(|range| cut(&call.receive, REPLY_BASE, range)).collect(),
+            reply: reply.map(|ranges| {
+                ranges.flat_map(|range| cut(&call.receive, REPLY_BASE, range)).collect()
+            }),
+        }
+    }
+
+    fn encode(&self, limits: &Limits, plan: &Plan) -> Vec<u8> {
+        let mut header = vec![0xee; plan.header_len as usize];
+        let len = match limits.version {
+            Version::V1 => v1::encode(&mut header, XID, 1, plan.kind(), self),
+            Version::V2 => {
+                let outgoing = Outgoing {
+                    xid: XID,
+                    direction: MsgType::Call,
+                    kind: plan.kind(),
+                    more: false,
+                    inv_handle: Handle::NONE,
+                };
+                v2::encode(&mut header, &outgoing, Grant::from_word(0x0001_0001), self)
+            }
+        };
+        assert_eq!(len, Ok(header.len()), "the plan knows the length of the header");
+        let arrays = self.writes.iter().chain(&self.reply);
+        let counts: Vec<_> = arrays.map(Vec::len).collect();
+        assert!(counts.iter().all(|count| *count <= limits.chunk_segments as usize));
+        assert_eq!(self.reads.len() + counts.iter().sum::<usize>(), plan.segments as usize);
+        assert!(self.reads.is_sorted_by_key(|read| read.position));
+        header
+    }
+}
+
+fn register(buf: &Buf, base: u64, piece: &Piece, limits: &Limits) -> Segment {
+    assert!(pages_of(buf, piece, false) <= limits.segment_pages);
+    let length = piece.range.end - piece.range.start;
+    assert!(length != 0 && length <= limits.segment_bytes);
+    let before = match piece.part {
+        PartName::Head => 0,
+        PartName::Pages => buf.head.len,
+        PartName::Tail => buf.head.len + buf.pages.len,
+    };
+    Segment {
+        handle: Handle(7),
+        length,
+        offset: base + u64::from(before + piece.range.start),
+    }
+}
+
+impl Chunks for Request {
+    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
+        self.reads.iter().copied()
+    }
+
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
+        self.writes.iter().map(|chunk| chunk.iter().copied())
+    }
+
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
+        self.reply.as_ref().map(|chunk| chunk.iter().copied())
+    }
+}
+
+/// Puts the first words of an RPC message behind the header, if it takes any.
+fn with_payload(mut message: Vec<u8>, kind: Kind, msg_type: u32) -> Vec<u8> {
+    if kind == Kind::Msg {
+        message.extend(XID.0.to_be_bytes());
+        message.extend(msg_type.to_be_bytes());
+    }
+    message
+}
+
+fn decode<'a>(limits: &Limits, message: &'a [u8]) -> (FixedWords, Conveyed<'a>) {
+    let (fixed, rest) = FixedWords::split(message).expect("our own");
+    let body = match limits.version {
+        Version::V1 => v1::decode(&fixed, rest),
+        Version::V2 => v2::decode(&fixed, rest).expect("our own").body,
+    };
+    match body {
+        Ok(Body::Conveyed(conveyed)) => (fixed, conveyed),
+        other => panic!("an RPC message became {other:?}"),
+    }
+}
+
+/// The Responder puts the message together from what it was told.
+fn check_delivery(
+    call: &CallShape<'_>,
+    limits: &Limits,
+    conveyed: &Conveyed<'_>,
+    stream: &[Range<u32>],
+) {
+    let len = call.send.len();
+    let stream_len = stream.iter().map(|range| range.end - range.start).sum();
+    let call_limits = CallLimits {
+        version: limits.version,
+        read_chunks: 4,
+        write_chunks: 4,
+        segments: u32::MAX,
+        segment_bytes: u32::MAX,
+        call_bytes: u32::MAX,
+    };
+    let accepted = accept(conveyed, stream_len, &call_limits).expect("our own");
+    assert_eq!(accepted.stream_len, stream_len);
+    let mut at = 0;
+    for source in accepted.sources() {
+        match source {
+            From::Stream(range) => {
+                for piece in within(stream, &range) {
+                    assert_eq!(piece.start, at);
+                    at = piece.end;
+                }
+            }
+            From::Read(segment) => {
+                assert_eq!(segment.offset - CALL_BASE, u64::from(at));
+                at += segment.length;
+            }
+            From::Pad(pad) => {
+                at += pad;
+                assert_eq!(at % 4, 0);
+            }
+        }
+    }
+    // Pad that the message itself lacks is supplied all the same.
+    assert!(accepted.len == at && at >= len && at - len < 4);
+}
+
+/// The pieces of the message that the octets `range` of its Payload stream are.
+fn within(stream: &[Range<u32>], range: &Range<u32>) -> Vec<Range<u32>> {
+    let mut before = 0;
+    let mut pieces = Vec::new();
+    for piece in stream {
+        let from = range.start.max(before);
+        let to = range.end.min(before + piece.end - piece.start);
+        if from < to {
+            pieces.push(piece.start + from - before..piece.start + to - before);
+        }
+        before += piece.end - piece.start;
+    }
+    pieces
+}
+
+/// Draws a Reply no larger than planned for: results may be shorter, or missing.
+fn draw_reply(source: &mut Source<'_>, call: &CallShape<'_>) -> (u32, Vec<Option<Item>>) {
+    let (mut at, mut end, mut results) = (0, 0, Vec::new());
+    for item in call.results {
+        at += item.offset - end;
+        end = (item.offset + padded_len(item.len)).min(call.receive.len());
+        let len = match source.u8() % 4 {
+            0 => item.len,
+            1 => item.len - item.len.min(source.below(8)),
+            2 => source.below(item.len + 1),
+            _ => {
+                results.push(None);
+                continue;
+            }
+        };
+        results.push(Some(Item { offset: at, len }));
+        at += padded_len(len);
+    }
+    (
+        (at + call.receive.len() - end).min(call.receive.len()),
+        results,
+    )
+}
+
+fn check_reply(
+    source: &mut Source<'_>,
+    call: &CallShape<'_>,
+    limits: &Limits,
+    request: &Request,
+    chunks: ChunkLists<'_>,
+) {
+    let (len, results) = draw_reply(source, call);
+    let shape = ReplyShape {
+        len,
+        results: &results,
+        reducible: true,
+    };
+    let reply_limits = ReplyLimits {
+        version: limits.version,
+        inline_send: limits.inline_recv,
+        continued: limits.continued_recv,
+        reply_chunk: true,
+    };
+    let response = respond(chunks, &shape, &reply_limits).expect("the Requester made room");
+    let payload: u32 = response.payload().map(|range| range.end - range.start).sum();
+    assert_eq!(payload, response.payload_len);
+    assert!(response.header_len <= limits.inline_recv);
+    match response.form {
+        Form::Inline => assert!(response.header_len + payload <= limits.inline_recv),
+        Form::Continued => check_cut(payload, limits.inline_recv, response.header_len),
+        Form::ReplyChunk => {
+            let written: u32 = response.reply_writes().map(|segment| segment.length).sum();
+            assert_eq!(written, payload);
+        }
+    }
+    check_written(&response, &results, len);
+
+    let mut header = vec![0xee; response.header_len as usize];
+    let encoded = match limits.version {
+        Version::V1 => v1::encode(&mut header, XID, 1, response.kind(), &response),
+        Version::V2 => {
+            let outgoing = Outgoing {
+                xid: XID,
+                direction: MsgType::Reply,
+                kind: response.kind(),
+                more: false,
+                inv_handle: Handle::NONE,
+            };
+            v2::encode(&mut header, &outgoing, Grant::from_word(0x0001_0001), &response)
+        }
+    };
+    assert_eq!(encoded, Ok(header.len()));
+    let message = with_payload(header, response.kind(), 1);
+    let (fixed, conveyed) = decode(limits, &message);
+    let reply = check_conveyed(&fixed, &conveyed, request).expect("a good Reply");
+    let reduced = results.iter().enumerate();
+    let reduced = reduced.filter(|(index, _)| response.reduced.contains(*index));
+    let written: u32 = reduced.map(|(_, item)| item.expect("reduced").len).sum();
+    assert_eq!(reply.written, written);
+    match reply.payload {
+        Payload::Inline(_) => assert_ne!(response.form, Form::ReplyChunk),
+        Payload::ReplyChunk { len } => assert_eq!(len, payload),
+    }
+}
+
+/// Each octet of the Reply goes to one place, and results to the memory meant for them.
+fn check_written(response: &Response<'_>, results: &[Option<Item>], len: u32) {
+    let mut ranges: Vec<_> = response.payload().collect();
+    for (index, item) in results.iter().enumerate() {
+        if let (true, Some(item)) = (response.reduced.contains(index), item) {
+            ranges.push(pad(item, len));
+        }
+    }
+    let mut memory = Vec::new();
+    for (segment, range) in response.writes() {
+        assert_eq!(segment.length, range.end - range.start);
+        memory.push(segment.offset..segment.offset + u64::from(segment.length));
+        ranges.push(range);
+    }
+    for segment in response.reply_writes() {
+        memory.push(segment.offset..segment.offset + u64::from(segment.length));
+    }
+    check_once(len, ranges);
+    memory.sort_by_key(|range| range.start);
+    assert!(memory.windows(2).all(|pair| pair[0].end <= pair[1].start), "memory is written twice");
+}

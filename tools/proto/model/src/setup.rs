@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kinds of peers there are.
+
+use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::connection::{Config, Side};
+use rpcrdma_proto::proto::hostauth::Policy;
+use rpcrdma_proto::proto::negotiate::{Time, Versions};
+use rpcrdma_proto::proto::property::{Properties, ReverseSupport};
+use rpcrdma_proto::proto::types::Version;
+
+use crate::Rpc;
+
+/// Version 2 only, which no peer has to be, but some may.
+pub const V2_ONLY: Versions = Versions {
+    low: Version::V2,
+    high: Version::V2,
+};
+
+/// A peer with Receives for `ceiling` messages.
+pub fn config(versions: Versions, ceiling: u16) -> Config {
+    Config {
+        versions,
+        cm_private: CmPrivate {
+            remote_invalidation: true,
+            send_size: 4096,
+            recv_size: 4096,
+        },
+        properties: Properties::DEFAULT,
+        calls: ceiling.into(),
+        grants: ceiling.into(),
+        ceiling,
+        continued: 1 << 20,
+        keep_alive: Time(60_000),
+        answer: Time(10_000),
+        auth: Policy::Ignore,
+        mechanism: false,
+    }
+}
+
+/// Speaks version 1 as every peer does.
+pub fn v1_only(ceiling: u16) -> Config {
+    config(Versions::V1, ceiling)
+}
+
+/// Speaks both versions.
+pub fn both(ceiling: u16) -> Config {
+    config(Versions::BOTH, ceiling)
+}
+
+/// Speaks both versions, and can do as little as a peer may.
+pub fn small(ceiling: u16) -> Config {
+    let small = config(Versions::BOTH, ceiling);
+    Config {
+        cm_private: CmPrivate {
+            remote_invalidation: false,
+            send_size: 1024,
+            recv_size: 1024,
+        },
+        properties: Properties {
+            send_size: 1024,
+            recv_size: 1024,
+            segment_size: 4096,
+            segments: 1,
+            reverse: ReverseSupport::Inline,
+        },
+        ..small
+    }
+}
+
+/// An RPC of the client.
+pub const fn forward(call: u32, reply: u32) -> Rpc {
+    Rpc {
+        caller: Side::Client,
+        call,
+        reply,
+    }
+}
+
+/// An RPC of the server.
+pub const fn reverse(call: u32, reply: u32) -> Rpc {
+    Rpc {
+        caller: Side::Server,
+        call,
+        reply,
+    }
+}

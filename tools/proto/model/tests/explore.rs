@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Explores everything that two peers can do, within small bounds.
+//!
+//! Prints one KTAP line for each pair of peers. `--large` takes larger bounds, and minutes.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use rpcrdma_proto::proto::types::Version;
+use rpcrdma_world::setup::{both, config, forward, reverse, small, v1_only, V2_ONLY};
+use rpcrdma_world::{Action, Fate, Setup, World};
+use stateright::{Checker, Model, Property};
+
+/// A pair of peers, and what has to come of it.
+#[derive(Clone)]
+struct Case {
+    name: &'static str,
+    setup: Setup,
+    /// The version that can be settled on; `None` when there is no common one.
+    version: Option<Version>,
+}
+
+impl Model for Case {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.setup)]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        world.actions(&self.setup, actions);
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut world = world.clone();
+        world.act(&self.setup, action);
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no rule is broken", |_, world: &World| world.broken().is_none()),
+            Property::always("every RPC ends", |case: &Self, world: &World| {
+                let mut actions = Vec::new();
+                world.actions(&case.setup, &mut actions);
+                world.broken().is_some() || !actions.is_empty() || world.is_over()
+            }),
+            Property::always("RPCs fail only without a version", |case: &Self, world: &World| {
+                case.version.is_none() || !world.fates().contains(&Fate::Failed)
+            }),
+            Property::sometimes("all is well", |case: &Self, world: &World| {
+                let fate = case.version.map_or(Fate::Failed, |_| Fate::Done);
+                world.version() == case.version && world.fates().iter().all(|f| *f == fate)
+            }),
+        ]
+    }
+}
+
+fn cases(large: bool) -> Vec<Case> {
+    let more = u8::from(large);
+    let case = |name, configs, rpcs: &[_], losses, impatience, hold, version| Case {
+        name,
+        setup: Setup {
+            configs,
+            rpcs: rpcs.to_vec(),
+            hold,
+            losses,
+            impatience,
+        },
+        version,
+    };
+    let (v1, v2) = (Some(Version::V1), Some(Version::V2));
+    let short = forward(40, 40);
+    let long_call = forward(1500, 40);
+    let long_reply = forward(40, 1500);
+    vec![
+        case("v1-v1", [v1_only(2), v1_only(2)], &[short, short, short], 1, 0, false, v1),
+        case("v1-v1-reverse", [v1_only(2), v1_only(2)], &[short, reverse(40, 40)], 1, 0, false, v1),
+        case("v1-v2", [v1_only(2), both(2)], &[short, short], 1, 0, false, v1),
+        case("v1-small", [v1_only(1), small(1)], &[short, short], 1, 0, false, v1),
+        case("v2-v1", [both(2), v1_only(2)], &[short, short], 1, 1, false, v1),
+        case("small-v1", [small(1), v1_only(1)], &[short, short], 1, 1, false, v1),
+        case("v2-v2", [both(2), both(2)], &[short, short], more, more, false, v2),
+        case("v2-v2-one-credit", [both(1), both(1)], &[short, short], 1, 1, false, v2),
+        case("v2-v2-reverse", [both(2), both(2)], &[short, reverse(40, 40)], 0, 0, false, v2),
+        case("v2-v2-held", [both(2), both(2)], &[short, short], 0, 0, true, v2),
+        case("v2-small", [both(2), small(1)], &[long_call], 1, 1, false, v2),
+        case("small-v2", [small(1), both(2)], &[long_reply], 1, 1, false, v2),
+        case("small-small", [small(1), small(1)], &[forward(2200, 2200)], 1, 0, false, v2),
+        case("small-small-both-ways", [small(1), small(1)], &[long_call, reverse(1500, 40)], 0, 0, false, v2),
+        case("v2only-v1", [config(V2_ONLY, 1), v1_only(1)], &[short], 1, 1, false, None),
+        case("v1-v2only", [v1_only(1), config(V2_ONLY, 1)], &[short], 0, 0, false, None),
+    ]
+}
+
+fn explore(case: &Case) -> Result<String, String> {
+    let start = Instant::now();
+    let checker = case.clone().checker().threads(2).spawn_bfs().join();
+    let states = checker.unique_state_count();
+    for (name, path) in checker.discoveries() {
+        if name != "all is well" {
+            let last = path.last_state().clone();
+            let actions = path.into_actions();
+            return Err(format!("{name}: {:?}\n# {actions:?}\n# {last:?}", last.broken()));
+        }
+    }
+    if checker.discovery("all is well").is_none() {
+        return Err("never does all go well".into());
+    }
+    Ok(format!("{states} states, {:.1} s", start.elapsed().as_secs_f32()))
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let large = arguments.iter().any(|argument| argument == "--large");
+    let wanted = arguments.iter().find(|argument| !argument.starts_with("--"));
+    let mut cases = cases(large);
+    cases.retain(|case| wanted.is_none_or(|wanted| wanted == case.name));
+    println!("KTAP version 1\n1..{}", cases.len());
+    let mut code = ExitCode::SUCCESS;
+    for (number, case) in cases.iter().enumerate() {
+        match explore(case) {
+            Ok(what) => println!("ok {} {} # {what}", number + 1, case.name),
+            Err(why) => {
+                println!("# {why}\nnot ok {} {}", number + 1, case.name);
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}

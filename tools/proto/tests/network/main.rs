@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whole sessions: a client and a server, a network between them, and RPCs in both directions.
+//!
+//! Everything that the kernel does around the core is done here with vectors for memory: the
+//! plan is carried out, memory is "registered", read and written by handle, messages arrive late,
+//! completions arrive later, and connections are lost. Every RPC has to come back with the very
+//! bytes that its server made.
+
+mod hostile;
+mod net;
+mod rpc;
+
+use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::connection::Config;
+use rpcrdma_proto::proto::hostauth::Policy;
+use rpcrdma_proto::proto::negotiate::{Time, Versions};
+use rpcrdma_proto::proto::property::Properties;
+use rpcrdma_proto::proto::types::Version;
+
+use crate::net::{Chunking, Net, Weather};
+use crate::rpc::Outcome;
+
+/// A small generator of numbers; the same seed gives the same session.
+#[derive(Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// Starts a sequence.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// Returns a number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end.max(1)
+    }
+
+    /// Returns true once in `of` times.
+    pub fn once_in(&mut self, of: u64) -> bool {
+        self.below(of) == 0
+    }
+}
+
+fn v1() -> Config {
+    Config {
+        versions: Versions::V1,
+        cm_private: CmPrivate {
+            remote_invalidation: true,
+            send_size: 4096,
+            recv_size: 4096,
+        },
+        properties: Properties::DEFAULT,
+        calls: 16,
+        grants: 16,
+        ceiling: 16,
+        continued: 1 << 20,
+        keep_alive: Time(10_000),
+        answer: Time(5_000),
+        auth: Policy::Ignore,
+        mechanism: false,
+    }
+}
+
+fn v2() -> Config {
+    Config {
+        versions: Versions::BOTH,
+        properties: Properties {
+            segments: 64,
+            ..Properties::DEFAULT
+        },
+        ..v1()
+    }
+}
+
+fn v2_small() -> Config {
+    Config {
+        properties: Properties {
+            segment_size: 8192,
+            segments: 40,
+            ..Properties::DEFAULT
+        },
+        calls: 2,
+        grants: 1,
+        ceiling: 2,
+        continued: 60_000,
+        ..v2()
+    }
+}
+
+/// What a peer takes in one Call, fitting [`v2`] and [`v1`], or [`v2_small`].
+fn chunking(config: &Config) -> Chunking {
+    if config.ceiling == 2 {
+        Chunking {
+            read_chunks: 0,
+            write_chunks: 1,
+        }
+    } else {
+        Chunking {
+            read_chunks: 4,
+            write_chunks: 4,
+        }
+    }
+}
+
+fn pairs() -> impl Iterator<Item = (Config, Config)> {
+    let all = [v1(), v2(), v2_small()];
+    all.into_iter()
+        .flat_map(move |client| all.into_iter().map(move |server| (client, server)))
+}
+
+fn expected_version(client: &Config, server: &Config) -> Version {
+    client.versions.high.min(server.versions.high)
+}
+
+fn session(client: Config, server: Config, weather: Weather, seed: u64, rpcs: u32) -> Net {
+    let mut net = Net::new(client, server, weather, seed);
+    for _ in 0..rpcs {
+        net.add_rpc();
+    }
+    net.run();
+    net
+}
+
+//= V1-026, V1-030, V1-066, V1-074, V1-079, V1-080, V1-081, V1-086, V1-109 (test)
+//= V2-020, V2-032, V2-038, V2-040, V2-042, V2-046, V2-047, V2-053, V2-055, V2-059 (test)
+//= V2-060, V2-061, V2-064, V2-084, V2-092, V2-094, V2-098, V2-100, V2-129, V2-200 (test)
+//= V1-019, V1-036, V1-037, V1-061, V2-067, V2-077, V2-185, D-08, D-12, D-20, D-32 (test)
+#[test]
+fn every_pair_of_peers_completes_every_rpc() {
+    for (client, server) in pairs() {
+        for seed in 0..8 {
+            let net = session(client, server, Weather::Calm, seed, 60);
+            assert_eq!(net.version(), Some(expected_version(&client, &server)));
+            net.assert_outcomes(|outcome| outcome == Outcome::Done);
+        }
+    }
+}
+
+//= V1-040, V1-125, V2-039, V2-049, V2-051, V2-052, V2-053, D-09, D-10, D-11, D-14 (test)
+#[test]
+fn late_messages_and_completions_starve_nobody() {
+    for (client, server) in pairs() {
+        for seed in 100..108 {
+            session(client, server, Weather::Slow, seed, 60)
+                .assert_outcomes(|outcome| outcome == Outcome::Done);
+        }
+    }
+}
+
+//= V1-102, V1-124, V2-062, D-15, NFS-061 (test)
+#[test]
+fn lost_connections_are_replaced_until_every_rpc_is_done() {
+    for (client, server) in pairs() {
+        for seed in 200..208 {
+            session(client, server, Weather::Storm, seed, 60)
+                .assert_outcomes(|outcome| outcome == Outcome::Done);
+        }
+    }
+}
+
+//= V1-117, V1-119, V1-121, V1-123, V1-126, V1-133, V2-118, V2-168, V2-169, V2-172 (test)
+#[test]
+fn reverse_calls_share_the_connection() {
+    for (client, server) in pairs() {
+        for seed in 300..304 {
+            let mut net = Net::new(client, server, Weather::Slow, seed);
+            for _ in 0..30 {
+                net.add_rpc();
+                net.add_reverse_rpc();
+            }
+            net.run();
+            net.assert_outcomes(|outcome| outcome == Outcome::Done);
+        }
+    }
+}

@@ -1,0 +1,897 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The two endpoints and the network between them.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks, NoChunks};
+use rpcrdma_proto::proto::connection::{
+    Arrived, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
+};
+use rpcrdma_proto::proto::continuation::Cutter;
+use rpcrdma_proto::proto::credit::RecvCredits;
+use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
+use rpcrdma_proto::proto::header::{Conveyed, Kind, Outgoing};
+use rpcrdma_proto::proto::invalidate;
+use rpcrdma_proto::proto::negotiate::{Memory, Time};
+use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Conveyance, Limits, Plan};
+use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
+use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape};
+use rpcrdma_proto::proto::responder::{self, CallLimits, Source};
+use rpcrdma_proto::proto::retry::{self, Attempts, Reaction, Retry, Sent};
+use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
+
+use crate::rpc::{execute, Outcome, Rpc};
+use crate::{chunking, Random};
+
+/// What a peer takes in one Call.
+#[derive(Clone, Copy)]
+pub struct Chunking {
+    /// Normal Read chunks.
+    pub read_chunks: u32,
+    /// Write chunks.
+    pub write_chunks: u32,
+}
+
+/// What the network is like.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Weather {
+    /// Everything arrives at once.
+    Calm,
+    /// Messages, completions and Receives are late, each as it likes.
+    Slow,
+    /// The same, and the connection is lost now and then.
+    Storm,
+}
+
+/// What one RPC has registered: chunk lists, and where each handle leads.
+#[derive(Default)]
+struct Registered {
+    reads: Vec<ReadSegment>,
+    writes: Vec<Vec<Segment>>,
+    reply: Option<Vec<Segment>>,
+    /// The Reply's memory.
+    receive: Vec<u8>,
+    /// The ranges of the Reply that the Reply chunk holds, in order.
+    reply_ranges: Vec<Range<u32>>,
+    handles: HashMap<u32, Region>,
+    long: bool,
+    segments: u32,
+}
+
+/// What a handle leads to.
+#[derive(Clone)]
+enum Region {
+    /// Octets of the Call, to be read.
+    Source(Vec<u8>),
+    /// A range of the Reply's memory, to be written.
+    Sink(Range<u32>),
+}
+
+impl Chunks for Registered {
+    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
+        self.reads.iter().copied()
+    }
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
+        self.writes.iter().map(|chunk| chunk.iter().copied())
+    }
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
+        self.reply.as_ref().map(|chunk| chunk.iter().copied())
+    }
+}
+
+/// An RPC message that waits to be sent, or of which parts were sent.
+struct Queued {
+    outgoing: Outgoing,
+    payload: Vec<u8>,
+    /// The chunk lists, already in wire form: a whole header without its prefix is too much, so
+    /// they are kept as owned lists.
+    lists: Lists,
+    cutter: Option<Cutter>,
+    next: Option<(Range<u32>, bool)>,
+}
+
+#[derive(Default)]
+struct Lists {
+    reads: Vec<ReadSegment>,
+    writes: Vec<Vec<Segment>>,
+    reply: Option<Vec<Segment>>,
+}
+
+impl Lists {
+    fn of<C: Chunks>(chunks: &C) -> Self {
+        Self {
+            reads: chunks.reads().collect(),
+            writes: chunks.writes().map(Iterator::collect).collect(),
+            reply: chunks.reply().map(Iterator::collect),
+        }
+    }
+}
+
+impl Chunks for Lists {
+    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
+        self.reads.iter().copied()
+    }
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
+        self.writes.iter().map(|chunk| chunk.iter().copied())
+    }
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
+        self.reply.as_ref().map(|chunk| chunk.iter().copied())
+    }
+}
+
+struct Endpoint {
+    config: Config,
+    connection: Connection,
+    rpcs: Vec<Rpc>,
+    registered: HashMap<u32, Registered>,
+    narrowed: HashMap<u32, Retry>,
+    queue: VecDeque<Queued>,
+    /// The parts of the Call, Reply or property set that is arriving.
+    parts: Vec<u8>,
+    /// Messages on their way to this endpoint.
+    arriving: VecDeque<(u64, Vec<u8>)>,
+    /// When each Send completes.
+    completing: VecDeque<u64>,
+    posted: u32,
+    /// When each used Receive is posted again.
+    reposting: VecDeque<u64>,
+    next_handle: u32,
+    closing: bool,
+}
+
+impl Endpoint {
+    fn receives(config: &Config) -> u32 {
+        RecvCredits::receives(config.ceiling).max(config.calls + config.grants + 1)
+    }
+
+    fn waiting(&self) -> bool {
+        self.rpcs
+            .iter()
+            .any(|rpc| rpc.outcome == Outcome::Waiting && rpc.sent)
+    }
+}
+
+/// The session.
+pub struct Net {
+    client: Endpoint,
+    server: Endpoint,
+    memory: Memory,
+    weather: Weather,
+    random: Random,
+    now: u64,
+    next_xid: u32,
+    losses: u32,
+}
+
+fn limits(connection: &Connection, chunking: Chunking, retry: Option<Retry>) -> Limits {
+    let mut limits = Limits {
+        segment_pages: 8,
+        send_sges: 6,
+        pull_up: 3000,
+        ..Limits::v1(0, 0)
+    };
+    connection.apply(&mut limits);
+    if limits.version == Version::V2 {
+        limits.read_chunks = chunking.read_chunks.max(1);
+        limits.write_and_reply = true;
+        limits.reduced_long_call = true;
+    }
+    if let Some(retry) = retry {
+        retry.apply(&mut limits);
+    }
+    limits
+}
+
+/// Returns the octets of the `part`s of a message that `range` of its stream holds.
+fn octets(message: &[u8], range: Range<u32>) -> &[u8] {
+    &message[range.start as usize..range.end as usize]
+}
+
+fn stream_range(buf: &Buf, piece: &rpcrdma_proto::proto::plan::Piece) -> Range<u32> {
+    use rpcrdma_proto::proto::plan::PartName;
+    let start = match piece.part {
+        PartName::Head => 0,
+        PartName::Pages => buf.head.len,
+        PartName::Tail => buf.head.len + buf.pages.len,
+    };
+    start + piece.range.start..start + piece.range.end
+}
+
+impl Net {
+    /// Connects two peers.
+    pub fn new(client: Config, server: Config, weather: Weather, seed: u64) -> Self {
+        let mut random = Random::new(seed + 1);
+        let endpoint = |config: Config| Endpoint {
+            config,
+            connection: Connection::server(config, Xid(1), &[], Time(0)),
+            rpcs: Vec::new(),
+            registered: HashMap::new(),
+            narrowed: HashMap::new(),
+            queue: VecDeque::new(),
+            parts: Vec::new(),
+            arriving: VecDeque::new(),
+            completing: VecDeque::new(),
+            posted: 0,
+            reposting: VecDeque::new(),
+            next_handle: 0x1000,
+            closing: false,
+        };
+        let mut net = Self {
+            client: endpoint(client),
+            server: endpoint(server),
+            memory: Memory::default(),
+            weather,
+            next_xid: random.below(1 << 31) as u32,
+            random,
+            now: 0,
+            losses: 0,
+        };
+        net.connect();
+        net
+    }
+
+    fn connect(&mut self) {
+        let now = Time(self.now);
+        self.next_xid += 1;
+        let first = self.memory.first(now, self.client.config.versions);
+        let (client_cm, server_cm) = (
+            self.client.config.cm_private.encode(),
+            self.server.config.cm_private.encode(),
+        );
+        let xid = Xid(self.next_xid);
+        self.client.connection =
+            Connection::client(self.client.config, first, xid, &server_cm, now);
+        self.server.connection =
+            Connection::server(self.server.config, Xid(xid.0 ^ 0xffff), &client_cm, now);
+        for endpoint in [&mut self.client, &mut self.server] {
+            endpoint.queue.clear();
+            endpoint.parts.clear();
+            endpoint.arriving.clear();
+            endpoint.completing.clear();
+            endpoint.reposting.clear();
+            endpoint.registered.clear();
+            endpoint.narrowed.clear();
+            endpoint.posted = Endpoint::receives(&endpoint.config);
+            endpoint.closing = false;
+            for rpc in &mut endpoint.rpcs {
+                rpc.sent = false;
+                rpc.attempts = Attempts::default();
+            }
+        }
+    }
+
+    /// Returns the version of the present connection.
+    pub fn version(&self) -> Option<Version> {
+        self.client.connection.version()
+    }
+
+    /// Adds a Call of the client.
+    pub fn add_rpc(&mut self) {
+        self.next_xid += 1;
+        let rpc = Rpc::new(Xid(self.next_xid), &mut self.random, false);
+        self.client.rpcs.push(rpc);
+    }
+
+    /// Adds a Call of the server.
+    pub fn add_reverse_rpc(&mut self) {
+        self.next_xid += 1;
+        let rpc = Rpc::new(Xid(self.next_xid), &mut self.random, true);
+        self.server.rpcs.push(rpc);
+    }
+
+    /// Checks how all RPCs ended.
+    pub fn assert_outcomes(&self, good: impl Fn(Outcome) -> bool) {
+        for rpc in self.client.rpcs.iter().chain(&self.server.rpcs) {
+            assert!(
+                good(rpc.outcome),
+                "{:?} {:?} call {} reply {:?} args {:?} results {:?} protected {}",
+                rpc.xid,
+                rpc.outcome,
+                rpc.call.len(),
+                rpc.receive,
+                rpc.arguments,
+                rpc.results,
+                rpc.protected
+            );
+        }
+    }
+
+    fn delay(&mut self) -> u64 {
+        match self.weather {
+            Weather::Calm => 0,
+            Weather::Slow | Weather::Storm => self.random.below(20),
+        }
+    }
+
+    /// Lets time pass until every RPC has ended.
+    pub fn run(&mut self) {
+        let mut idle = 0;
+        while self
+            .client
+            .rpcs
+            .iter()
+            .chain(&self.server.rpcs)
+            .any(|rpc| rpc.outcome == Outcome::Waiting)
+        {
+            let progress = self.step();
+            idle = if progress { 0 } else { idle + 1 };
+            // Longer than any timer.
+            assert!(idle < 60_000, "nothing moves any more");
+            self.now += 1;
+            let lossy = self.weather == Weather::Storm && self.losses < 12;
+            let lost = lossy && self.random.once_in(150);
+            if lost || self.client.closing || self.server.closing {
+                self.losses += 1;
+                assert!(self.losses < 40, "the connection is lost over and over");
+                let now = Time(self.now);
+                self.client.connection.handle_lost(now, &mut self.memory);
+                self.connect();
+            }
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let mut progress = false;
+        for side in [Side::Client, Side::Server] {
+            progress |= self.complete(side);
+            progress |= self.arrive(side);
+            progress |= self.start_calls(side);
+            progress |= self.send_queued(side);
+            progress |= self.send_control(side);
+            let now = Time(self.now);
+            let endpoint = self.endpoint(side);
+            if endpoint
+                .connection
+                .poll_timeout(endpoint.waiting())
+                .is_some_and(|due| now >= due)
+            {
+                if let Event::Close { .. } = endpoint.connection.handle_timeout(now) {
+                    endpoint.closing = true;
+                }
+            }
+        }
+        progress
+    }
+
+    fn endpoint(&mut self, side: Side) -> &mut Endpoint {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+
+    fn peer(&mut self, side: Side) -> &mut Endpoint {
+        match side {
+            Side::Client => &mut self.server,
+            Side::Server => &mut self.client,
+        }
+    }
+
+    /// Puts a message on the wire, where it keeps its place.
+    fn transmit(&mut self, side: Side, message: Vec<u8>, credited: bool) {
+        let limit = self.peer(side).config.receive_size() as usize;
+        assert!(message.len() <= limit, "{} > {limit}", message.len());
+        let at = self.now + 1 + self.delay();
+        let done = at + self.delay();
+        let peer = self.peer(side);
+        let at = peer.arriving.back().map_or(at, |(last, _)| at.max(*last));
+        peer.arriving.push_back((at, message));
+        if credited {
+            let completing = &mut self.endpoint(side).completing;
+            let done = completing.back().map_or(done, |last| done.max(*last));
+            completing.push_back(done);
+        }
+    }
+
+    /// Sends complete, and used Receives are posted again.
+    fn complete(&mut self, side: Side) -> bool {
+        let now = self.now;
+        let endpoint = self.endpoint(side);
+        let mut progress = false;
+        while endpoint.completing.front().is_some_and(|at| *at <= now) {
+            endpoint.completing.pop_front();
+            endpoint.connection.handle_sent();
+            progress = true;
+        }
+        while endpoint.reposting.front().is_some_and(|at| *at <= now) {
+            endpoint.reposting.pop_front();
+            endpoint.posted += 1;
+            let posted = endpoint.posted;
+            endpoint.connection.handle_posted(posted);
+            progress = true;
+        }
+        progress
+    }
+
+    fn arrive(&mut self, side: Side) -> bool {
+        let now = self.now;
+        let endpoint = self.endpoint(side);
+        match endpoint.arriving.front() {
+            Some((at, _)) if *at <= now => {}
+            _ => return false,
+        }
+        let (_, message) = endpoint.arriving.pop_front().unwrap();
+        assert!(endpoint.posted > 0, "{side:?} has no Receive posted");
+        endpoint.posted -= 1;
+        let posted = endpoint.posted;
+        endpoint.connection.handle_posted(posted);
+        let repost = now + self.delay();
+        self.endpoint(side).reposting.push_back(repost);
+        self.handle(side, &message);
+        true
+    }
+
+    fn handle(&mut self, side: Side, message: &[u8]) {
+        let now = Time(self.now);
+        let endpoint = self.endpoint(side);
+        let event = endpoint.connection.handle_message(now, message);
+        match event {
+            // A version 1 server refuses the probe of a version 2 client.
+            Event::None | Event::Dropped | Event::Refused(BadHeader::Version) => {}
+            Event::Call(arrived) => self.handle_call(side, &arrived),
+            Event::Reply(arrived) => self.handle_reply(side, &arrived),
+            Event::Error { xid, report } => self.handle_error(side, xid, report),
+            Event::Close { why, .. } => panic!("{side:?} closes: {why:?}"),
+            other => panic!("{side:?}: {other:?}"),
+        }
+    }
+
+    // The Requester.
+
+    fn start_calls(&mut self, side: Side) -> bool {
+        let endpoint = self.endpoint(side);
+        let settled = match endpoint.connection.version() {
+            Some(Version::V1) => true,
+            _ => endpoint.connection.is_settled(),
+        };
+        if !settled || !endpoint.queue.is_empty() {
+            return false;
+        }
+        let next = endpoint
+            .rpcs
+            .iter()
+            .position(|rpc| rpc.outcome == Outcome::Waiting && !rpc.sent);
+        let Some(index) = next else {
+            return false;
+        };
+        self.start_call(side, index);
+        true
+    }
+
+    fn start_call(&mut self, side: Side, index: usize) {
+        let chunking = chunking(&self.endpoint(side).config);
+        let endpoint = self.endpoint(side);
+        let rpc = &endpoint.rpcs[index];
+        let retry = endpoint.narrowed.get(&rpc.xid.0).copied();
+        let limits = limits(&endpoint.connection, chunking, retry);
+        let mut shape = CallShape {
+            send: rpc.send,
+            arguments: &rpc.arguments,
+            receive: rpc.receive,
+            results: &rpc.results,
+            protected: rpc.protected,
+        };
+        if let Some(Retry::LargerReplyChunk(length)) = retry {
+            shape.receive.tail.len += length.saturating_sub(shape.receive.len());
+        }
+        let Ok(plan) = plan(&shape, &limits) else {
+            endpoint.rpcs[index].outcome = Outcome::Failed;
+            return;
+        };
+        let registered = register(&shape, rpc, &plan, &limits, &mut endpoint.next_handle);
+        let payload: Vec<u8> = plan
+            .payload(&shape)
+            .flat_map(|range| octets(&rpc.call, range).iter().copied())
+            .collect();
+        let inline = plan.conveyance != Conveyance::Long;
+        let capable = endpoint.config.cm_private.remote_invalidation;
+        let outgoing = Outgoing {
+            xid: rpc.xid,
+            direction: MsgType::Call,
+            kind: plan.kind(),
+            more: false,
+            inv_handle: invalidate::offer(capable, &registered),
+        };
+        let cutter = (plan.conveyance == Conveyance::Continued).then(|| {
+            let threshold = endpoint.connection.inline_send();
+            Cutter::new(payload.len() as u32, threshold, plan.header_len)
+        });
+        let xid = rpc.xid.0;
+        endpoint.queue.push_back(Queued {
+            outgoing,
+            payload: if inline { payload } else { Vec::new() },
+            lists: Lists::of(&registered),
+            cutter,
+            next: None,
+        });
+        endpoint.rpcs[index].sent = true;
+        endpoint.registered.insert(xid, registered);
+    }
+
+    fn handle_reply(&mut self, side: Side, arrived: &Arrived<'_>) {
+        let xid = arrived.fixed.xid;
+        let endpoint = self.endpoint(side);
+        let parts = take_part(&mut endpoint.parts, arrived);
+        let Some(parts) = parts else {
+            return;
+        };
+        let registered = endpoint.registered.remove(&xid.0).expect("unknown Reply");
+        let start = arrived.part.start;
+        let reply = check_conveyed(xid, &arrived.conveyed, start, &registered)
+            .unwrap_or_else(|why| panic!("{side:?}: bad Reply: {why:?}"));
+        let payload = match reply.payload {
+            Payload::Inline(_) => parts,
+            Payload::ReplyChunk { len } => {
+                let mut octets: Vec<u8> = registered
+                    .reply_ranges
+                    .iter()
+                    .flat_map(|r| octets(&registered.receive, r.clone()).iter().copied())
+                    .collect();
+                octets.truncate(len as usize);
+                octets
+            }
+        };
+        let rpc = endpoint
+            .rpcs
+            .iter_mut()
+            .find(|rpc| rpc.xid == xid)
+            .expect("unknown Reply");
+        let (expected, item) = execute(&rpc.call);
+        let whole = match item {
+            Some(item) if reply.written != 0 => {
+                assert_eq!(reply.written, item.len);
+                let (head, tail) = payload.split_at(item.offset as usize);
+                let pad = rpcrdma_proto::proto::xdr::pad_len(item.len) as usize;
+                [
+                    head,
+                    octets(&registered.receive, item.range()),
+                    &vec![0; pad],
+                    tail,
+                ]
+                .concat()
+            }
+            _ => payload,
+        };
+        assert!(whole == expected, "{xid:?}: the Reply is not what was sent");
+        assert_eq!(rpc.outcome, Outcome::Waiting, "{xid:?}: answered twice");
+        rpc.outcome = Outcome::Done;
+        endpoint.connection.handle_call_ended();
+    }
+
+    fn handle_error(&mut self, side: Side, xid: Xid, report: ErrorReport) {
+        let endpoint = self.endpoint(side);
+        let Some(registered) = endpoint.registered.remove(&xid.0) else {
+            return;
+        };
+        let version = endpoint.connection.version().unwrap();
+        endpoint.connection.handle_call_ended();
+        let rpc = endpoint
+            .rpcs
+            .iter_mut()
+            .find(|rpc| rpc.xid == xid)
+            .unwrap();
+        let length = |chunk: &Vec<Segment>| chunk.iter().map(|s| s.length).sum::<u32>();
+        let writes: Vec<u32> = registered.writes.iter().map(length).collect();
+        let read_chunks = registered.reads.iter().any(|r| r.position.0 != 0);
+        let sent = Sent {
+            long: registered.long,
+            read_chunks: read_chunks.into(),
+            write_chunks: &writes,
+            reply_chunk: registered.reply.as_ref().map_or(0, length),
+            segments: registered.segments,
+        };
+        match retry::react(version, report, &sent, &mut rpc.attempts, 1 << 20) {
+            Reaction::Terminate => rpc.outcome = Outcome::Failed,
+            Reaction::Retry(retry) => {
+                rpc.sent = false;
+                endpoint.narrowed.insert(xid.0, retry);
+            }
+        }
+    }
+
+    // The Responder.
+
+    fn handle_call(&mut self, side: Side, arrived: &Arrived<'_>) {
+        let endpoint = self.endpoint(side);
+        let Some(parts) = take_part(&mut endpoint.parts, arrived) else {
+            return;
+        };
+        let version = endpoint.connection.version().unwrap();
+        let limits = match side {
+            Side::Client => CallLimits::reverse(version, 1 << 20),
+            Side::Server => {
+                let Chunking {
+                    read_chunks,
+                    write_chunks,
+                } = chunking(&endpoint.config);
+                CallLimits {
+                    version,
+                    read_chunks: if version == Version::V1 { 1 } else { read_chunks },
+                    write_chunks,
+                    segments: 64,
+                    segment_bytes: u32::MAX,
+                    call_bytes: 1 << 20,
+                }
+            }
+        };
+        let call = match responder::accept(&arrived.conveyed, arrived.part.len, &limits) {
+            Ok(call) => call,
+            Err(report) => {
+                endpoint.connection.refuse(&arrived.fixed, report);
+                return;
+            }
+        };
+        let xid = arrived.fixed.xid;
+        let message = self.assemble(side, xid, &call, &parts);
+        let (reply, item) = execute(&message);
+        self.reply(side, &arrived.conveyed, xid, &reply, item, &message);
+    }
+
+    fn assemble(
+        &mut self,
+        side: Side,
+        xid: Xid,
+        call: &responder::Call<'_>,
+        inline: &[u8],
+    ) -> Vec<u8> {
+        let peer = self.peer(side);
+        let mut stream = inline.to_vec();
+        if call.kind == Kind::Nomsg {
+            stream = call
+                .position_zero()
+                .flat_map(|segment| read_memory(peer, xid, &segment))
+                .collect();
+        }
+        let mut message = Vec::new();
+        for source in call.sources() {
+            match source {
+                Source::Stream(range) => message.extend_from_slice(octets(&stream, range)),
+                Source::Read(segment) => message.extend(read_memory(peer, xid, &segment)),
+                Source::Pad(len) => message.extend(std::iter::repeat_n(0, len as usize)),
+            }
+        }
+        assert_eq!(message.len(), call.len as usize);
+        let rpc = peer.rpcs.iter().find(|rpc| rpc.xid == xid).unwrap();
+        assert!(message == rpc.call, "{xid:?}: the Call is not what was sent");
+        message
+    }
+
+    fn reply(
+        &mut self,
+        side: Side,
+        conveyed: &Conveyed<'_>,
+        xid: Xid,
+        reply: &[u8],
+        item: Option<rpcrdma_proto::proto::plan::Item>,
+        call: &[u8],
+    ) {
+        let endpoint = self.endpoint(side);
+        let results = [item];
+        let eligible = call[16..20] != [0; 4];
+        let shape = ReplyShape {
+            len: reply.len() as u32,
+            results: if eligible { &results } else { &[] },
+            reducible: eligible,
+        };
+        let limits = ReplyLimits {
+            version: endpoint.connection.version().unwrap(),
+            inline_send: endpoint.connection.inline_send(),
+            continued: match endpoint.connection.version() {
+                Some(Version::V2) => 1 << 20,
+                _ => 0,
+            },
+            reply_chunk: side == Side::Server,
+        };
+        let lists: ChunkLists<'_> = conveyed.chunks;
+        let response = respond(lists, &shape, &limits)
+            .unwrap_or_else(|report| panic!("{xid:?} cannot be answered: {report:?}"));
+        let payload: Vec<u8> = response
+            .payload()
+            .flat_map(|range| octets(reply, range).iter().copied())
+            .collect();
+        assert_eq!(payload.len() as u32, response.payload_len);
+        let threshold = endpoint.connection.inline_send();
+        let cutter = (response.form == Form::Continued)
+            .then(|| Cutter::new(response.payload_len, threshold, response.header_len));
+        let queued = Queued {
+            outgoing: Outgoing {
+                xid,
+                direction: MsgType::Reply,
+                kind: response.kind(),
+                more: false,
+                inv_handle: Handle::NONE,
+            },
+            payload: if response.form == Form::ReplyChunk {
+                Vec::new()
+            } else {
+                payload.clone()
+            },
+            lists: Lists::of(&response),
+            cutter,
+            next: None,
+        };
+        endpoint.queue.push_back(queued);
+        let peer = self.peer(side);
+        for (segment, range) in response.writes() {
+            write_memory(peer, xid, &segment, octets(reply, range));
+        }
+        let mut at = 0;
+        for segment in response.reply_writes() {
+            let end = at + segment.length;
+            write_memory(peer, xid, &segment, octets(&payload, at..end));
+            at = end;
+        }
+    }
+
+    // Sends.
+
+    fn send_queued(&mut self, side: Side) -> bool {
+        let now = Time(self.now);
+        let mut progress = false;
+        loop {
+            let endpoint = self.endpoint(side);
+            let Some(queued) = endpoint.queue.front_mut() else {
+                return progress;
+            };
+            if queued.next.is_none() {
+                queued.next = Some(match &mut queued.cutter {
+                    None => (0..queued.payload.len() as u32, false),
+                    Some(cutter) => {
+                        let cut = cutter.next_cut().expect("nothing left to cut");
+                        (cut.range, cut.more)
+                    }
+                });
+            }
+            let (range, more) = queued.next.clone().unwrap();
+            let outgoing = Outgoing {
+                more,
+                ..queued.outgoing
+            };
+            let mut out = [0; 4096];
+            let sent = if more {
+                endpoint.connection.send(now, &mut out, &outgoing, &NoChunks)
+            } else {
+                endpoint
+                    .connection
+                    .send(now, &mut out, &outgoing, &queued.lists)
+            };
+            let len = match sent {
+                Ok(len) => len,
+                Err(SendError::NoCredit) if self.let_reply_pass(side) => continue,
+                Err(SendError::NoCredit | SendError::NotReady) => return progress,
+                Err(error) => panic!("{side:?} cannot send: {error:?}"),
+            };
+            let mut message = out[..len].to_vec();
+            message.extend_from_slice(octets(&queued.payload, range));
+            assert!(message.len() <= endpoint.connection.inline_send() as usize);
+            queued.next = None;
+            let credited = endpoint.connection.version() == Some(Version::V2);
+            if !more {
+                endpoint.queue.pop_front();
+            }
+            self.transmit(side, message, credited);
+            progress = true;
+        }
+    }
+
+    /// In version 1, Replies need no credit: a Call that has to wait does not hold them up.
+    fn let_reply_pass(&mut self, side: Side) -> bool {
+        let endpoint = self.endpoint(side);
+        if endpoint.connection.version() != Some(Version::V1) {
+            return false;
+        }
+        let reply = |queued: &Queued| queued.outgoing.direction == MsgType::Reply;
+        match endpoint.queue.iter().position(reply) {
+            Some(index) => {
+                let reply = endpoint.queue.remove(index).unwrap();
+                endpoint.queue.push_front(reply);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn send_control(&mut self, side: Side) -> bool {
+        let now = Time(self.now);
+        let mut progress = false;
+        loop {
+            let endpoint = self.endpoint(side);
+            let (waiting, busy) = (endpoint.waiting(), !endpoint.queue.is_empty());
+            let mut out = [0; MAX_CONTROL_LEN];
+            let Some(message) = endpoint
+                .connection
+                .poll_transmit(now, waiting, busy, &mut out)
+            else {
+                return progress;
+            };
+            self.transmit(side, out[..message.len].to_vec(), message.credited);
+            progress = true;
+        }
+    }
+}
+
+/// Adds a part; returns the whole once it is complete.
+fn take_part(parts: &mut Vec<u8>, arrived: &Arrived<'_>) -> Option<Vec<u8>> {
+    if arrived.part.offset == 0 {
+        parts.clear();
+    }
+    assert_eq!(parts.len(), arrived.part.offset as usize);
+    parts.extend_from_slice(arrived.conveyed.payload);
+    (!arrived.more).then(|| std::mem::take(parts))
+}
+
+fn register(
+    shape: &CallShape<'_>,
+    rpc: &Rpc,
+    plan: &Plan,
+    limits: &Limits,
+    next_handle: &mut u32,
+) -> Registered {
+    let mut registered = Registered {
+        receive: vec![0xee; shape.receive.len() as usize],
+        long: plan.conveyance == Conveyance::Long,
+        segments: plan.segments,
+        ..Registered::default()
+    };
+    let handles = &mut registered.handles;
+    let mut segment = |memory: Region, length: u32| {
+        *next_handle += 1;
+        handles.insert(*next_handle, memory);
+        Segment {
+            handle: Handle(*next_handle),
+            length,
+            offset: u64::from(*next_handle) << 20,
+        }
+    };
+    for (position, range) in plan.read_chunks(shape) {
+        for piece in limits.cut(&shape.send, range) {
+            let range = stream_range(&shape.send, &piece);
+            let source = Region::Source(octets(&rpc.call, range.clone()).to_vec());
+            registered.reads.push(ReadSegment {
+                position,
+                segment: segment(source, range.end - range.start),
+            });
+        }
+    }
+    let mut sink = |range: Range<u32>| -> Vec<Segment> {
+        limits
+            .cut(&shape.receive, range)
+            .map(|piece| {
+                let range = stream_range(&shape.receive, &piece);
+                segment(Region::Sink(range.clone()), range.end - range.start)
+            })
+            .collect()
+    };
+    for range in plan.write_chunks(shape) {
+        registered.writes.push(sink(range));
+    }
+    if plan.reply_chunk {
+        registered.reply_ranges = plan.reply_payload(shape).collect();
+        let ranges = registered.reply_ranges.clone();
+        registered.reply = Some(ranges.into_iter().flat_map(&mut sink).collect());
+    }
+    assert_eq!(registered.handles.len() as u32, plan.segments);
+    registered
+}
+
+fn read_memory(owner: &Endpoint, xid: Xid, segment: &Segment) -> Vec<u8> {
+    let registered = owner.registered.get(&xid.0).expect("memory was fenced");
+    let Some(Region::Source(octets)) = registered.handles.get(&segment.handle.0) else {
+        panic!("no such memory to read");
+    };
+    let skip = (segment.offset - (u64::from(segment.handle.0) << 20)) as usize;
+    octets[skip..skip + segment.length as usize].to_vec()
+}
+
+fn write_memory(owner: &mut Endpoint, xid: Xid, segment: &Segment, octets: &[u8]) {
+    let registered = owner.registered.get_mut(&xid.0).expect("memory was fenced");
+    let Some(Region::Sink(range)) = registered.handles.get(&segment.handle.0).cloned() else {
+        panic!("no such memory to write");
+    };
+    let skip = (segment.offset - (u64::from(segment.handle.0) << 20)) as u32;
+    let start = (range.start + skip) as usize;
+    assert!(segment.length + skip <= range.end - range.start);
+    registered.receive[start..start + octets.len()].copy_from_slice(octets);
+}
