@@ -567,11 +567,7 @@ impl Net {
         };
         let version = endpoint.connection.version().unwrap();
         endpoint.connection.handle_call_ended();
-        let rpc = endpoint
-            .rpcs
-            .iter_mut()
-            .find(|rpc| rpc.xid == xid)
-            .unwrap();
+        let rpc = endpoint.rpcs.iter_mut().find(|rpc| rpc.xid == xid).unwrap();
         let length = |chunk: &Vec<Segment>| chunk.iter().map(|s| s.length).sum::<u32>();
         let writes: Vec<u32> = registered.writes.iter().map(length).collect();
         let read_chunks = registered.reads.iter().any(|r| r.position.0 != 0);
@@ -608,7 +604,11 @@ impl Net {
                 } = chunking(&endpoint.config);
                 CallLimits {
                     version,
-                    read_chunks: if version == Version::V1 { 1 } else { read_chunks },
+                    read_chunks: if version == Version::V1 {
+                        1
+                    } else {
+                        read_chunks
+                    },
                     write_chunks,
                     segments: 64,
                     segment_bytes: u32::MAX,
@@ -654,7 +654,10 @@ impl Net {
         }
         assert_eq!(message.len(), call.len as usize);
         let rpc = peer.rpcs.iter().find(|rpc| rpc.xid == xid).unwrap();
-        assert!(message == rpc.call, "{xid:?}: the Call is not what was sent");
+        assert!(
+            message == rpc.call,
+            "{xid:?}: the Call is not what was sent"
+        );
         message
     }
 
@@ -751,7 +754,9 @@ impl Net {
             };
             let mut out = [0; 4096];
             let sent = if more {
-                endpoint.connection.send(now, &mut out, &outgoing, &NoChunks)
+                endpoint
+                    .connection
+                    .send(now, &mut out, &outgoing, &NoChunks)
             } else {
                 endpoint
                     .connection

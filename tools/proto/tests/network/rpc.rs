@@ -138,9 +138,9 @@ impl Rpc {
 pub fn execute(call: &[u8]) -> (Vec<u8>, Option<Item>) {
     let word = |at: usize| u32::from_be_bytes(call[at..at + 4].try_into().unwrap());
     let (xid, data, tail) = (word(0), word(8), word(12));
-    let sum = call.iter().fold(0_u32, |sum, byte| {
-        sum.rotate_left(5) ^ u32::from(*byte)
-    });
+    let sum = call
+        .iter()
+        .fold(0_u32, |sum, byte| sum.rotate_left(5) ^ u32::from(*byte));
     let mut reply = words(&[xid, 1, sum]);
     reply.extend(pattern(HEAD - 12, sum));
     reply.extend(pattern(data, sum ^ 0x33));
