@@ -1,0 +1,157 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Each form of an RPC-over-RDMA message occurs where it should, by the transport's counters, and
+# carries its data unharmed.
+. "$(dirname "$0")/lib.sh"
+
+# Version 3 is used where a call must come alone: an open of version 4 has a long reply of its own.
+
+put() {
+	"$io" put "$local/$1" "$dir/file" "$1"
+}
+
+get() {
+	"$io" get "$local/$1" "$dir/file" "$1"
+}
+
+prepare() {
+	io=$here/io.py
+	head -c "$1" /dev/urandom >"$local/$1"
+	mount_export
+	: >"$dir/file"
+}
+
+short_messages() {
+	VERS=3
+	prepare 100
+	for counter in read_segments write_segments bytes_replied nomsg_calls; do
+		stays $counter put 100
+		stays $counter get 100
+	done
+	grows sends get 100
+}
+
+read_chunk() {
+	VERS=3
+	prepare 65536
+	stays nomsg_calls put 65536
+	grows read_segments put 65536
+	get 65536
+}
+
+write_chunk() {
+	VERS=3
+	prepare 65536
+	put 65536
+	stays reply_segments get 65536
+	grows write_segments get 65536
+	grows bytes_replied get 65536
+}
+
+read_and_write_chunks_with_padding() {
+	for pad in 65533 65534 65535; do
+		head -c $pad /dev/urandom >"$local/$pad"
+	done
+	prepare 65536
+	for pad in 65533 65534 65535; do
+		grows read_segments put $pad
+		grows write_segments get $pad
+	done
+}
+
+# Position Zero: what is not eligible for direct placement and does not fit inline.
+long_call_by_an_attribute() {
+	VERS=4.2
+	prepare 16000
+	"$io" setxattr "$dir/file" 16000 >"$local/probe" 2>&1 || skip "$(tail -n 1 "$local/probe")"
+	grows nomsg_calls "$io" setxattr "$dir/file" 16000
+	grows read_segments "$io" setxattr "$dir/file" 16000
+	remount
+	"$io" checkxattr "$dir/file" 16000
+}
+
+# 320 entries are less than a page, which is what the server's NFSv3 ACL code takes.
+long_call_by_an_acl() {
+	needs setfacl
+	VERS=3
+	prepare 1
+	seq 1000 1319 | sed 's/.*/u:&:r--/' >"$local/acl"
+	setfacl -m u:1000:r "$dir/file" 2>/dev/null || skip "no ACLs on this export"
+	grows nomsg_calls setfacl -M "$local/acl" "$dir/file"
+	remount
+	[ "$(getfacl -cnp "$dir/file" | grep -c '^user:1[0-9]*:r--')" = 320 ]
+}
+
+long_reply_by_a_directory() {
+	VERS=$1
+	prepare 1
+	for n in $(seq 300); do
+		: >"$dir/a-name-long-enough-to-fill-a-reply-soon-$n"
+	done
+	remount
+	grows reply_segments ls "$dir"
+	remount
+	grows bytes_replied ls "$dir"
+}
+
+long_reply_by_a_symbolic_link() {
+	VERS=$1
+	prepare 1
+	target=$(head -c 4000 /dev/zero | tr '\0' x)
+	ln -s "$target" "$dir/link"
+	remount
+	grows reply_segments readlink "$dir/link"
+	remount
+	[ "$(readlink "$dir/link")" = "$target" ]
+	remount
+	grows bytes_replied readlink "$dir/link"
+}
+
+long_reply_by_an_attribute() {
+	VERS=4.2
+	prepare 16000
+	"$io" setxattr "$dir/file" 16000 >"$local/probe" 2>&1 || skip "$(tail -n 1 "$local/probe")"
+	remount
+	grows bytes_replied "$io" checkxattr "$dir/file" 16000
+}
+
+# The largest data set that goes inline is found, and the sizes on both sides of it are moved.
+inline_limit_of_calls() {
+	VERS=$1
+	prepare 8192
+	"$io" limit "$mnt" "$dir/file" put >"$local/limit"
+	cat "$local/limit"
+}
+
+inline_limit_of_replies() {
+	VERS=$1
+	prepare 8192
+	put 8192
+	"$io" limit "$mnt" "$dir/file" get >"$local/limit"
+	cat "$local/limit"
+}
+
+no_reply_was_bad() {
+	prepare 65536
+	put 65536
+	get 65536
+	[ "$(transport bad_reply failed_marshal)" = "0 0" ]
+}
+
+tests \
+	"short_messages" \
+	"read_chunk" \
+	"write_chunk" \
+	"read_and_write_chunks_with_padding" \
+	"long_call_by_an_attribute" \
+	"long_call_by_an_acl" \
+	"long_reply_by_a_directory 3" \
+	"long_reply_by_a_directory 4.2" \
+	"long_reply_by_a_symbolic_link 3" \
+	"long_reply_by_a_symbolic_link 4.2" \
+	"long_reply_by_an_attribute" \
+	"inline_limit_of_calls 3" \
+	"inline_limit_of_calls 4.2" \
+	"inline_limit_of_replies 3" \
+	"inline_limit_of_replies 4.2" \
+	"no_reply_was_bad"

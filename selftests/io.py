@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Moves data in ways that shell tools cannot; every command fails if a byte differs.
+
+put LOCAL FILE SIZE     writes SIZE bytes of LOCAL at the start of FILE in one direct write
+get LOCAL FILE SIZE     reads SIZE bytes of FILE in one direct read and compares them with LOCAL
+limit MOUNT FILE WAY    finds the largest size that goes inline (WAY: put or get)
+write LOCAL DIR HOW SIZE...     changes files the same way in both directories (HOW: a writer below)
+compare LOCAL DIR HOW SIZE... [direct]      compares what write has made
+together DIR COUNT SIZE     COUNT writers and as many readers at once, each on a file of its own
+setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
+checkxattr FILE SIZE    compares it with the pattern
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+import sys
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+READ_SEGMENTS, WRITE_SEGMENTS = 13, 14     # words of the transport's line
+
+
+def pattern(size, seed=1):
+    """Bytes that differ from page to page and from one seed to the next."""
+    block = bytes((i * 7 + i // 251 + seed * 31) & 0xFF for i in range(min(size, 65521)))
+    return (block * (size // max(len(block), 1) + 1))[:size]
+
+
+def page_buffer(size):
+    """Memory that starts at a page, as direct I/O wants it."""
+    return memoryview(mmap.mmap(-1, max(size, 1)))[:size]
+
+
+def check(got, wanted, what):
+    if bytes(got) == bytes(wanted):
+        return
+    if len(got) != len(wanted):
+        sys.exit(f"{what}: {len(got)} bytes instead of {len(wanted)}")
+    first = next(i for i, (a, b) in enumerate(zip(got, wanted)) if a != b)
+    count = sum(a != b for a, b in zip(got, wanted))
+    sys.exit(f"{what}: {count} of {len(wanted)} bytes differ, the first at {first}: "
+             f"{got[first]:#04x} instead of {wanted[first]:#04x}")
+
+
+def direct(path, flags):
+    return os.open(path, flags | os.O_DIRECT)
+
+
+def write_once(path, data):
+    buffer = page_buffer(len(data))
+    buffer[:] = data
+    descriptor = direct(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        if os.pwrite(descriptor, buffer, 0) != len(data):
+            sys.exit(f"{path}: short write")
+    finally:
+        os.close(descriptor)
+
+
+def read_once(path, size):
+    buffer = page_buffer(size)
+    descriptor = direct(path, os.O_RDONLY)
+    try:
+        return bytes(buffer[:os.preadv(descriptor, [buffer], 0)])
+    finally:
+        os.close(descriptor)
+
+
+def put(local, path, size):
+    with open(local, "rb") as source:
+        write_once(path, source.read(int(size)))
+
+
+def get(local, path, size):
+    with open(local, "rb") as source:
+        check(read_once(path, int(size)), source.read(int(size)), path)
+
+
+def counter(mount, word):
+    """A word of the transport's lines of a mount, summed."""
+    here = False
+    total = 0
+    with open("/proc/self/mountstats", encoding="ascii") as stats:
+        for line in stats:
+            words = line.split()
+            if words[:1] == ["device"]:
+                here = words[4] == mount
+            elif here and words[:2] == ["xprt:", "rdma"]:
+                total += int(words[word - 1])
+    return total
+
+
+def limit(mount, path, way):
+    """The counters say whether a size went inline; the data around the limit must be right."""
+    def inline(size):
+        data = pattern(size, size)
+        before = counter(mount, word)
+        if way == "put":
+            write_once(path, data)
+        else:
+            data = whole[:size]
+            check(read_once(path, size), data, f"{size} bytes read")
+        chunked = counter(mount, word) != before
+        if way == "put":
+            check(read_once(path, size), data, f"{size} bytes written")
+        return not chunked
+
+    word = READ_SEGMENTS if way == "put" else WRITE_SEGMENTS
+    low, high = 1, 8192
+    whole = pattern(high)
+    write_once(path, whole)
+    if not inline(low) or inline(high):
+        sys.exit("either 1 byte goes in a chunk or 8192 bytes go inline")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if inline(middle) else (low, middle)
+    for size in range(low - 5, low + 1):
+        if not inline(size):
+            sys.exit(f"{low} bytes go inline but {size} do not")
+    for size in range(high, high + 5):
+        if inline(size):
+            sys.exit(f"{high} bytes go in a chunk but {size} do not")
+    print(f"# up to {low} bytes go inline")
+
+
+def write_all(descriptor, data, offset=0):
+    while data:
+        done = os.pwrite(descriptor, data, offset)
+        data, offset = data[done:], offset + done
+
+
+def buffered(path, size, _local):
+    with open(path, "wb") as file:
+        file.write(pattern(size))
+
+
+def direct_writer(path, size, local, skew=0):
+    """Direct writes of the whole and then of parts of it; a local copy needs no direct writes."""
+    if local:
+        buffered(path, size, local)
+    else:
+        buffer = page_buffer(size + skew)
+        buffer[skew:] = pattern(size)
+        descriptor = direct(path, os.O_WRONLY | os.O_CREAT)
+        write_all(descriptor, buffer[skew:])
+        os.close(descriptor)
+    at = size // 3
+    part = page_buffer(skew + size // 2)
+    part[skew:] = pattern(size // 2, 2)
+    descriptor = os.open(path, os.O_WRONLY | (0 if local else os.O_DIRECT))
+    write_all(descriptor, part[skew:], at)
+    os.close(descriptor)
+
+
+def unaligned(path, size, local):
+    direct_writer(path, size, local, skew=size % 61 + 1)
+
+
+def mapped(path, size, _local):
+    with open(path, "w+b") as file:
+        file.truncate(size)
+        if size:
+            with mmap.mmap(file.fileno(), size) as memory:
+                memory[:] = pattern(size)
+                memory[size // 2:size // 2 + 1] = b"!"
+
+
+def sparse(path, size, _local):
+    with open(path, "wb") as file:
+        for offset in range(0, size, 200003):
+            file.seek(offset)
+            file.write(pattern(4099, offset))
+        file.truncate(size)
+
+
+def overwrite(path, size, local):
+    buffered(path, size, local)
+    with open(path, "r+b", buffering=0) as file:
+        for seed, offset in enumerate(range(0, size, size // 7 + 1)):
+            file.seek(offset)
+            file.write(pattern(min(3001, size - offset), seed))
+
+
+def append(path, size, _local):
+    for seed in range(9):
+        with open(path, "ab") as file:
+            file.write(pattern(size, seed))
+
+
+def truncate(path, size, local):
+    """Shorter, longer again (the end reads as zeros), and written past the end."""
+    buffered(path, size, local)
+    os.truncate(path, size // 2 + 1)
+    os.truncate(path, size)
+    with open(path, "r+b") as file:
+        file.seek(size + 5000)
+        file.write(b"the end")
+
+
+def vectored(path, size, _local):
+    data = pattern(size)
+    parts, at, step = [], 0, 1
+    while at < size:
+        parts.append(data[at:at + step])
+        at, step = at + step, step * 3 % 40009 + 1
+    with open(path, "wb", buffering=0) as file:
+        for first in range(0, len(parts), 500):
+            os.writev(file.fileno(), parts[first:first + 500])
+
+
+def offsets(path, size, local):
+    buffered(path, size, local)
+    with open(path, "r+b", buffering=0) as file:
+        for page in range(0, size - 4096, 4096):
+            for skew in (-3, -1, 1, 2):
+                if page + skew >= 0:
+                    file.seek(page + skew)
+                    file.write(pattern(page // 4096 % 9 + 1, skew + page))
+                    os.fsync(file.fileno())
+
+
+WRITERS = {f.__name__: f for f in (buffered, unaligned, mapped, sparse, overwrite, append, truncate,
+                                   vectored, offsets)} | {"direct": direct_writer}
+
+
+def sizes(words):
+    """Sizes as numbers; A-B is a range of which about 20 are taken, both ends among them."""
+    for word in words:
+        first, _, last = word.partition("-")
+        if last:
+            yield from range(int(first), int(last), (int(last) - int(first)) // 20)
+        yield int(last or first)
+
+
+def write(local, path, how, *words):
+    for size in sizes(words):
+        WRITERS[how](f"{local}/{how}{size}", size, True)
+        WRITERS[how](f"{path}/{how}{size}", size, False)
+
+
+def compare(local, path, how, *words):
+    straight = words[-1] == "direct"
+    for size in sizes(words[:-1] if straight else words):
+        with open(f"{local}/{how}{size}", "rb") as file:
+            wanted = file.read()
+        name = f"{path}/{how}{size}"
+        if os.path.getsize(name) != len(wanted):
+            sys.exit(f"{name}: is {os.path.getsize(name)} bytes, not {len(wanted)}")
+        if straight:
+            check(read_once(name, len(wanted) + 3), wanted, name + " read directly")
+        else:
+            with open(name, "rb") as file:
+                check(file.read(), wanted, name)
+
+
+def together(path, count, size):
+    """Each writer changes its file again and again; each reader sees only whole versions."""
+    size = int(size)
+    names = [f"{path}/together{n}" for n in range(int(count))]
+    for name in names:
+        write_once(name, pattern(size, 0))
+    children = []
+    for number, name in enumerate(names):
+        for work in (together_write, together_read):
+            child = os.fork()
+            if not child:
+                try:
+                    work(name, size, number)
+                    os._exit(0)
+                except BaseException as error:
+                    print(f"{name}: {error}", flush=True)
+                    os._exit(1)
+            children.append(child)
+    if any([os.waitpid(child, 0)[1] for child in children]):
+        sys.exit("a writer or a reader has failed")
+    for name in names:
+        check(read_once(name, size), pattern(size, 5), name)
+
+
+def together_write(name, size, number):
+    for seed in range(1, 6):
+        data = pattern(size, seed)
+        if number % 2:
+            write_once(name, data)
+        else:
+            with open(name, "r+b") as file:
+                file.write(data)
+                os.fsync(file.fileno())
+
+
+def together_read(name, size, number):
+    """A page is written as a whole, so every 64 bytes within one are of one version."""
+    versions = [pattern(size, seed) for seed in range(6)]
+    for _ in range(6):
+        if number % 2:
+            data = read_once(name, size)
+        else:
+            with open(name, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                data = file.read()
+        for at in range(0, size, 64):
+            if not any(data[at:at + 64] == version[at:at + 64] for version in versions):
+                raise ValueError(f"the bytes at {at} are of no version")
+
+
+def setxattr(path, size):
+    try:
+        os.setxattr(path, "user.test", pattern(int(size)))
+    except OSError as error:
+        sys.exit(f"user.test of {size} bytes: {error.strerror} ({errno.errorcode[error.errno]})")
+
+
+def checkxattr(path, size):
+    """Asks with room for the largest value at once: the NFS client offers the server no more memory
+    than it is given, and over RDMA a reply that does not fit is an error where TCP truncates it."""
+    room = ctypes.create_string_buffer(65536)
+    length = LIBC.getxattr(os.fsencode(path), b"user.test", room, len(room))
+    if length < 0:
+        sys.exit(f"user.test: {os.strerror(ctypes.get_errno())}")
+    check(room.raw[:length], pattern(int(size)), "user.test")
+
+
+COMMANDS = {f.__name__: f for f in (put, get, limit, write, compare, together, setxattr, checkxattr)}
+
+if __name__ == "__main__":
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+#
+# What the programs here share: KTAP, an NFS/RDMA mount of their own, and the transport's counters.
+#
+# A program defines a function per test and ends with `tests "function argument..." ...`. The words
+# of a test are its name. It passes by ending with 0 and is skipped by `skip REASON`; each runs in a
+# shell of its own with -e, and finds nothing mounted.
+
+PORT=${PORT:-20049}
+VERS=${VERS:-4.2}
+MOUNT_OPTIONS=${MOUNT_OPTIONS:-}
+
+KSFT_SKIP=4
+here=$(cd "$(dirname "$0")" && pwd)
+
+skip() {
+	echo "SKIP $*"
+	exit $KSFT_SKIP
+}
+
+fail() {
+	echo "$*"
+	exit 1
+}
+
+# Runs the tests named by the arguments and exits as kselftest wants it.
+tests() {
+	scratch=$(mktemp -d /tmp/rpcrdma-test.XXXXXX) || exit 1
+	mnt=$scratch/mnt
+	local=$scratch/local
+	trap 'leave; rm -rf "$scratch"' EXIT
+	trap 'exit 130' INT TERM HUP
+	mkdir "$mnt"
+
+	echo "TAP version 13"
+	missing=$(requirements)
+	if [ -n "$missing" ]; then
+		echo "1..0 # SKIP $missing"
+		exit $KSFT_SKIP
+	fi
+	echo "1..$#"
+	number=0
+	failed=0
+	for words; do
+		number=$((number + 1))
+		name=$(echo "$words" | tr '_' ' ')
+		(
+			set -e
+			mkdir "$local"
+			$words
+		) >"$scratch/log" 2>&1
+		status=$?
+		if ! leave >>"$scratch/log" 2>&1; then
+			echo "$mnt is still busy" >>"$scratch/log"
+			[ $status = 0 ] && status=1
+		fi
+		rm -rf "$local"
+		case $status in
+		0)
+			grep '^# ' "$scratch/log"
+			echo "ok $number $name"
+			;;
+		$KSFT_SKIP)
+			echo "ok $number $name # SKIP $(sed -n 's/^SKIP //p' "$scratch/log")"
+			;;
+		*)
+			sed 's/^/# /' "$scratch/log"
+			echo "# exit status $status"
+			echo "not ok $number $name"
+			failed=$((failed + 1))
+			;;
+		esac
+	done
+	[ $failed = 0 ]
+	exit
+}
+
+# What is missing to run any test at all.
+requirements() {
+	[ "$(id -u)" = 0 ] || echo "must be run as root"
+	[ -n "$SERVER" ] && [ -n "$EXPORT" ] ||
+		echo "set SERVER and EXPORT to the address and the path of an NFS/RDMA export"
+}
+
+# Says something that is shown with the result of a test that passes, too.
+note() {
+	echo "# $*"
+}
+
+# Mounts the export; the arguments are mount options and win over the defaults.
+mount_export() {
+	mount -t nfs -o "proto=rdma,port=$PORT,vers=$VERS${MOUNT_OPTIONS:+,$MOUNT_OPTIONS}${1:+,$1}" \
+		"${address:-$SERVER}:$EXPORT" "$mnt"
+	mounted_options=${1:-}
+	dir=$mnt/rpcrdma-test.$$
+	mkdir -p "$dir"
+}
+
+unmount() {
+	umount "$mnt"
+}
+
+# Forgets everything that the client has cached.
+remount() {
+	unmount
+	mount_export "$mounted_options"
+}
+
+# Removes what a test left on the server and unmounts. A process in the mount's way fails the test.
+leave() {
+	mountpoint -q "$mnt" || return 0
+	rm -rf "$mnt"/rpcrdma-test.*
+	for _ in 1 2 3 4 5; do
+		umount "$mnt" && return
+		sleep 1
+	done
+	umount -l "$mnt"
+	return 1
+}
+
+# transport NAME...: the transport's counters of the mount, summed over its connections.
+transport() {
+	awk -v mount="$mnt" -v names="$*" '
+		BEGIN {
+			all = "port bind_count connect_count connect_time idle_time sends receives bad_xids" \
+			      " inflight backlog read_segments write_segments reply_segments" \
+			      " bytes_called bytes_replied pullup fixup hardway failed_marshal bad_reply" \
+			      " nomsg_calls recovered_mrs orphaned_mrs allocated_mrs local_invalidates" \
+			      " empty_sendctx_q reply_waits"
+			n = split(all, column)
+			for (i = 1; i <= n; i++)
+				position[column[i]] = i + 2
+		}
+		$1 == "device" { here = $5 == mount }
+		here && $1 == "xprt:" && $2 == "rdma" {
+			found++
+			for (name in position)
+				sum[name] += $position[name]
+		}
+		END {
+			if (!found) {
+				print "no RDMA transport serves " mount >"/dev/stderr"
+				exit 1
+			}
+			sum["connections"] = found
+			n = split(names, wanted)
+			for (i = 1; i <= n; i++)
+				printf "%d%s", sum[wanted[i]], (i < n ? " " : "\n")
+		}' /proc/self/mountstats
+}
+
+# grows COUNTER COMMAND...: runs COMMAND and fails unless the transport's counter has grown.
+grows() {
+	counter=$1
+	shift
+	before=$(transport "$counter")
+	"$@"
+	after=$(transport "$counter")
+	note "$counter: $before before, $after after: $*"
+	[ "$after" -gt "$before" ] || fail "$counter has not grown"
+}
+
+# stays COUNTER COMMAND...: runs COMMAND and fails if the transport's counter has changed.
+stays() {
+	counter=$1
+	shift
+	before=$(transport "$counter")
+	"$@"
+	after=$(transport "$counter")
+	note "$counter: $before before, $after after: $*"
+	[ "$after" = "$before" ] || fail "$counter has changed"
+}
+
+# on_server COMMAND...: runs a command on the server, if there is a way to.
+on_server() {
+	${SERVER_COMMAND:-lab-server} "$@"
+}
+
+needs_server_command() {
+	[ -n "${SERVER_COMMAND:-}" ] || command -v lab-server >/dev/null ||
+		skip "set SERVER_COMMAND to what runs a command on the server as root, such as: ssh server"
+}
+needs() {
+	command -v "$1" >/dev/null || skip "needs $1"
+}

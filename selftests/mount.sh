@@ -1,0 +1,93 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Every NFS version mounts, over IPv4 and IPv6, moves data, and mounts again.
+. "$(dirname "$0")/lib.sh"
+
+# used VERSION PROTO ADDRESS: the mount is what was asked for.
+used() {
+	options=$(findmnt -no OPTIONS "$mnt")
+	echo "$options"
+	case ,$options, in
+	*,vers="$1",*) ;;
+	*) fail "not mounted with NFS version $1" ;;
+	esac
+	case ,$options, in
+	*,proto="$2",*) ;;
+	*) fail "not mounted with proto=$2" ;;
+	esac
+	[ "$(transport connect_count)" -ge 1 ]
+}
+
+mounts_and_moves_data() {
+	VERS=$1
+	case $2 in
+	IPv4)
+		proto=rdma
+		address=$SERVER
+		;;
+	IPv6)
+		[ -n "${SERVER6:-}" ] || skip "set SERVER6 to the server's IPv6 address"
+		proto=rdma6
+		address="[$SERVER6]"
+		;;
+	esac
+	mount_export "proto=$proto"
+	used "$1" $proto
+	stat -f "$mnt"
+	head -c 300001 /dev/urandom >"$local/data"
+	cp "$local/data" "$dir/data"
+	remount
+	used "$1" $proto
+	cmp "$local/data" "$dir/data"
+	rm "$dir/data"
+	unmount
+	mount_export "proto=$proto"
+	[ ! -e "$dir/data" ]
+}
+
+# The server is asked for its port and the mount protocol's for version 3, whatever the transport.
+mounts_without_a_port() {
+	mount -t nfs -o "rdma,vers=$VERS" "$SERVER:$EXPORT" "$mnt"
+	findmnt -no OPTIONS "$mnt" | grep -w 'proto=rdma'
+	findmnt -no OPTIONS "$mnt" | grep -w 'port=20049'
+}
+
+is_refused_where_nobody_listens() {
+	begun=$(date +%s)
+	if mount -t nfs -o "proto=rdma,port=20050,vers=$VERS,soft,retry=0" "$SERVER:$EXPORT" "$mnt"; then
+		fail "mounted through a port that nobody listens on"
+	fi
+	note "refused after $(($(date +%s) - begun)) s"
+}
+
+several_connections() {
+	mount_export "nconnect=$1"
+	transport connections
+	[ "$(transport connections)" = "$1" ]
+	for n in 1 2 3 4 5 6 7 8; do
+		head -c 700001 /dev/urandom >"$local/$n"
+		cp "$local/$n" "$dir/$n" &
+	done
+	wait
+	awk -v mount="$mnt" '$1 == "device" { here = $5 == mount } here && $1 == "xprt:" { print $3, $8 }' \
+		/proc/self/mountstats >"$local/sends"
+	remount
+	for n in 1 2 3 4 5 6 7 8; do
+		cmp "$local/$n" "$dir/$n"
+	done
+	[ "$(transport connections)" = "$1" ]
+	[ "$(awk '$2 > 0' "$local/sends" | wc -l)" = "$1" ] || fail "a connection has carried nothing"
+}
+
+tests \
+	"mounts_and_moves_data 3 IPv4" \
+	"mounts_and_moves_data 4.0 IPv4" \
+	"mounts_and_moves_data 4.1 IPv4" \
+	"mounts_and_moves_data 4.2 IPv4" \
+	"mounts_and_moves_data 3 IPv6" \
+	"mounts_and_moves_data 4.0 IPv6" \
+	"mounts_and_moves_data 4.1 IPv6" \
+	"mounts_and_moves_data 4.2 IPv6" \
+	"mounts_without_a_port" \
+	"is_refused_where_nobody_listens" \
+	"several_connections 4"
