@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Tests of the lints: each sees what it must, and nothing else."""
+
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SPDX = "SPDX-License-Identifier: GPL-2.0"
+
+
+class Lint(unittest.TestCase):
+    """Runs a lint over a crate made for the test."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.top = Path(scratch.name).resolve()
+
+    def write(self, name, text):
+        path = self.top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def run_lint(self, *argv):
+        done = subprocess.run([HERE / argv[0], *argv[1:]], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+
+class Layers(Lint):
+    def verdict(self, name, text):
+        self.write("rust/rpcrdma_main.rs", "mod client;\n")
+        self.write(f"rust/{name}", text)
+        return self.run_lint("layers", self.top / "rust")
+
+    def assert_refused(self, name, text, message):
+        status, output = self.verdict(name, text)
+        self.assertEqual(status, 1, output)
+        self.assertIn(f"rust/{name}:{message}", output)
+
+    def assert_taken(self, name, text):
+        status, output = self.verdict(name, text)
+        self.assertEqual(status, 0, output)
+
+    def test_client_may_use_the_safe_layers(self):
+        self.assert_taken("client/a.rs", "use crate::{proto::plan, rdma, sunrpc::Xprt};\n"
+                                         "use kernel::prelude::*;\nuse super::b;\n")
+
+    def test_client_may_not_use_bindings(self):
+        self.assert_refused("client/a.rs", "\nuse crate::bindings;\n", "2: client uses bindings")
+
+    def test_client_may_not_use_the_kernels_bindings(self):
+        self.assert_refused("client/a.rs", "use kernel::{bindings, sync};\n",
+                            "1: client uses kernel::bindings")
+
+    def test_client_and_server_do_not_know_each_other(self):
+        self.assert_refused("client/a.rs", "use super::super::server::x;\n", "1: client uses server")
+        self.assert_refused("server/a.rs", "use crate::client;\n", "1: server uses client")
+
+    def test_rdma_and_sunrpc_do_not_know_each_other(self):
+        self.assert_refused("rdma/a.rs", "fn f(x: &crate::sunrpc::Xprt) {}\n", "1: rdma uses sunrpc")
+        self.assert_refused("sunrpc/mod.rs", "use super::rdma::Qp;\n", "1: sunrpc uses rdma")
+
+    def test_use_trees_are_followed(self):
+        self.assert_refused("rdma/a.rs", "use crate::{\n    support::x,\n    sunrpc::{\n"
+                                         "        self, //\n    },\n};\n", "1: rdma uses sunrpc")
+
+    def test_inline_modules_count_for_super(self):
+        self.assert_taken("rdma/a.rs", "mod m { use super::super::pd::Pd; }\n")
+        self.assert_refused("rdma/a.rs", "mod m { use super::super::super::sunrpc::Xprt; }\n",
+                            "1: rdma uses sunrpc")
+
+    def test_proto_has_only_core(self):
+        self.assert_taken("proto/a.rs", "use core::ops::Range;\nuse crate::proto::xdr;\n")
+        self.assert_refused("proto/a.rs", "use kernel::prelude::*;\n", "1: proto uses kernel")
+        self.assert_refused("proto/a.rs", "fn f() -> alloc::vec::Vec<u8> {}\n", "1: proto uses alloc")
+
+    def test_the_crate_root_is_no_way_around(self):
+        self.assert_refused("client/a.rs", "use crate::*;\n", "1: client uses crate::*")
+        self.assert_refused("client/a.rs", "use crate as root;\n", "1: client uses crate")
+
+    def test_main_may_not_use_bindings(self):
+        self.assert_refused("rpcrdma_main.rs", "use bindings::x;\n", "1: main uses bindings")
+
+    def test_new_folders_are_refused(self):
+        self.assert_refused("other/a.rs", "\n", "1: folder other/ is no layer yet")
+
+    def test_comments_and_strings_use_nothing(self):
+        self.assert_taken("client/a.rs", "//! See [`crate::bindings`].\n/* crate::server::x */\n"
+                                         "const A: &str = \"crate::server::x\";\n"
+                                         "fn f<'a>(x: &'a u8, y: char) { g('\"', \"crate::server::x\") }\n")
+
+
+class Unsafe(Lint):
+    SAFE = "// SAFETY: the reason.\n"
+
+    def verdict(self, name, text, update=True):
+        self.write(f"rust/{name}", text)
+        return self.run_lint("unsafe", *["--update"] * update, self.top / "rust", self.top / "budget")
+
+    def assert_refused(self, name, text, message):
+        status, output = self.verdict(name, text)
+        self.assertEqual(status, 1, output)
+        self.assertIn(message, output)
+
+    def assert_taken(self, name, text):
+        status, output = self.verdict(name, text)
+        self.assertEqual(status, 0, output)
+
+    def test_a_reason_is_wanted(self):
+        self.assert_taken("rdma/a.rs", f"{self.SAFE}unsafe impl Send for X {{}}\n")
+        self.assert_taken("rdma/a.rs", f"fn f() {{\n{self.SAFE}let x = g(\nunsafe {{ h() }});\n}}\n")
+        self.assert_taken("rdma/a.rs", f"{self.SAFE}#[attribute]\nunsafe impl Send for X {{}}\n")
+        self.assert_refused("rdma/a.rs", "fn f() {\n    unsafe { h() }\n}\n",
+                            "rust/rdma/a.rs:2: unsafe code without `// SAFETY:`")
+        self.assert_refused("rdma/a.rs", f"{self.SAFE}\nunsafe impl Send for X {{}}\n", "a.rs:3:")
+
+    def test_functions_say_what_they_need(self):
+        self.assert_taken("rdma/a.rs", "/// # Safety\n///\n/// Hear.\npub unsafe fn f() {}\n")
+        self.assert_refused("rdma/a.rs", "/// Does.\nunsafe extern fn f() {}\n", "# Safety")
+
+    def test_types_of_functions_are_no_code(self):
+        self.assert_taken("rdma/a.rs", "struct S { f: unsafe fn(u8) }\n")
+        _, output = self.verdict("rdma/a.rs", "struct S { f: unsafe fn(u8) }\n")
+        self.assertIn("unsafe: 0 uses", output)
+
+    def test_one_statement_in_a_block(self):
+        self.assert_taken("rdma/a.rs", f"fn f() {{\n{self.SAFE}unsafe {{ g(); }}\n}}\n")
+        self.assert_refused("rdma/a.rs", f"fn f() {{\n{self.SAFE}unsafe {{ g(); h() }}\n}}\n",
+                            "more than one statement")
+
+    def test_safe_layers_have_none(self):
+        for name in ("client/a.rs", "server/a.rs", "proto/a.rs", "rpcrdma_main.rs"):
+            self.assert_refused(name, f"{self.SAFE}unsafe impl Send for X {{}}\n", "unsafe code in")
+            self.write(f"rust/{name}", "")
+        self.assert_refused("client/a.rs", "#[allow(unsafe_code)]\n", "opens a door")
+
+    def test_the_budget_is_exact(self):
+        one = f"fn f() {{\n{self.SAFE}unsafe {{ g() }}\n}}\n"
+        self.assert_taken("rdma/a.rs", one)
+        status, output = self.verdict("rdma/a.rs", one * 2, update=False)
+        self.assertEqual(status, 1)
+        self.assertIn("rust/rdma: unsafe blocks rose from 1 to 2", output)
+        status, output = self.verdict("rdma/a.rs", "", update=False)
+        self.assertEqual(status, 1)
+        self.assertIn("rust/rdma: unsafe blocks fell from 1 to 0", output)
+
+
+class Text(Lint):
+    def verdict(self, name, text):
+        self.write(name, text)
+        subprocess.run(["git", "init", "-q", self.top], check=True)
+        return self.run_lint("text", self.top)
+
+    def assert_refused(self, name, text, message):
+        status, output = self.verdict(name, text)
+        self.assertEqual(status, 1, output)
+        self.assertIn(f"{name}:{message}", output)
+
+    def test_tidy_files_are_taken(self):
+        self.write("empty.py", "")
+        self.write("notes", "No licence wanted.\n")
+        status, output = self.verdict("a.c", f"// {SPDX}\nint f(void)\n{{\n\treturn 0;\n}}\n")
+        self.assertEqual(status, 0, output)
+
+    def test_licence(self):
+        self.assert_refused("a.rs", "//! A file.\n", "1: no `SPDX")
+        self.assert_refused("program", "#!/bin/sh\ntrue\n", "1: no `SPDX")
+
+    def test_white_space(self):
+        self.assert_refused("notes", "a \n", "1: white space at the end")
+        self.assert_refused("notes", "a", "1: no end of line")
+        self.assert_refused("notes", "a\n\n", "2: an empty line at the end")
+        self.assert_refused("a.h", f"/* {SPDX} */\n        int a;\n", "2: indented with spaces")
+        self.assert_refused("a.h", f"/* {SPDX} */\n/* {'a' * 100} */\n", "2: longer than")
+
+    def test_scripts_can_be_read(self):
+        self.assert_refused("a", f"#!/bin/sh\n# {SPDX}\nif true; then\n", "1:")
+        self.assert_refused("b.py", f"# {SPDX}\ndef f(:\n", "2:")
+
+
+if __name__ == "__main__":
+    unittest.main()
