@@ -77,7 +77,7 @@ fn cases(large: bool) -> Vec<Case> {
     let long_reply = forward(40, 1500);
     vec![
         case("v1-v1", [v1_only(2), v1_only(2)], &[short, short, short], 1, 0, false, v1),
-        case("v1-v1-reverse", [v1_only(2), v1_only(2)], &[short, reverse(40, 40)], 1, 0, false, v1),
+        case("v1-v1-reverse", [v1_only(2), v1_only(2)], &[short, reverse(40, 40)], 0, 0, false, v1),
         case("v1-v2", [v1_only(2), both(2)], &[short, short], 1, 0, false, v1),
         case("v1-small", [v1_only(1), small(1)], &[short, short], 1, 0, false, v1),
         case("v2-v1", [both(2), v1_only(2)], &[short, short], 1, 1, false, v1),

@@ -11,7 +11,7 @@ use std::ops::Range;
 use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks};
 use rpcrdma_proto::proto::continuation::Cutter;
 use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
 use rpcrdma_proto::proto::plan::{
     plan, Buf, CallShape, Conveyance, Item, Limits, Part, PartName, Piece, Plan,
 };
@@ -429,7 +429,8 @@ fn check_reply(
     assert_eq!(encoded, Ok(header.len()));
     let message = with_payload(header, response.kind(), 1);
     let (fixed, conveyed) = decode(limits, &message);
-    let reply = check_conveyed(&fixed, &conveyed, request).expect("a good Reply");
+    let start = RpcStart::peek(conveyed.payload);
+    let reply = check_conveyed(fixed.xid, &conveyed, start, request).expect("a good Reply");
     let reduced = results.iter().enumerate();
     let reduced = reduced.filter(|(index, _)| response.reduced.contains(*index));
     let written: u32 = reduced.map(|(_, item)| item.expect("reduced").len).sum();

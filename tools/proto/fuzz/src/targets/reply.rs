@@ -89,26 +89,26 @@ fn returned(
     offered: &ChunkSlices<'_>,
 ) {
     let mut total = 0_u64;
-    let fill = |source: &mut Source<'_>, chunk: &[Segment]| {
+    let draw = |source: &mut Source<'_>, chunk: &[Segment]| {
         let most: u64 = chunk.iter().map(|s| u64::from(s.length)).sum();
         let mut left = source.length(u32::try_from(most).unwrap_or(u32::MAX));
         let octets = left;
-        let filled: Vec<_> = chunk.iter().map(|segment| {
+        let fill = |segment: &Segment| {
             let length = segment.length.min(left);
             left -= length;
             Segment { length, ..*segment }
-        });
-        (filled.collect::<Vec<_>>(), octets - left)
+        };
+        (chunk.iter().map(fill).collect::<Vec<_>>(), octets)
     };
     let mut lists = Vec::new();
     for chunk in writes {
-        let (list, octets) = fill(source, chunk);
+        let (list, octets) = draw(source, chunk);
         total += u64::from(octets);
         lists.push(list);
     }
     let mut in_reply = 0;
     let mut reply = reply.map(|chunk| {
-        let (list, octets) = fill(source, chunk);
+        let (list, octets) = draw(source, chunk);
         in_reply = octets;
         list
     });
