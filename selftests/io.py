@@ -8,6 +8,8 @@ limit MOUNT FILE WAY    finds the largest size that goes inline (WAY: put or get
 write LOCAL DIR HOW SIZE...     changes files the same way in both directories (HOW: a writer below)
 compare LOCAL DIR HOW SIZE... [direct]      compares what write has made
 together DIR COUNT SIZE     COUNT writers and as many readers at once, each on a file of its own
+populate DIR COUNT      makes COUNT entries with names of many lengths and prints the names
+list DIR                prints the names in DIR
 setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
 checkxattr FILE SIZE    compares it with the pattern
 """
@@ -305,6 +307,29 @@ def together_read(name, size, number):
                 raise ValueError(f"the bytes at {at} are of no version")
 
 
+def populate(path, count):
+    """One file in ten; the rest are made faster."""
+    names = [f"{n}" + "x" * (n * 37 % 190) for n in range(int(count))]
+    with open(f"{path}/{names[0]}", "wb"):
+        pass
+    for n, name in enumerate(names[1:], 1):
+        name = f"{path}/{name}"
+        if n % 10 == 0:
+            with open(name, "wb"):
+                pass
+        elif n % 10 == 1:
+            os.mkdir(name)
+        elif n % 10 < 4:
+            os.symlink(f"target of {n}", name)
+        else:
+            os.link(f"{path}/{names[0]}", name)
+    print("\n".join(sorted(names)))
+
+
+def list_names(path):
+    print("\n".join(sorted(os.listdir(path))))
+
+
 def setxattr(path, size):
     try:
         os.setxattr(path, "user.test", pattern(int(size)))
@@ -322,7 +347,8 @@ def checkxattr(path, size):
     check(room.raw[:length], pattern(int(size)), "user.test")
 
 
-COMMANDS = {f.__name__: f for f in (put, get, limit, write, compare, together, setxattr, checkxattr)}
+COMMANDS = {f.__name__: f for f in (put, get, limit, write, compare, together, populate, setxattr, checkxattr)}
+COMMANDS["list"] = list_names
 
 if __name__ == "__main__":
     COMMANDS[sys.argv[1]](*sys.argv[2:])

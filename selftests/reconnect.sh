@@ -1,0 +1,115 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# The connection goes and comes back under I/O; nothing is lost.
+. "$(dirname "$0")/lib.sh"
+
+# What writes and reads back in the background until told to stop.
+start_work() {
+	for n in 1 2 3 4; do
+		(
+			round=0
+			while [ ! -e "$local/stop" ]; do
+				round=$((round + 1))
+				head -c 500001 /dev/urandom >"$local/$n"
+				cp "$local/$n" "$dir/$n" || exit 1
+				dd if="$dir/$n" bs=64k iflag=direct 2>/dev/null | cmp "$local/$n" - || exit 1
+			done
+			echo $round >"$local/rounds$n"
+		) &
+	done
+}
+
+stop_work() {
+	touch "$local/stop"
+	wait
+	for n in 1 2 3 4; do
+		[ -e "$local/rounds$n" ] || fail "worker $n has failed"
+	done
+	note "rounds: $(cat "$local"/rounds? | tr '\n' ' ')"
+	remount
+	for n in 1 2 3 4; do
+		cmp "$local/$n" "$dir/$n"
+	done
+}
+
+server_restarts() {
+	needs_server_command
+	VERS=$1
+	mount_export
+	before=$(transport connect_count)
+	start_work
+	for _ in $(seq "$2"); do
+		sleep 1
+		on_server rpc.nfsd 0
+		sleep 0.5
+		on_server rpc.nfsd
+	done
+	# A worker that goes on has a new connection.
+	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
+	after=$(transport connect_count)
+	stop_work
+	note "$after connections after $before"
+	[ "$after" -gt "$before" ]
+}
+
+# Software RDMA devices send through a network interface that can be told to lose frames.
+link() {
+	needs tc
+	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+	[ -n "$interface" ] || fail "no route to $SERVER"
+	rdma link | grep -q "netdev $interface\b" || skip "needs a software RDMA device (rxe or siw)"
+	rdma link | grep -q '^link \(rxe\|siw\)' || skip "needs a software RDMA device (rxe or siw)"
+	tc qdisc add dev "$interface" root netem "$@" || skip "needs the netem queueing discipline"
+	trap 'tc qdisc del dev $interface root' EXIT
+}
+
+heal() {
+	tc qdisc del dev "$interface" root
+	trap - EXIT
+}
+
+# Frames that are sent again by the device: the transport notices nothing.
+frames_are_lost() {
+	mount_export
+	link loss "$1"
+	start_work
+	sleep 3
+	heal
+	stop_work
+}
+
+link_goes_away() {
+	VERS=$1
+	mount_export
+	before=$(transport connect_count)
+	start_work
+	sleep 1
+	link loss 100%
+	sleep "$2"
+	heal
+	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
+	note "$(transport connect_count) connections after $before"
+	stop_work
+}
+
+# The server must hear of the end of a session, so unmounting waits until it is back.
+unmounts_when_the_server_is_back() {
+	needs_server_command
+	VERS=$1
+	mount_export
+	on_server rpc.nfsd 0
+	umount "$mnt" &
+	sleep 3
+	on_server rpc.nfsd
+	wait $!
+	mount_export
+}
+
+tests \
+	"server_restarts 3 2" \
+	"server_restarts 4.2 2" \
+	"frames_are_lost 2%" \
+	"link_goes_away 3 20" \
+	"link_goes_away 4.2 20" \
+	"unmounts_when_the_server_is_back 3" \
+	"unmounts_when_the_server_is_back 4.2"
