@@ -2,6 +2,7 @@
 
 #include <linux/completion.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
 #include <linux/workqueue.h>
@@ -36,4 +37,9 @@ __rust_helper unsigned int rust_helper_memalloc_nofs_save(void)
 __rust_helper void rust_helper_memalloc_nofs_restore(unsigned int flags)
 {
 	memalloc_nofs_restore(flags);
+}
+
+__rust_helper struct module *rust_helper_this_module(void)
+{
+	return THIS_MODULE;
 }

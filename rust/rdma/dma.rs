@@ -4,6 +4,7 @@
 
 use super::pd::Pd;
 use crate::bindings;
+use kernel::dma::DataDirection;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -19,8 +20,8 @@ pub(crate) enum Direction {
 impl Direction {
     pub(super) fn as_raw(self) -> bindings::dma_data_direction {
         match self {
-            Self::ToDevice => bindings::dma_data_direction_DMA_TO_DEVICE,
-            Self::FromDevice => bindings::dma_data_direction_DMA_FROM_DEVICE,
+            Self::ToDevice => DataDirection::ToDevice.into(),
+            Self::FromDevice => DataDirection::FromDevice.into(),
         }
     }
 }

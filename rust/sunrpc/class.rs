@@ -63,7 +63,7 @@ impl<T: Transport> Registration<T> {
         let mut class = bindings::xprt_class {
             ident: bindings::xprt_transports_XPRT_TRANSPORT_RDMA as i32,
             setup: Some(Registered::<T>::setup_callback),
-            owner: crate::THIS_MODULE.as_ptr(),
+            owner: this_module(),
             ..Default::default()
         };
         for (to, from) in class.name.iter_mut().zip(c"rdma".to_bytes()) {
@@ -136,7 +136,7 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
     if args.addrlen > core::mem::size_of::<bindings::__kernel_sockaddr_storage>() {
         return Err(EBADF);
     }
-    let module = ModuleRef::get(&crate::THIS_MODULE)?;
+    let module = ModuleRef::get()?;
     // SAFETY: allocates and initialises; the net namespace is valid.
     let xprt = unsafe {
         bindings::xprt_alloc(
@@ -203,14 +203,20 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
     Ok(xprt)
 }
 
+/// Our own module.
+fn this_module() -> *mut bindings::module {
+    // SAFETY: has no preconditions.
+    unsafe { bindings::this_module() }
+}
+
 /// A reference to our module, which every transport keeps.
 pub(super) struct ModuleRef(*mut bindings::module);
 
 impl ModuleRef {
-    fn get(module: &'static ThisModule) -> Result<Self> {
+    fn get() -> Result<Self> {
         // SAFETY: our own module is valid while its code runs.
-        if unsafe { bindings::try_module_get(module.as_ptr()) } {
-            Ok(Self(module.as_ptr()))
+        if unsafe { bindings::try_module_get(this_module()) } {
+            Ok(Self(this_module()))
         } else {
             Err(EIO)
         }
@@ -226,7 +232,7 @@ impl ModuleRef {
     ///
     /// To be called once for each [`Self::keep`].
     pub(super) unsafe fn kept() -> Self {
-        Self(crate::THIS_MODULE.as_ptr())
+        Self(this_module())
     }
 }
 
