@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 
+from .sandbox import die_with_parent
+
 HEARTBEAT = 20
 
 
@@ -16,13 +18,13 @@ def say(text):
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
-def run(what, command, log, **kwargs):
+def run(what, command, log):
     """Runs COMMAND with its output in LOG, and says on stderr that it is still alive."""
     start = time.monotonic()
     say(f"{what} ...")
     with open(log, "ab") as out:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
-                                 stderr=subprocess.STDOUT, **kwargs)
+                                 stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
         try:
             while True:
                 try:
