@@ -16,6 +16,7 @@ use super::sizes::{
     INLINE, //
 };
 use super::stats::Stats;
+use super::transport::Rdma;
 use crate::proto::cm_private::{
     CmPrivate,
     Effective, //
@@ -35,7 +36,7 @@ use crate::rdma::recv::RecvBuf;
 use crate::rdma::send::SendBuf;
 use crate::sunrpc::{
     Backchannel,
-    Xprt, //
+    XprtHandle, //
 };
 use crate::support::errno;
 use kernel::prelude::*;
@@ -78,12 +79,12 @@ impl Connection {
     ///
     /// Context: process, may sleep; send lock held.
     pub(crate) fn new(
-        xprt: &Xprt,
+        xprt: XprtHandle<Rdma>,
         stats: Arc<Stats>,
         backchannel: Arc<Backchannel>,
     ) -> Result<Arc<Self>> {
         let net = xprt.net().ok_or(EINVAL)?;
-        let link = Link::new(xprt.handle(), stats, backchannel)?;
+        let link = Link::new(xprt.clone(), stats, backchannel)?;
         let id = Arc::new(CmId::new(net, link.clone())?, GFP_KERNEL)?;
 
         id.resolve_address(xprt.peer(), RESOLVE_TIMEOUT)?;

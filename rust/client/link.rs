@@ -11,6 +11,7 @@
 use super::call::Call;
 use super::recv;
 use super::stats::Stats;
+use super::transport::Rdma;
 use crate::proto::cm_private::CmPrivate;
 use crate::rdma::cm::Event;
 use crate::rdma::cq::Status;
@@ -21,7 +22,8 @@ use crate::rdma::fence::{
 use crate::rdma::mr::{
     Idle,
     Mr,
-    MrList, //
+    MrList,
+    Unexposed, //
 };
 use crate::rdma::qp::{
     Drained,
@@ -64,7 +66,7 @@ pub(crate) enum Step {
 }
 
 /// What waits for a fence.
-pub(crate) enum Fenced {
+pub(crate) enum Waiter {
     /// A Reply that was checked; the RPC it completes.
     Reply(recv::Pending),
     /// A task that gave up its RPC.
@@ -88,7 +90,7 @@ struct Stranded {
 #[pin_data]
 pub(crate) struct Link {
     /// The transport whose connection this is.
-    pub(crate) xprt: XprtHandle,
+    pub(crate) xprt: XprtHandle<Rdma>,
     /// Its counters.
     pub(crate) stats: Arc<Stats>,
     /// Where Calls of the server go.
@@ -120,7 +122,7 @@ pub(crate) struct Link {
 impl Link {
     /// The link of a connection to be. Context: may sleep.
     pub(crate) fn new(
-        xprt: XprtHandle,
+        xprt: XprtHandle<Rdma>,
         stats: Arc<Stats>,
         backchannel: Arc<Backchannel>,
     ) -> Result<Arc<Self>> {
@@ -268,8 +270,8 @@ impl Link {
         while let Some(mut fence) = fences.pop() {
             match fence.resolve(&drained) {
                 // The pin goes and the RPC goes on waiting; it is sent again when connected.
-                Some(Fenced::Reply(pending)) => pending.abandon(fence),
-                Some(Fenced::Release(waiter)) => waiter.complete_all(),
+                Some(Waiter::Reply(pending)) => pending.abandon(fence),
+                Some(Waiter::Release(done)) => done.complete_all(),
                 None => {}
             }
         }
@@ -277,7 +279,7 @@ impl Link {
 }
 
 impl Handler for Link {
-    type Fenced = Fenced;
+    type Fenced = Waiter;
 
     fn cm_event(&self, event: Event<'_>) {
         match event {
@@ -308,11 +310,17 @@ impl Handler for Link {
         self.xprt.write_space();
     }
 
-    fn fenced(&self, qp: &QpRef<Self>, mut fence: KBox<FenceWqe<Self>>, mrs: MrList<Idle>) {
+    fn fenced(
+        &self,
+        qp: &QpRef<Self>,
+        mut fence: KBox<FenceWqe<Self>>,
+        mrs: MrList<Idle>,
+        proof: Unexposed,
+    ) {
         self.put_mrs(mrs);
         match fence.take_token() {
-            Some(Fenced::Reply(pending)) => pending.finish(self, qp, Some(fence)),
-            Some(Fenced::Release(waiter)) => waiter.complete_all(),
+            Some(Waiter::Reply(pending)) => pending.finish(self, qp, Some(fence), proof),
+            Some(Waiter::Release(done)) => done.complete_all(),
             None => {}
         }
     }

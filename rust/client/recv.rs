@@ -7,14 +7,13 @@
 //! the Reply copied and the RPC completed.
 
 use super::call::{
-    Call,
     Phase,
     State, //
 };
 use super::link::{
-    Fenced,
     Link,
-    Pinned, //
+    Pinned,
+    Waiter, //
 };
 use crate::proto::credit;
 use crate::proto::header::{
@@ -31,8 +30,10 @@ use crate::proto::xdr::padded_len;
 use crate::proto::error::BadHeader;
 use crate::rdma::fence::FenceWqe;
 use crate::rdma::mr::{
+    Invalidated,
     MrList,
-    Registered, //
+    Registered,
+    Unexposed, //
 };
 use crate::rdma::qp::QpRef;
 use crate::rdma::recv::Received;
@@ -63,7 +64,7 @@ pub(crate) fn handle(link: &Link, qp: &QpRef<Link>, message: Received<Link>) {
     link.xprt.peer_is_alive();
     match reply::receive(message.bytes()) {
         Arrival::Reply { fixed, body } => {
-            let Some(rqst) = link.xprt.lookup::<Call>(fixed.xid.0) else {
+            let Some(rqst) = link.xprt.lookup(fixed.xid.0) else {
                 // The core has counted it.
                 repost(link, qp, message);
                 return;
@@ -125,7 +126,7 @@ fn check(
     state: &mut State,
     fixed: &FixedWords,
     body: Result<Body<'_>, BadHeader>,
-    invalidated: Option<u32>,
+    invalidated: Option<Invalidated>,
 ) -> Checked {
     if state.phase != Phase::Sent {
         return Checked::Drop;
@@ -141,9 +142,9 @@ fn check(
         Verdict::Fail(_) => Form::Failed,
         Verdict::Drop => return Checked::Drop,
     };
-    if let Some(key) = invalidated {
+    if let Some(by_peer) = invalidated {
         // A peer that invalidates memory of another RPC, or none of ours, breaks that RPC.
-        match state.exposed.take_invalidated(key) {
+        match state.exposed.take_invalidated(by_peer) {
             Some(mr) => link.put_mr(mr),
             None => return Checked::Disconnect,
         }
@@ -173,20 +174,29 @@ impl Pending {
         exposed: MrList<Registered>,
         fence: Option<KBox<FenceWqe<Link>>>,
     ) {
-        if exposed.is_empty() {
-            self.finish(link, qp, fence);
-            return;
-        }
+        let exposed = match exposed.unexposed() {
+            Ok(proof) => {
+                self.finish(link, qp, fence, proof);
+                return;
+            }
+            Err(exposed) => exposed,
+        };
         link.stats.local_inv_needed.add(1);
         // A request that exposes memory has its fence (client::send).
         let Some(fence) = fence else { return };
-        if let Err(fence) = qp.post_fence(fence, exposed, Fenced::Reply(self)) {
+        if let Err(fence) = qp.post_fence(fence, exposed, Waiter::Reply(self)) {
             link.fence_failed(fence);
         }
     }
 
     /// The RPC's memory is its own again: completes it.
-    pub(crate) fn finish(self, link: &Link, qp: &QpRef<Link>, fence: Option<KBox<FenceWqe<Link>>>) {
+    pub(crate) fn finish(
+        self,
+        link: &Link,
+        qp: &QpRef<Link>,
+        fence: Option<KBox<FenceWqe<Link>>>,
+        _proof: Unexposed,
+    ) {
         let Self {
             rqst,
             message,

@@ -4,6 +4,7 @@
 
 use super::call::Call;
 use super::connection::Connection;
+use super::link::Waiter;
 use super::send;
 use super::sizes::{
     MAX_DATA_PAGES,
@@ -17,7 +18,8 @@ use crate::sunrpc::{
     Rqst,
     Transport,
     XdrBuf,
-    Xprt, //
+    Xprt,
+    XprtHandle, //
 };
 use crate::support::errno;
 use crate::support::memory::PAGE_SIZE;
@@ -39,6 +41,7 @@ pub(crate) type RdmaRqst = Rqst<Call>;
 /// RPC over RDMA, as transport class `rdma`.
 #[pin_data]
 pub(crate) struct Rdma {
+    xprt: XprtHandle<Rdma>,
     /// The connection, if there is one. Changes with the send lock held only; protects itself
     /// for those who look without it.
     #[pin]
@@ -55,7 +58,7 @@ impl Rdma {
     }
 
     fn try_connect(&self, xprt: &Xprt) -> Result {
-        let conn = Connection::new(xprt, self.stats.clone(), self.backchannel.clone())?;
+        let conn = Connection::new(self.xprt.clone(), self.stats.clone(), self.backchannel.clone())?;
         *self.conn.lock() = Some(conn.clone());
         xprt.clear_connected();
         xprt.reset_credits();
@@ -72,11 +75,12 @@ impl Transport for Rdma {
         MAX_REQUESTS
     }
 
-    fn create(_xprt: &Xprt) -> Result<Arc<Self>> {
+    fn create(xprt: XprtHandle<Self>) -> Result<Arc<Self>> {
         let stats = Arc::new(Stats::new(), GFP_KERNEL)?;
         let backchannel = Arc::pin_init(Backchannel::new(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
+                xprt,
                 conn <- new_spinlock!(None),
                 failed: Atomic::new(0),
                 stats,
@@ -146,7 +150,7 @@ impl Transport for Rdma {
             return;
         };
         call.released.reset();
-        let waiter = super::link::Fenced::Release(call.released.clone());
+        let waiter = Waiter::Release(call.released.clone());
         if let Err(fence) = conn.qp().post_fence(fence, exposed, waiter) {
             conn.link().fence_failed(fence);
         }

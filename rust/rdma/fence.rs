@@ -58,8 +58,8 @@ impl<H: Handler> Work for Fence<H> {
     fn done(mut wqe: KBox<FenceWqe<H>>, handler: &H, wc: &Wc<'_, H>) {
         match wc.success() {
             Some(success) => {
-                let mrs = core::mem::take(&mut wqe.mrs).invalidated();
-                handler.fenced(success.qp(), wqe, mrs);
+                let (mrs, proof) = core::mem::take(&mut wqe.mrs).invalidated();
+                handler.fenced(success.qp(), wqe, mrs, proof);
             }
             None => handler.fence_failed(wqe),
         }

@@ -52,6 +52,7 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
         qp: &qp::QpRef<Self>,
         fence: KBox<fence::FenceWqe<Self>>,
         mrs: mr::MrList<mr::Idle>,
+        proof: mr::Unexposed,
     );
 
     /// The queue pair failed before a fence; the peer may still reach the memory, until the

@@ -62,6 +62,20 @@ pub(crate) struct Kind {
     pub(crate) pages: u32,
 }
 
+/// The proof that the peer itself has invalidated a registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Invalidated(u32);
+
+impl Invalidated {
+    /// Of a completion that says so (`IB_WC_WITH_INVALIDATE`).
+    pub(super) fn by_completion(key: u32) -> Self {
+        Self(key)
+    }
+}
+
+/// The proof that none of a request's registrations exposes memory any more.
+pub(crate) struct Unexposed(());
+
 /// The memory that a registration exposes, as the peer names it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
@@ -83,6 +97,8 @@ pub(super) struct Inner {
     mapped: Option<(i32, Direction)>,
     /// The work request that registers, and later the one that invalidates.
     wr: bindings::ib_reg_wr,
+    /// The queue pair that it was registered on last, to compare only.
+    qp: usize,
     next: Option<KBox<Inner>>,
     pd: Arc<Pd>,
 }
@@ -115,9 +131,10 @@ impl Inner {
         }
     }
 
-    /// Turns the work request into the registration, in front of `next`.
+    /// Turns the work request into the registration on `qp`, in front of `next`.
     pub(super) fn register_wr(
         &mut self,
+        qp: usize,
         cqe: *mut bindings::ib_cqe,
         next: *const bindings::ib_send_wr,
     ) -> *const bindings::ib_send_wr {
@@ -128,6 +145,7 @@ impl Inner {
             }
             _ => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
         };
+        self.qp = qp;
         self.wr = bindings::ib_reg_wr {
             wr: bindings::ib_send_wr {
                 next: next.cast_mut(),
@@ -204,6 +222,7 @@ impl Mr<Idle> {
             sg,
             mapped: None,
             wr: bindings::ib_reg_wr::default(),
+            qp: 0,
             next: None,
             pd,
         };
@@ -387,12 +406,12 @@ impl MrList<Mapped> {
 }
 
 impl MrList<Registered> {
-    /// The peer has invalidated the registration with this key: it leaves the list.
-    pub(crate) fn take_invalidated(&mut self, key: u32) -> Option<Mr<Idle>> {
+    /// Takes the registration that the peer has invalidated from the list, if it is there.
+    pub(crate) fn take_invalidated(&mut self, by_peer: Invalidated) -> Option<Mr<Idle>> {
         let mut rest = Self::new();
         let mut found = None;
         while let Some(mut inner) = self.pop_inner() {
-            if found.is_none() && inner.region().key == key {
+            if found.is_none() && inner.region().key == by_peer.0 {
                 inner.unmap();
                 found = Some(Mr {
                     inner,
@@ -406,15 +425,30 @@ impl MrList<Registered> {
         found
     }
 
+    /// The proof that nothing is exposed, if that is so; or the list.
+    pub(crate) fn unexposed(self) -> Result<Unexposed, Self> {
+        if self.is_empty() {
+            Ok(Unexposed(()))
+        } else {
+            Err(self)
+        }
+    }
+
     /// All have been invalidated by a fence.
-    pub(super) fn invalidated(mut self) -> MrList<Idle> {
+    pub(super) fn invalidated(mut self) -> (MrList<Idle>, Unexposed) {
         self.for_each(Inner::unmap);
-        self.into_state()
+        (self.into_state(), Unexposed(()))
     }
 
     /// Destroys the registrations, which fences them as well: their queue pair has been drained.
-    pub(crate) fn destroy(self, _proof: &Drained) {
-        drop(self.into_state::<Idle>());
+    pub(crate) fn destroy(mut self, proof: &Drained) {
+        while let Some(inner) = self.pop_inner() {
+            if proof.is_of(inner.qp) {
+                drop(inner);
+            } else {
+                lose(inner);
+            }
+        }
     }
 }
 
@@ -422,11 +456,15 @@ impl<S: sealed::State> Drop for MrList<S> {
     fn drop(&mut self) {
         while let Some(inner) = self.pop_inner() {
             if S::EXPOSED {
-                // The peer may still reach the memory, and the device the registration: losing
-                // both is the lesser evil.
-                pr_err!("a memory registration was lost before it was fenced\n");
-                core::mem::forget(inner);
+                lose(inner);
             }
         }
     }
+}
+
+/// The peer may still reach the memory, and the device the registration: losing both is the
+/// lesser evil.
+fn lose(inner: KBox<Inner>) {
+    pr_err!("a memory registration was lost before it was fenced\n");
+    core::mem::forget(inner);
 }

@@ -107,8 +107,13 @@ impl<H: Handler> QpRef<H> {
             chain = inner.invalidate_wr(cqe, chain, cqe == last);
             cqe = unit;
         });
+        let empty = mrs.is_empty();
         fence.mrs = mrs;
         fence.token = Some(token);
+        if empty {
+            // Nothing to post means that no completion would come.
+            return Err(fence);
+        }
         let cqe = Wqe::into_cqe(fence);
         // SAFETY: the queue pair is valid; the chain is copied, and lives in the registrations,
         // which live in the fence; its completion entry is the box that was given away.
@@ -161,7 +166,16 @@ unsafe impl<H: Handler> Sync for Qp<H> {}
 
 /// The proof that a queue pair has been drained: it executes nothing any more.
 #[derive(Clone, Copy)]
-pub(crate) struct Drained(());
+pub(crate) struct Drained {
+    qp: usize,
+}
+
+impl Drained {
+    /// Whether this is about that queue pair.
+    pub(super) fn is_of(&self, qp: usize) -> bool {
+        self.qp == qp
+    }
+}
 
 impl<H: Handler> Qp<H> {
     /// A queue pair on the connection of `pd`. Context: may sleep.
@@ -258,8 +272,9 @@ impl<H: Handler> Qp<H> {
         } else {
             unsignaled.buffers.push(buffer);
         }
+        let qp = self.raw.as_ptr().addr();
         let mut chain: *const bindings::ib_send_wr = &wr;
-        mrs.for_each(|inner| chain = inner.register_wr(unit, chain));
+        mrs.for_each(|inner| chain = inner.register_wr(qp, unit, chain));
         // SAFETY: the queue pair is valid; the chain is copied. The buffer is in the box that the
         // completion entry is part of, or in the list of those that a later completion covers.
         let ret = unsafe { bindings::ib_post_send(self.raw.as_ptr(), chain, core::ptr::null_mut()) };
@@ -287,7 +302,9 @@ impl<H: Handler> Qp<H> {
         unsafe { bindings::ib_drain_rq(self.raw.as_ptr()) };
         // SAFETY: as above.
         unsafe { bindings::ib_drain_sq(self.raw.as_ptr()) };
-        Drained(())
+        Drained {
+            qp: self.raw.as_ptr().addr(),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::dma::{
     Direction,
     DmaBuf, //
 };
+use super::mr::Invalidated;
 use super::pd::Pd;
 use super::Handler;
 use crate::bindings;
@@ -57,7 +58,7 @@ impl<H: Handler> Work for RecvBuf<H> {
         let len = success.byte_len().min(wqe.buf.len());
         wqe.buf.sync_for_cpu(len);
         let message = Received {
-            invalidated: success.invalidated(),
+            invalidated: success.invalidated().map(Invalidated::by_completion),
             len,
             wqe,
         };
@@ -69,7 +70,7 @@ impl<H: Handler> Work for RecvBuf<H> {
 pub(crate) struct Received<H> {
     wqe: KBox<RecvWqe<H>>,
     len: usize,
-    invalidated: Option<u32>,
+    invalidated: Option<Invalidated>,
 }
 
 impl<H: Handler> Received<H> {
@@ -78,8 +79,8 @@ impl<H: Handler> Received<H> {
         self.wqe.buf.bytes().get(..self.len).unwrap_or_default()
     }
 
-    /// The key of the registration that the peer invalidated, if it did.
-    pub(crate) fn invalidated(&self) -> Option<u32> {
+    /// Which registration the peer invalidated, if it did.
+    pub(crate) fn invalidated(&self) -> Option<Invalidated> {
         self.invalidated
     }
 

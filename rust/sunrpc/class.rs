@@ -5,8 +5,8 @@
 use super::ops::Transport;
 use super::xprt::{
     Shared,
-    Xprt,
-    XprtBox, //
+    XprtBox,
+    XprtHandle, //
 };
 use super::{
     address,
@@ -183,8 +183,8 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
     let this: *mut XprtBox<T> = raw.cast();
     // SAFETY: the memory is large enough for an `XprtBox<T>` and pinned; the work is uninitialised.
     unsafe { connect::init_work::<T>(this) };
-    // SAFETY: valid from here on.
-    let transport = T::create(unsafe { Xprt::from_raw(raw) })?;
+    // SAFETY: valid from here on; `destroy` drops the transport before it frees this.
+    let transport = T::create(unsafe { XprtHandle::new(xprt) })?;
     let slots = super::slot::SlotTable::new(T::slot_count(), T::new_slot)?;
     let shared = KBox::try_pin_init(
         try_pin_init!(Shared {

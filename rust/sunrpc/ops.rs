@@ -8,7 +8,8 @@ use super::rqst::Rqst;
 use super::xprt::{
     Shared,
     Xprt,
-    XprtBox, //
+    XprtBox,
+    XprtHandle, //
 };
 use super::xdr_buf::XdrBuf;
 use super::{
@@ -41,8 +42,8 @@ pub(crate) trait Transport: Send + Sync + Sized + 'static {
     /// How many requests a new transport can have in flight.
     fn slot_count() -> u32;
 
-    /// A new transport, not connected. Context: process, may sleep.
-    fn create(xprt: &Xprt) -> Result<Arc<Self>>;
+    /// A new transport, not connected; `xprt` is for its handlers. Context: process, may sleep.
+    fn create(xprt: XprtHandle<Self>) -> Result<Arc<Self>>;
 
     /// The transport's part of a new request slot.
     fn new_slot() -> impl PinInit<Self::Slot, Error>;
@@ -383,11 +384,11 @@ impl<T: Transport> VTable<T> {
     }
 
     /// Nothing is prepared for swap; like the kernel's transport, it is not refused either.
-    unsafe extern "C" fn enable_swap_callback(_xprt: *mut bindings::rpc_xprt) -> c_int {
+    extern "C" fn enable_swap_callback(_xprt: *mut bindings::rpc_xprt) -> c_int {
         0
     }
 
-    unsafe extern "C" fn disable_swap_callback(_xprt: *mut bindings::rpc_xprt) {}
+    extern "C" fn disable_swap_callback(_xprt: *mut bindings::rpc_xprt) {}
 
     /// # Safety
     ///

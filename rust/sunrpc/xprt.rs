@@ -10,6 +10,7 @@ use crate::support::net::{
     Net,
     SockAddr, //
 };
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -87,12 +88,6 @@ impl Xprt {
     /// The C object.
     pub(super) fn as_raw(&self) -> *mut bindings::rpc_xprt {
         self.0.get()
-    }
-
-    /// A reference that completion handlers can keep.
-    pub(crate) fn handle(&self) -> XprtHandle {
-        // INVARIANT: see `XprtHandle`; references are not null.
-        XprtHandle(NonNull::from(self))
     }
 
     /// The network namespace that the transport was created in.
@@ -182,21 +177,6 @@ impl Xprt {
         }
     }
 
-    /// Finds the request that waits for a reply with this XID (in wire order) and pins it.
-    ///
-    /// Context: process; takes the queue lock.
-    pub(crate) fn lookup<S>(&self, xid: u32) -> Option<PinnedRqst<S>> {
-        let xid = u32::from_ne_bytes(xid.to_be_bytes());
-        self.with_queue_lock(|xprt| {
-            // SAFETY: the queue lock is held, as xprt_lookup_rqst demands.
-            let rqst = NonNull::new(unsafe { bindings::xprt_lookup_rqst(xprt, xid) })?;
-            // SAFETY: found under the queue lock, which is still held.
-            unsafe { bindings::xprt_pin_rqst(rqst.as_ptr()) };
-            // SAFETY: pinned just now; all requests of this transport live in its own slots.
-            Some(unsafe { PinnedRqst::from_pinned(rqst) })
-        })
-    }
-
     /// A Call of the server begins; the core counts its end.
     pub(super) fn count_callback(&self) {
         // SAFETY: the counter is atomic, and the transport alive.
@@ -266,24 +246,66 @@ pub(crate) struct CoreStats {
     pub(crate) bklog_u: u64,
 }
 
-/// A transport that completion and event handlers refer to.
+/// A transport that the completion and event handlers of a `T` refer to.
 ///
 /// # Invariants
 ///
-/// The transport is alive. Whoever keeps a handle belongs to the [`Transport`] of that `Xprt`,
+/// The transport was set up for `T` and is alive: whoever keeps a handle belongs to that `T`,
 /// which `destroy` drops, after its connection is torn down, before it frees the `Xprt`.
-pub(crate) struct XprtHandle(NonNull<Xprt>);
+pub(crate) struct XprtHandle<T> {
+    xprt: NonNull<Xprt>,
+    _transport: PhantomData<fn() -> T>,
+}
 
 // SAFETY: `Xprt` is `Sync`.
-unsafe impl Send for XprtHandle {}
+unsafe impl<T> Send for XprtHandle<T> {}
 // SAFETY: `Xprt` is `Sync`.
-unsafe impl Sync for XprtHandle {}
+unsafe impl<T> Sync for XprtHandle<T> {}
 
-impl core::ops::Deref for XprtHandle {
+impl<T> Clone for XprtHandle<T> {
+    fn clone(&self) -> Self {
+        // INVARIANT: that of `self`; both belong to the same `T`.
+        Self {
+            xprt: self.xprt,
+            _transport: PhantomData,
+        }
+    }
+}
+
+impl<T: Transport> XprtHandle<T> {
+    /// # Safety
+    ///
+    /// The caller vouches for the type invariant.
+    pub(super) unsafe fn new(xprt: NonNull<bindings::rpc_xprt>) -> Self {
+        // INVARIANT: promised by the caller.
+        Self {
+            xprt: xprt.cast(),
+            _transport: PhantomData,
+        }
+    }
+
+    /// Finds the request that waits for a reply with this XID and pins it.
+    ///
+    /// Context: process; takes the queue lock.
+    pub(crate) fn lookup(&self, xid: u32) -> Option<PinnedRqst<T::Slot>> {
+        let xid = u32::from_ne_bytes(xid.to_be_bytes());
+        self.with_queue_lock(|xprt| {
+            // SAFETY: the queue lock is held, as xprt_lookup_rqst demands.
+            let rqst = NonNull::new(unsafe { bindings::xprt_lookup_rqst(xprt, xid) })?;
+            // SAFETY: found under the queue lock, which is still held.
+            unsafe { bindings::xprt_pin_rqst(rqst.as_ptr()) };
+            // SAFETY: pinned just now. A request on the receive queue of a transport for `T` was
+            // sent from one of its slots.
+            Some(unsafe { PinnedRqst::from_pinned(rqst) })
+        })
+    }
+}
+
+impl<T> core::ops::Deref for XprtHandle<T> {
     type Target = Xprt;
 
     fn deref(&self) -> &Xprt {
         // SAFETY: alive by the type invariant.
-        unsafe { self.0.as_ref() }
+        unsafe { self.xprt.as_ref() }
     }
 }
