@@ -611,7 +611,11 @@ fn plan_results(
             let Ok(segments) = limits.segments(&call.receive, range) else {
                 break;
             };
-            header = header.with_array(WRITE_CHUNK_LEN, segments);
+            let with_chunk = header.with_array(WRITE_CHUNK_LEN, segments);
+            if with_chunk.check(limits).is_err() {
+                break;
+            }
+            header = with_chunk;
             set = set.with(index);
             left = left.saturating_sub(item.reduces(len));
             if fits(header.len, left, limits.inline_recv) {
@@ -657,7 +661,11 @@ fn plan_arguments(
         let Ok(segments) = limits.segments(&call.send, core::iter::once(item.range())) else {
             break;
         };
-        header = header.with_read(segments);
+        let with_chunk = header.with_read(segments);
+        if with_chunk.check(limits).is_err() {
+            break;
+        }
+        header = with_chunk;
         set = set.with(index);
         left = left.saturating_sub(item.reduces(call.send.len()));
     }

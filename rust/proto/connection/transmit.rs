@@ -54,13 +54,17 @@ impl Connection {
         Ok(len)
     }
 
-    //= V1-006, V1-032, V1-033, V1-034, V1-119, V1-120, V1-130, V1-131
+    //= V1-006, V1-032, V1-033, V1-034, V1-119, V1-120, V1-130, V1-131, V1-133, D-49, NFS-053
     fn send_v1<C: Chunks + ?Sized>(
         &mut self,
         out: &mut [u8],
         message: &Outgoing,
         chunks: &C,
     ) -> Result<usize, SendError> {
+        let reverse_call = self.side == Side::Server && message.direction == MsgType::Call;
+        if reverse_call && names_memory(message, chunks) {
+            return Err(SendError::NotSupported);
+        }
         let mut calls = self.calls;
         let credit = match message.direction {
             MsgType::Call if !calls.start() => return Err(SendError::NoCredit),
@@ -72,7 +76,7 @@ impl Connection {
         Ok(len)
     }
 
-    //= V2-038, V2-040, V2-047, V2-054, V2-170, D-12, D-14, D-28, D-49
+    //= V2-038, V2-040, V2-047, V2-054, V2-170, D-12, D-14, D-28, D-49, NFS-053
     fn send_v2<C: Chunks + ?Sized>(
         &mut self,
         out: &mut [u8],
@@ -89,10 +93,7 @@ impl Connection {
             return Err(SendError::NotReady);
         }
         if self.side == Side::Server && message.direction == MsgType::Call {
-            let explicit = message.kind == Kind::Nomsg
-                || chunks.reads().next().is_some()
-                || chunks.writes().next().is_some()
-                || chunks.reply().is_some();
+            let explicit = names_memory(message, chunks);
             if !self.properties().reverse.allows(explicit) {
                 return Err(SendError::NotSupported);
             }
@@ -145,8 +146,9 @@ impl Connection {
 
     /// Composes the next message that is no RPC message, if one is to be sent now.
     ///
-    /// `out` has [`MAX_CONTROL_LEN`](super::MAX_CONTROL_LEN) octets. `waiting` says whether RPCs of this side wait for
-    /// the peer, and `busy` whether an RPC message is about to be sent, which will carry a grant.
+    /// `out` has [`MAX_CONTROL_LEN`](super::MAX_CONTROL_LEN) octets. `waiting` says whether RPCs
+    /// of this side wait for the peer, and `busy` whether an RPC message is about to be sent,
+    /// which will carry a grant.
     //= V1-092, V2-038, V2-039, V2-051, V2-116, D-11, D-12, D-14, D-20, D-51
     pub fn poll_transmit(
         &mut self,
@@ -247,4 +249,12 @@ impl Connection {
             credited: false,
         })
     }
+}
+
+/// Says whether the receiver of a Call would have to read or write memory.
+fn names_memory<C: Chunks + ?Sized>(message: &Outgoing, chunks: &C) -> bool {
+    message.kind == Kind::Nomsg
+        || chunks.reads().next().is_some()
+        || chunks.writes().next().is_some()
+        || chunks.reply().is_some()
 }

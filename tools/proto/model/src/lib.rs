@@ -580,6 +580,8 @@ impl World {
                 *fate = Fate::Waiting;
             }
         }
+        // A server has to hear from its client first, so that makes its first RPC again.
+        self.fates[0] = Fate::Waiting;
         let calls = setup.rpcs.iter().zip(&self.fates);
         let mut calls = calls.into_iter().map(|(rpc, fate)| (rpc.caller, *fate));
         let next = calls.position(|call| call == (Side::Client, Fate::Waiting)).unwrap_or(0);

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Flow control.
+
+use proptest::prelude::*;
+use rpcrdma_proto::proto::credit::{v1_limit, CallCredits, Grant, RecvCredits, SendCredits};
+
+fn grant(granted: u16, ceiling: u16) -> Grant {
+    Grant { granted, ceiling }
+}
+
+//= V1-033, V1-034, V1-035, V1-038 (test)
+#[test]
+fn v1_grants_count_within_what_was_asked_for() {
+    for (word, limit) in [(0, 1), (1, 1), (31, 31), (32, 32), (33, 32), (u32::MAX, 32)] {
+        assert_eq!(v1_limit(word, 32), limit);
+    }
+    assert_eq!(v1_limit(5, 0), 1);
+}
+
+//= V1-006, V1-032, V1-036, V1-037, V1-038, V1-042, V1-043 (test)
+#[test]
+fn v1_starts_with_one_call_and_follows_the_grant() {
+    let mut calls = CallCredits::new(16);
+    assert_eq!(calls.requested(), 16);
+    assert!(calls.start());
+    assert!(!calls.start());
+    calls.handle_grant(3);
+    assert!(calls.start() && calls.start() && !calls.start());
+    // A lowered grant takes effect as Calls end.
+    calls.handle_grant(1);
+    calls.finish();
+    calls.finish();
+    assert!(!calls.start());
+    calls.finish();
+    assert!(calls.start());
+    assert_eq!((calls.limit(), calls.outstanding()), (1, 1));
+}
+
+//= V2-044, V2-045, V2-047, V2-048, V2-049, D-09, D-10 (test)
+#[test]
+fn v2_grants_add_up_to_the_ceiling() {
+    let mut send = SendCredits::new(0);
+    assert!(!send.take());
+    assert!(send.handle_grant(grant(2, 4)));
+    assert!(send.take() && send.take() && !send.take());
+    // Two messages are on their way: only two more may be.
+    assert!(send.handle_grant(grant(9, 4)));
+    assert_eq!(send.balance(), 2);
+    send.handle_sent();
+    send.handle_sent();
+    assert_eq!((send.balance(), send.outstanding()), (4, 0));
+    assert!(!send.handle_grant(grant(0, 4)));
+    assert!(!send.handle_grant(grant(1, 0)));
+    assert_eq!(send.balance(), 4);
+    // The peer lowers its ceiling.
+    assert!(send.handle_grant(grant(1, 1)));
+    assert_eq!(send.balance(), 1);
+}
+
+//= V2-045, D-09 (test)
+#[test]
+fn credits_that_arrive_before_completions_are_not_lost() {
+    let mut send = SendCredits::new(0);
+    send.handle_grant(grant(4, 4));
+    for _ in 0..4 {
+        assert!(send.take());
+    }
+    for _ in 0..4 {
+        send.handle_grant(grant(1, 4));
+    }
+    assert_eq!(send.balance(), 0);
+    for done in 1..=4 {
+        send.handle_sent();
+        assert_eq!(send.balance(), done);
+    }
+}
+
+//= V1-125, V2-046, V2-048, V2-052, V2-187, D-10, D-11 (test)
+#[test]
+fn receives_bound_what_is_granted() {
+    let mut recv = RecvCredits::new(16, 0);
+    assert_eq!(RecvCredits::receives(16), 16 + 8 + 1);
+    assert_eq!(RecvCredits::receives(128), 128 + 32 + 1);
+    assert_eq!(recv.grant(), grant(16, 16));
+    assert_eq!(recv.balance(), 16);
+    // Nothing is left to give, and yet the word is not zero.
+    assert_eq!(recv.grant(), grant(1, 16));
+    assert_eq!(recv.balance(), 16);
+    assert!(recv.handle_message());
+    recv.handle_posted(RecvCredits::receives(16) - 4);
+    assert_eq!(recv.grantable(), 0);
+    recv.handle_posted(RecvCredits::receives(16));
+    assert_eq!(recv.grantable(), 1);
+    assert!(!recv.is_short());
+    for _ in 0..8 {
+        assert!(recv.handle_message());
+    }
+    assert!(recv.is_short());
+    assert_eq!(recv.no_grant(), grant(1, 16));
+    for _ in 0..7 {
+        assert!(recv.handle_message());
+    }
+    assert!(!recv.handle_message());
+    recv.set_ceiling(4);
+    assert_eq!(recv.grant(), grant(4, 4));
+}
+
+/// One thing that happens between two peers, in one direction of Sends.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send,
+    Arrive,
+    Complete,
+    Grant,
+    GrantArrives,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => Just(Step::Send),
+        3 => Just(Step::Arrive),
+        2 => Just(Step::Complete),
+        2 => Just(Step::Grant),
+        2 => Just(Step::GrantArrives),
+    ]
+}
+
+proptest! {
+    //= V2-038, V2-039, V2-046, V2-047, V2-053, D-09, D-10, D-13 (test)
+    #[test]
+    fn never_more_messages_are_on_their_way_than_receives(
+        ceiling in 1_u16..20,
+        steps in proptest::collection::vec(any_step(), 0..300),
+    ) {
+        let mut send = SendCredits::new(0);
+        let mut recv = RecvCredits::new(ceiling, 0);
+        let (mut way, mut uncompleted, mut granted, mut sent) = (0_u32, 0_u32, 0_u64, 0_u64);
+        let mut grants = std::collections::VecDeque::new();
+        for step in steps {
+            match step {
+                Step::Send => if send.take() {
+                    way += 1;
+                    uncompleted += 1;
+                    sent += 1;
+                },
+                Step::Arrive => if way > 0 {
+                    way -= 1;
+                    recv.handle_message();
+                },
+                // A Send completes after its message has arrived.
+                Step::Complete => if uncompleted > way {
+                    uncompleted -= 1;
+                    send.handle_sent();
+                },
+                Step::Grant => {
+                    let grant = recv.grant();
+                    granted += u64::from(grant.granted);
+                    grants.push_back(grant);
+                }
+                Step::GrantArrives => if let Some(grant) = grants.pop_front() {
+                    send.handle_grant(grant);
+                },
+            }
+            prop_assert!(way <= u32::from(ceiling));
+            prop_assert!(sent <= granted);
+            prop_assert!(recv.balance() <= u32::from(ceiling));
+        }
+        // Once everything has arrived, another grant opens the way again.
+        while way > 0 {
+            way -= 1;
+            recv.handle_message();
+        }
+        for _ in 0..uncompleted {
+            send.handle_sent();
+        }
+        for grant in grants {
+            send.handle_grant(grant);
+        }
+        // No credit got lost that the peer takes for given.
+        prop_assert!(send.balance() >= recv.balance());
+        send.handle_grant(recv.grant());
+        prop_assert!(send.balance() > 0);
+    }
+}

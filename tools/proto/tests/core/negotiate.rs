@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The choice of a version.
+
+use rpcrdma_proto::proto::negotiate::{Answer, Memory, Negotiation, Time, Versions};
+use rpcrdma_proto::proto::types::{Version, Xid};
+
+const PROBE: Xid = Xid(7);
+
+fn client() -> Negotiation {
+    Negotiation::client(Versions::BOTH, Version::V2, PROBE)
+}
+
+//= V1-005, V1-094, V2-004 (test)
+#[test]
+fn only_own_versions_are_accepted() {
+    assert_eq!(Versions::BOTH.accept(1), Some(Version::V1));
+    assert_eq!(Versions::BOTH.accept(2), Some(Version::V2));
+    assert_eq!(Versions::V1.accept(2), None);
+    assert_eq!(Versions::BOTH.accept(0), None);
+    assert_eq!(Versions::BOTH.accept(3), None);
+}
+
+//= V2-061, V2-065, D-32 (test)
+#[test]
+fn one_fall_back_is_allowed_and_no_more() {
+    let mut client = client();
+    assert_eq!(
+        client.handle_err_vers(PROBE, 1, 1),
+        Answer::Use(Version::V1)
+    );
+    assert_eq!(client.version(), Some(Version::V1));
+    assert!(!client.is_settled());
+    let again = client.handle_err_vers(PROBE, 1, 2);
+    assert_eq!(again, Answer::NoCommonVersion);
+    client.settle(Version::V1);
+    assert_eq!(client.handle_err_vers(PROBE, 2, 2), Answer::Settled);
+    assert_eq!(client.version(), Some(Version::V1));
+}
+
+//= V2-061, V2-144, D-05, D-19, D-32 (test)
+#[test]
+fn the_rejected_version_is_not_tried_again() {
+    assert_eq!(
+        client().handle_err_vers(PROBE, 1, 2),
+        Answer::Use(Version::V1)
+    );
+    assert_eq!(
+        client().handle_err_vers(PROBE, 2, 4),
+        Answer::NoCommonVersion
+    );
+    assert_eq!(
+        client().handle_err_vers(PROBE, 3, 4),
+        Answer::NoCommonVersion
+    );
+    assert_eq!(client().handle_err_vers(PROBE, 2, 1), Answer::Ignore);
+    assert_eq!(client().handle_err_vers(Xid(8), 1, 1), Answer::Ignore);
+    let mut server = Negotiation::server(Versions::BOTH);
+    assert_eq!(server.handle_err_vers(PROBE, 1, 1), Answer::Ignore);
+}
+
+//= V2-059, V2-064 (test)
+#[test]
+fn the_first_message_settles_a_server() {
+    let mut server = Negotiation::server(Versions::BOTH);
+    assert_eq!(server.version(), None);
+    server.settle(Version::V1);
+    assert_eq!(server.version(), Some(Version::V1));
+    assert!(server.is_settled());
+}
+
+//= V2-062, D-32 (test)
+#[test]
+fn a_server_that_did_not_answer_is_remembered() {
+    let now = Time(5);
+    for (remembered, end) in [
+        (true, client()),
+        (true, {
+            let mut fell_back = client();
+            fell_back.handle_err_vers(PROBE, 1, 1);
+            fell_back
+        }),
+        (false, {
+            let mut settled = client();
+            settled.settle(Version::V2);
+            settled
+        }),
+        (
+            false,
+            Negotiation::client(Versions::BOTH, Version::V1, PROBE),
+        ),
+    ] {
+        let mut memory = Memory::default();
+        end.remember(now, &mut memory);
+        let expected = if remembered { Version::V1 } else { Version::V2 };
+        assert_eq!(memory.first(now, Versions::BOTH), expected);
+        let later = now.after(Memory::KEEP);
+        assert_eq!(memory.first(later, Versions::BOTH), Version::V2);
+        assert_eq!(memory.first(later, Versions::V1), Version::V1);
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The Requester's check of Replies.
+
+use proptest::prelude::*;
+use rpcrdma_proto::proto::error::BadHeader;
+use rpcrdma_proto::proto::header::Kind;
+use rpcrdma_proto::proto::reply::{check, receive, Arrival, Failure, Payload, Verdict};
+use rpcrdma_proto::proto::types::Segment;
+
+use crate::given::{any_bytes, any_lists, read, rpc, segment, v1_message, words, Lists};
+
+/// A Reply's payload length or `None` for one in the Reply chunk, and what is in Write chunks.
+type Checked = Result<(Option<usize>, u32), Failure>;
+
+fn verdict(message: &[u8], offered: &Lists) -> Checked {
+    let Arrival::Reply { fixed, body } = receive(message) else {
+        panic!("no Reply");
+    };
+    match check(&fixed, body, offered) {
+        Verdict::Complete(reply) => Ok((
+            match reply.payload {
+                Payload::Inline(payload) => Some(payload.len()),
+                Payload::ReplyChunk { len } => {
+                    assert_eq!(reply.written, 0);
+                    return Ok((None, len));
+                }
+            },
+            reply.written,
+        )),
+        Verdict::Fail(failure) => Err(failure),
+        Verdict::Drop => panic!("dropped"),
+    }
+}
+
+fn writes(lengths: &[&[u32]]) -> Lists {
+    let mut handle = 0;
+    let mut next = |length: &u32| {
+        handle += 1;
+        segment(handle, *length)
+    };
+    let chunk = |chunk: &&[u32]| chunk.iter().map(&mut next).collect();
+    Lists {
+        writes: lengths.iter().map(chunk).collect(),
+        ..Lists::default()
+    }
+}
+
+//= V1-064, V1-066, V1-067, V1-068, V1-075, V1-109, V2-086, V2-087, D-37, D-44 (test)
+#[test]
+fn write_chunks_may_be_filled_in_part_or_not_at_all() {
+    let offered = writes(&[&[100, 100], &[50]]);
+    for (returned, written) in [
+        (writes(&[&[100, 100], &[50]]), 250),
+        (writes(&[&[100, 7], &[0]]), 107),
+        (writes(&[&[0, 0], &[1]]), 1),
+        (Lists::default(), 0),
+    ] {
+        let message = v1_message(9, Kind::Msg, &returned, &rpc(9, 1, 24));
+        assert_eq!(verdict(&message, &offered), Ok((Some(24), written)));
+    }
+    let empty = Lists {
+        writes: vec![vec![], vec![segment(3, 50)]],
+        ..Lists::default()
+    };
+    let message = v1_message(9, Kind::Msg, &empty, &rpc(9, 1, 24));
+    assert_eq!(verdict(&message, &offered), Ok((Some(24), 50)));
+}
+
+//= V1-065, V1-072, V1-075, V2-107, V2-195 (test)
+#[test]
+fn what_was_not_offered_is_refused() {
+    let offered = writes(&[&[100, 100]]);
+    let other = |change: fn(&mut Segment)| {
+        let mut lists = writes(&[&[100, 100]]);
+        change(&mut lists.writes[0][1]);
+        lists
+    };
+    for (returned, why) in [
+        (writes(&[&[100]]), Failure::SegmentCount),
+        (writes(&[&[100, 100, 0]]), Failure::SegmentCount),
+        (writes(&[&[100, 100], &[1]]), Failure::WriteChunks),
+        (writes(&[&[99, 1]]), Failure::Gap),
+        (writes(&[&[100, 101]]), Failure::SegmentLength),
+        (other(|s| s.offset += 1), Failure::SegmentMemory),
+        (other(|s| s.handle.0 += 1), Failure::SegmentMemory),
+        (
+            Lists {
+                reads: vec![read(4, 1, 1)],
+                ..Lists::default()
+            },
+            Failure::ReadList,
+        ),
+        (
+            Lists {
+                reply: Some(vec![segment(7, 8)]),
+                ..Lists::default()
+            },
+            Failure::ReplyChunk,
+        ),
+    ] {
+        let message = v1_message(9, Kind::Msg, &returned, &rpc(9, 1, 24));
+        assert_eq!(verdict(&message, &offered), Err(why));
+    }
+    let more = writes(&[&[100, 100], &[5]]);
+    let message = v1_message(9, Kind::Msg, &offered, &rpc(9, 1, 24));
+    assert_eq!(verdict(&message, &more), Err(Failure::WriteChunks));
+}
+
+//= V1-017, V1-078, V1-083, V2-102, D-38 (test)
+#[test]
+fn a_long_reply_is_as_long_as_its_chunk_says() {
+    let offered = Lists {
+        reply: Some(vec![segment(1, 100), segment(2, 100)]),
+        ..Lists::default()
+    };
+    let reply = |lengths: [u32; 2]| Lists {
+        reply: Some(vec![segment(1, lengths[0]), segment(2, lengths[1])]),
+        ..Lists::default()
+    };
+    let long = v1_message(9, Kind::Nomsg, &reply([100, 20]), &[]);
+    assert_eq!(verdict(&long, &offered), Ok((None, 120)));
+    let unused = v1_message(9, Kind::Msg, &reply([0, 0]), &rpc(9, 1, 24));
+    assert_eq!(verdict(&unused, &offered), Ok((Some(24), 0)));
+    let inline = v1_message(9, Kind::Msg, &Lists::default(), &rpc(9, 1, 24));
+    assert_eq!(verdict(&inline, &offered), Ok((Some(24), 0)));
+    for bad in [
+        v1_message(9, Kind::Nomsg, &reply([0, 0]), &[]),
+        v1_message(9, Kind::Msg, &reply([4, 0]), &rpc(9, 1, 24)),
+    ] {
+        assert_eq!(verdict(&bad, &offered), Err(Failure::ReplyChunk));
+    }
+}
+
+//= V1-003, V1-024, V1-095, V1-098, V1-099, D-33, D-47, NFS-055 (test)
+#[test]
+fn a_bad_reply_fails_its_rpc() {
+    let none = Lists::default();
+    for (message, why) in [
+        (
+            v1_message(9, Kind::Msg, &none, &rpc(8, 1, 24)),
+            Failure::Header(BadHeader::XidMismatch),
+        ),
+        (
+            v1_message(9, Kind::Msg, &none, &rpc(9, 2, 24)),
+            Failure::NotReply,
+        ),
+        (v1_message(9, Kind::Msg, &none, &[0; 7]), Failure::NotReply),
+        (
+            words(&[9, 1, 32, 0, 0, 0]),
+            Failure::Header(BadHeader::Truncated),
+        ),
+        (words(&[9, 1, 32, 4, 2]), Failure::Chunk),
+        (words(&[9, 1, 32, 4, 7]), Failure::UnknownError(7)),
+        (
+            words(&[9, 1, 32, 4, 1, 2, 3]),
+            Failure::Version { low: 2, high: 3 },
+        ),
+    ] {
+        assert_eq!(verdict(&message, &none), Err(why));
+    }
+    for message in [words(&[9, 1, 32, 4, 1, 3, 2]), words(&[9, 1, 32, 4])] {
+        let Arrival::Reply { fixed, body } = receive(&message) else {
+            panic!("no Reply");
+        };
+        assert!(matches!(check(&fixed, body, &none), Verdict::Drop));
+    }
+}
+
+//= V1-004, V1-110, V1-118, V1-132, V1-133 (test)
+#[test]
+fn arrivals_are_told_apart() {
+    let call = v1_message(9, Kind::Msg, &Lists::default(), &rpc(9, 0, 40));
+    assert!(matches!(
+        receive(&call),
+        Arrival::Call { payload, .. } if payload.len() == 40
+    ));
+    let chunks = v1_message(9, Kind::Msg, &writes(&[&[1]]), &rpc(9, 0, 40));
+    assert!(matches!(receive(&chunks), Arrival::Reply { .. }));
+    assert!(matches!(receive(&call[..15]), Arrival::Runt));
+    let v2 = words(&[9, 2, 1, 0]);
+    assert!(matches!(receive(&v2), Arrival::OtherVersion(fixed) if fixed.version == 2));
+}
+
+proptest! {
+    //= V1-092, V2-186, V2-195 (test)
+    #[test]
+    fn no_reply_claims_more_than_was_offered(bytes in any_bytes(), offered in any_lists()) {
+        if let Arrival::Reply { fixed, body } = receive(&bytes) {
+            if let Verdict::Complete(reply) = check(&fixed, body, &offered) {
+                let sum = |chunk: &Vec<Segment>| chunk.iter().map(|s| u64::from(s.length)).sum::<u64>();
+                prop_assert!(u64::from(reply.written) <= offered.writes.iter().map(sum).sum());
+                if let Payload::ReplyChunk { len } = reply.payload {
+                    prop_assert!(u64::from(len) <= offered.reply.as_ref().map_or(0, sum));
+                }
+            }
+        }
+    }
+
+    //= V1-066, V2-087 (test)
+    #[test]
+    fn a_full_reply_is_taken(offered in any_lists()) {
+        let offered = Lists { reads: vec![], reply: None, ..offered };
+        let sum: u64 = offered.writes.iter().flatten().map(|s| u64::from(s.length)).sum();
+        let message = v1_message(9, Kind::Msg, &offered, &rpc(9, 1, 24));
+        match u32::try_from(sum) {
+            Ok(sum) => prop_assert_eq!(verdict(&message, &offered), Ok((Some(24), sum))),
+            Err(_) => prop_assert_eq!(verdict(&message, &offered), Err(Failure::SegmentLength)),
+        }
+    }
+}

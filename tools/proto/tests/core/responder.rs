@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The Responder's check of Calls.
+
+use proptest::prelude::*;
+use rpcrdma_proto::proto::error::ErrorReport;
+use rpcrdma_proto::proto::header::Kind;
+use rpcrdma_proto::proto::responder::{accept, holds_array, slice, CallLimits, Source};
+use rpcrdma_proto::proto::types::{ReadSegment, Segment, Version};
+
+use crate::given::{any_lists, conveyed, read, segment, v1_message, Lists};
+
+fn limits(version: Version) -> CallLimits {
+    CallLimits {
+        version,
+        read_chunks: 2,
+        write_chunks: 2,
+        segments: 40,
+        segment_bytes: 1 << 20,
+        call_bytes: 4 << 20,
+    }
+}
+
+fn reads(reads: &[ReadSegment]) -> Lists {
+    Lists {
+        reads: reads.to_vec(),
+        ..Lists::default()
+    }
+}
+
+fn try_accept(
+    kind: Kind,
+    lists: &Lists,
+    len: usize,
+    limits: &CallLimits,
+) -> Result<(u32, Vec<Source>), ErrorReport> {
+    let message = v1_message(1, kind, lists, &vec![0; len]);
+    let (_, conveyed) = conveyed(&message);
+    let call = accept(&conveyed, len as u32, limits)?;
+    Ok((call.len, call.sources().collect()))
+}
+
+//= V1-056, V1-057, V1-061, V2-078, V2-079, NFS-033, D-40 (test)
+#[test]
+fn chunks_return_to_their_positions() {
+    let lists = reads(&[read(32, 7, 5), read(8, 1, 6), read(32, 8, 4), read(8, 2, 3)]);
+    let (len, sources) = try_accept(Kind::Msg, &lists, 24, &limits(Version::V1)).unwrap();
+    let expected = [
+        Source::Stream(0..8),
+        Source::Read(segment(1, 6)),
+        Source::Read(segment(2, 3)),
+        Source::Pad(3),
+        Source::Stream(8..20),
+        Source::Read(segment(7, 5)),
+        Source::Read(segment(8, 4)),
+        Source::Pad(3),
+        Source::Stream(20..24),
+    ];
+    assert_eq!(sources, expected);
+    assert_eq!(len, 24 + 12 + 12);
+}
+
+//= V1-082, V1-085, V1-086, V2-095, V2-099, NFS-041, NFS-044 (test)
+#[test]
+fn a_position_zero_chunk_may_have_others_beside_it() {
+    let lists = reads(&[read(0, 1, 100), read(40, 2, 10), read(0, 3, 20)]);
+    let (len, sources) = try_accept(Kind::Nomsg, &lists, 0, &limits(Version::V1)).unwrap();
+    let expected = [
+        Source::Stream(0..40),
+        Source::Read(segment(2, 10)),
+        Source::Pad(2),
+        Source::Stream(40..120),
+    ];
+    assert_eq!(sources, expected);
+    assert_eq!(len, 132);
+}
+
+//= V1-062, D-39, D-43 (test)
+#[test]
+fn empty_segments_and_padded_chunks_are_taken() {
+    let lists = reads(&[read(8, 1, 0), read(8, 2, 8), read(16, 3, 0)]);
+    let (len, sources) = try_accept(Kind::Msg, &lists, 8, &limits(Version::V1)).unwrap();
+    let expected = [Source::Stream(0..8), Source::Read(segment(2, 8))];
+    assert_eq!((len, &sources[..]), (16, &expected[..]));
+}
+
+//= V1-017, V1-095, V1-111, V2-013, V2-109, V2-147, D-30, D-40 (test)
+#[test]
+fn misplaced_chunks_are_refused() {
+    for (kind, lists, len) in [
+        (Kind::Msg, reads(&[read(12, 1, 4)]), 8),
+        (Kind::Msg, reads(&[read(8, 1, 9), read(16, 2, 4)]), 40),
+        (Kind::Msg, reads(&[read(0, 1, 9)]), 40),
+        (Kind::Nomsg, reads(&[read(4, 1, 9)]), 0),
+        (
+            Kind::Nomsg,
+            Lists {
+                reply: Some(vec![segment(1, 100)]),
+                ..Lists::default()
+            },
+            0,
+        ),
+    ] {
+        for version in [Version::V1, Version::V2] {
+            let refused = try_accept(kind, &lists, len, &limits(version));
+            assert_eq!(refused, Err(ErrorReport::BadXdr), "{lists:?}");
+        }
+    }
+}
+
+//= V2-071, V2-148, V2-149, V2-150, V2-153, V2-154, V2-156, V2-185, D-07, D-25, D-43 (test)
+//= NFS-045 (test)
+#[test]
+fn what_is_too_much_is_told_in_the_words_of_the_version() {
+    let many = |count: u32| (1..=count).map(|n| read(8 * n, n, 4)).collect::<Vec<_>>();
+    let writes = |count: usize| Lists {
+        writes: vec![vec![segment(1, 4)]; count],
+        ..Lists::default()
+    };
+    let segments = Lists {
+        writes: vec![vec![segment(1, 4); 41]],
+        ..Lists::default()
+    };
+    let none = CallLimits {
+        read_chunks: 0,
+        write_chunks: 0,
+        ..limits(Version::V2)
+    };
+    let v2 = limits(Version::V2);
+    for (lists, limits, report) in [
+        (
+            reads(&many(3)),
+            v2,
+            ErrorReport::ReadChunks { max_chunks: 2 },
+        ),
+        (
+            reads(&many(1)),
+            none,
+            ErrorReport::ReadChunks { max_chunks: 0 },
+        ),
+        (writes(3), v2, ErrorReport::WriteChunks { max_chunks: 2 }),
+        (
+            writes(1),
+            none,
+            ErrorReport::ReplyResource { length_needed: 0 },
+        ),
+        (segments, v2, ErrorReport::Segments { max_segments: 40 }),
+        (reads(&[read(8, 1, (1 << 20) + 1)]), v2, ErrorReport::System),
+        (reads(&[read(8, 1, 1 << 20); 5]), v2, ErrorReport::System),
+    ] {
+        let refused = try_accept(Kind::Msg, &lists, 40, &limits);
+        assert_eq!(refused, Err(report));
+        let v1 = CallLimits {
+            version: Version::V1,
+            ..limits
+        };
+        let refused = try_accept(Kind::Msg, &lists, 40, &v1);
+        assert_eq!(refused, Err(ErrorReport::BadXdr));
+    }
+    let zero = reads(&[read(0, 1, 40)]);
+    let refused = try_accept(Kind::Nomsg, &zero, 0, &none);
+    assert_eq!(refused, Err(ErrorReport::ReadChunks { max_chunks: 0 }));
+    let long = try_accept(
+        Kind::Msg,
+        &Lists::default(),
+        9,
+        &CallLimits {
+            call_bytes: 8,
+            ..v2
+        },
+    );
+    assert_eq!(long, Err(ErrorReport::System));
+}
+
+//= V1-133, V2-171, D-49, NFS-052 (test)
+#[test]
+fn reverse_calls_have_no_chunks() {
+    for (version, ignores_reply_chunk) in [(Version::V1, true), (Version::V2, true)] {
+        let limits = CallLimits::reverse(version, 4096);
+        let reply = Lists {
+            reply: Some(vec![segment(1, 100)]),
+            ..Lists::default()
+        };
+        let taken = try_accept(Kind::Msg, &reply, 40, &limits).is_ok();
+        assert_eq!(taken, ignores_reply_chunk);
+        assert!(try_accept(Kind::Msg, &Lists::default(), 40, &limits).is_ok());
+        assert!(try_accept(Kind::Msg, &reads(&[read(8, 1, 4)]), 40, &limits).is_err());
+        assert!(try_accept(Kind::Nomsg, &reads(&[read(0, 1, 4)]), 0, &limits).is_err());
+    }
+}
+
+//= V1-052, V1-062, V1-096, V2-082, V2-091, D-39 (test)
+#[test]
+fn a_chunk_holds_as_much_as_the_count_says() {
+    for (count, len, v1, v2) in [
+        (13, 13, true, true),
+        (13, 16, true, false),
+        (13, 20, false, false),
+        (13, 12, false, false),
+        (16, 16, true, true),
+    ] {
+        assert_eq!(holds_array(Version::V1, count, len), v1);
+        assert_eq!(holds_array(Version::V2, count, len), v2);
+    }
+}
+
+//= V2-186 (test)
+#[test]
+fn slices_stay_within_their_segments() {
+    let segments = [segment(1, 10), segment(2, 0), segment(3, 10)];
+    let part = |range| slice(segments.into_iter(), range).collect::<Vec<_>>();
+    let at = |handle, skip: u64, length| Segment {
+        offset: segment(handle, 0).offset + skip,
+        ..segment(handle, length)
+    };
+    assert_eq!(part(0..20), [at(1, 0, 10), at(3, 0, 10)]);
+    assert_eq!(part(4..12), [at(1, 4, 6), at(3, 0, 2)]);
+    assert_eq!(part(12..99), [at(3, 2, 8)]);
+    assert_eq!(part(5..5), []);
+}
+
+proptest! {
+    //= V1-057, V1-061, V1-111, V2-079, V2-109, V2-186, V2-195 (test)
+    #[test]
+    fn an_accepted_call_is_put_together_from_all_of_it(
+        lists in any_lists(),
+        len in 0_usize..200,
+        nomsg in any::<bool>(),
+    ) {
+        let kind = if nomsg { Kind::Nomsg } else { Kind::Msg };
+        let generous = CallLimits {
+            read_chunks: 32,
+            write_chunks: 32,
+            segment_bytes: u32::MAX,
+            call_bytes: u32::MAX,
+            ..limits(Version::V1)
+        };
+        if nomsg && lists == Lists::default() {
+            return Ok(());
+        }
+        if let Ok((total, sources)) = try_accept(kind, &lists, len, &generous) {
+            let (mut at, mut used, mut read) = (0_u64, 0, 0_u64);
+            for source in &sources {
+                at += match source {
+                    Source::Stream(range) => {
+                        prop_assert_eq!(range.start, used);
+                        used = range.end;
+                        u64::from(range.end - range.start)
+                    }
+                    Source::Read(segment) => {
+                        read += u64::from(segment.length);
+                        segment.length.into()
+                    }
+                    Source::Pad(len) => {
+                        prop_assert!((1..4).contains(len));
+                        prop_assert_eq!((at + u64::from(*len)) % 4, 0);
+                        u64::from(*len)
+                    }
+                };
+            }
+            prop_assert_eq!(at, u64::from(total));
+            let normal = lists.reads.iter().filter(|read| read.position.0 != 0);
+            let expected: u64 = normal.map(|read| u64::from(read.segment.length)).sum();
+            prop_assert_eq!(read, expected);
+        }
+    }
+}
