@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The states of a registration are those of `rdma::mr`; nobody adds a more convenient one.
+
+use crate::rdma::mr::*;
+
+fn control(exposed: &MrList<Registered>) -> usize {
+    exposed.count()
+}
+
+#[cfg(wrong)]
+struct Harmless;
+
+#[cfg(wrong)]
+fn wrong(_exposed: &MrList<Harmless>) {} //~ E0277

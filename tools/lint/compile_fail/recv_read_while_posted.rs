@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Nothing that was found in a message outlives it: the device may already write the next one
+//! there. Nor is there another way to the octets of a Receive buffer.
+
+use crate::rdma::qp::QpRef;
+use crate::rdma::recv::{
+    Received,
+    RecvWqe, //
+};
+use crate::rdma::Handler;
+
+fn control<H: Handler>(qp: &QpRef<H>, message: Received<H>) -> Option<u8> {
+    let first = message.bytes().first().copied();
+    let _ = qp.post_recv(message.into_buffer());
+    first
+}
+
+#[cfg(wrong)]
+fn wrong<H: Handler>(qp: &QpRef<H>, message: Received<H>) -> Option<u8> {
+    let first = message.bytes().first();
+    let _ = qp.post_recv(message.into_buffer()); //~ E0505
+    first.copied()
+}
+
+#[cfg(wrong)]
+fn wrong_way<H: Handler>(buffer: &RecvWqe<H>) -> usize {
+    buffer.buf.bytes().len() //~ E0616
+}
