@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One run of the lab with test programs in it, and many of them at a time."""
+
+import dataclasses
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+from tally import PROJECT, Tally, parse
+
+LAB = PROJECT / "tools/lab/lab"
+ENDINGS = {99: "a kernel has reported a fault", 124: "timed out", 125: "the lab has failed"}
+START = re.compile(r"^# selftests: rpcrdma: (.*)")
+END = re.compile(r"^(not )?ok \d+ selftests: rpcrdma: (.*?)( # .*)?$")
+
+
+@dataclasses.dataclass
+class Boot:
+    """Nodes to start and the programs to run on them."""
+    name: str
+    programs: tuple
+    options: tuple = ()
+    settings: dict = dataclasses.field(default_factory=dict)
+    timeout: int = 900
+
+    def command(self, client, out):
+        settings = [f"{key}={value}" for key, value in self.settings.items()]
+        return [str(LAB), "--client", client, "--server", "stock", "--mount", "none",
+                "--share", str(PROJECT / "selftests"), "--out", str(out),
+                "--timeout", str(self.timeout), *self.options, "--",
+                "env", *settings, "/share/run", *self.programs]
+
+    def run(self, client, out, report):
+        """Runs the programs and reports each as it ends, then what the kernels said."""
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        begun = time.monotonic()
+        report.say(f"{self.name}: {' '.join(self.programs)}")
+        program, lines, around = None, [], []
+        with open(out / "output.log", "w", encoding="utf-8", errors="replace") as log, \
+                subprocess.Popen(self.command(client, out), stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                 errors="replace") as process:
+            for line in process.stdout:
+                line = line.rstrip("\n")
+                print(f"{time.monotonic() - begun:7.2f} {line}", file=log, flush=True)
+                if found := START.match(line):
+                    program, lines = found[1], []
+                elif program and (found := END.match(line)) and found[2] == program:
+                    self._ended(report, program, lines, found[3])
+                    program = None
+                elif program and not line.startswith("lab: "):
+                    lines.append(line)
+                else:
+                    around.append(line)
+        if program:
+            self._ended(report, program, lines, "")
+        ending = ENDINGS.get(process.returncode)
+        report.single(f"{self.name}: the kernels have nothing to report", not ending,
+                      [ending, *around[-80:]] if ending else ())
+
+    def _ended(self, report, program, lines, remark):
+        tally, shown = parse(lines)
+        if remark and "TIMEOUT" in remark and not tally.failed:
+            tally.count(False, False)
+            shown.append("timed out")
+        report.result(f"{self.name}: {program}", tally, shown)
+
+
+def run_all(boots, client, home, report, at_a_time=2):
+    """Runs BOOTS, the first ones first, AT_A_TIME of them at a time."""
+    waiting = list(boots)
+    lock = threading.Lock()
+
+    def work():
+        while True:
+            with lock:
+                if not waiting:
+                    return
+                boot = waiting.pop(0)
+            try:
+                boot.run(client, home / boot.name.replace(" ", "-"), report)
+            except OSError as error:
+                tally = Tally()
+                tally.count(False, False)
+                report.result(boot.name, tally, [str(error)])
+
+    workers = [threading.Thread(target=work) for _ in range(at_a_time)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
