@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# `make help` lists what there is.
+# RPC over RDMA in Rust. `make help` lists what there is.
 
+# The kernel to build for, and where the output goes (here by default).
 KDIR ?= /lib/modules/$(shell uname -r)/build
 MO ?=
 
@@ -10,13 +11,106 @@ kconfig = $(shell sed -n 's/^CONFIG_$(1)=//p' $(KDIR)/include/config/auto.conf 2
 kernel_cc = $(firstword $(subst ",,$(call kconfig,CC_VERSION_TEXT)))
 kernel_make_args = $(if $(call kconfig,UML),ARCH=um) \
 	$(if $(call kconfig,CC_IS_CLANG),LLVM=1,CC=$(kernel_cc))
-
 kbuild = $(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(MO),MO=$(abspath $(MO))) \
 	$(kernel_make_args) KRUSTFLAGS=-Dwarnings
 
-.PHONY: modules clean
-modules:
+# Tools of one version everywhere: those of the build root, with the compiler of Debian's kernel.
+buildroot = $(CURDIR)/tools/lab/buildroot --
+kdir = $(CURDIR)/tools/lab/kdir
+# Output of the targets that choose the kernel themselves.
+out = $(CURDIR)/build
+# The kernel whose rustc, configuration and headers the static checks use.
+CHECK_KERNEL ?= debian
+
+rust_sources = $(shell find rust tools/proto -name '*.rs' -not -path '*/target/*')
+step = tools/check/step
+
+.DEFAULT_GOAL := modules
+
+.PHONY: help
+help: ## Show this list
+	@echo 'Targets, with KDIR=DIR for another kernel than the running one and MO=DIR for another output folder:'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- The module ---------------------------------------------------------------
+
+.PHONY: modules install uninstall clean kdir
+modules: ## Build rpcrdma.ko for KDIR (default: the running kernel)
+	@tools/kbuild/probe $(KDIR)
 	+$(kbuild) modules
 
-clean:
+install: ## Install it into updates/ of that kernel, before which the kernel's own steps back
+	+$(kbuild) modules_install
+	@echo 'Installed. A loaded rpcrdma stays as it is: unmount, stop nfsd, then: modprobe -r rpcrdma; modprobe rpcrdma'
+
+uninstall: release = $(shell cat $(KDIR)/include/config/kernel.release)
+uninstall: ## Remove it again, so that the kernel's own module is used
+	rm -f /lib/modules/$(release)/updates/rust/rpcrdma.ko*
+	depmod $(release)
+
+clean: ## Remove what a build leaves here
+	rm -rf $(out)
 	+$(kbuild) clean
+
+kdir: ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers package has no Rust metadata)
+	@$(kdir) $(or $(KERNEL),$(shell uname -r))
+
+# --- Seeing and checking --------------------------------------------------------
+
+.PHONY: python demo check check-lint check-host check-build check-lab check-wire check-wire-quick
+python:
+	@command -v python3 >/dev/null || { \
+		echo 'python3 is missing: apt-get install python3' >&2; \
+		apt-get update -q && apt-get install -qy python3; }
+
+demo: python ## Build for Debian's kernel, boot two nodes with it, mount, move data, show all
+	@tools/demo/demo
+
+check: python ## Every test; ends with: N passed, N failed
+	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build \
+		check-lab check-wire-quick
+
+check-lint: python ## Layers, unsafe code, text, ownership rules that must not compile
+	@$(step) 'layers' tools/lint/layers
+	@$(step) 'unsafe code' tools/lint/unsafe
+	@$(step) 'text' tools/lint/text
+	@$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck
+	@$(step) 'conformance' tools/conformance/conformance --check
+	@$(step) 'messages of the build probe' tools/kbuild/test
+
+check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, cost
+	@$(step) --ktap 'protocol core' $(buildroot) tools/proto/check
+
+check-build: python ## The module for Debian's 7.2 and 7.3 kernels, clippy, and what must not compile
+	@$(step) 'build for debian' tools/check/build debian $(out)/debian
+	@$(step) 'build for debian-7.3' tools/check/build debian-7.3 $(out)/debian-7.3
+	@$(step) 'clippy' $(MAKE) --no-print-directory clippy
+	@$(step) --ktap 'ownership rules' tools/lint/compile-fail
+
+check-lab: python ## The selftests on nodes: User Mode Linux, its sanitizers, Debian's kernel
+	@tools/check/check-lab
+
+check-wire: python ## nfstest_rdma, all of it, ours beside the kernel's own client
+	@tools/check/check-wire
+
+check-wire-quick: python
+	@tools/check/check-wire --quick
+
+.PHONY: conformance clippy rustfmt rustfmtcheck rustdoc rust-analyzer
+conformance: python ## Table of requirements, where they are fulfilled and tested
+	@tools/conformance/conformance
+
+clippy: python ## Clippy with the kernel's configuration
+	@CLIPPY=1 tools/check/build $(CHECK_KERNEL) $(out)/clippy
+
+rustfmt: python ## Format all Rust code
+	@$(buildroot) rustfmt --edition 2021 $(rust_sources)
+
+rustfmtcheck: python ## Check the format of all Rust code
+	@$(buildroot) rustfmt --edition 2021 --check $(rust_sources)
+
+rustdoc: python ## Documentation of the crate, private items included, into build/rustdoc
+	@tools/kbuild/rustdoc $(out)/rustdoc
+
+rust-analyzer: ## rust-project.json for editors
+	+$(kbuild) rust-analyzer
