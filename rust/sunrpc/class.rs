@@ -22,6 +22,11 @@ use kernel::error::{
     to_result, //
 };
 use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Release, //
+};
 use kernel::types::Opaque;
 
 /// `struct xprt_class` with room for our netids: in C the array is flexible.
@@ -50,7 +55,10 @@ unsafe impl<T: Transport> Send for Registration<T> {}
 // SAFETY: as above.
 unsafe impl<T: Transport> Sync for Registration<T> {}
 
-/// The class of the transports of type `T`, for `setup`, which the core calls without it.
+/// The registered class, for `setup`, which the core calls without it; null when there is none.
+static CLASS: Atomic<*mut bindings::xprt_class> = Atomic::new(core::ptr::null_mut());
+
+/// `setup` for the transports of type `T`.
 struct Registered<T: Transport>(PhantomData<T>);
 
 impl<T: Transport> Registration<T> {
@@ -83,6 +91,8 @@ impl<T: Transport> Registration<T> {
         let raw: *mut bindings::xprt_class = class.get().cast();
         // SAFETY: the list head is part of pinned memory that lives until it is unregistered.
         unsafe { bindings::INIT_LIST_HEAD(&raw mut (*raw).list) };
+        // Before the core knows the class, since it may call `setup` at once.
+        CLASS.store(raw, Release);
         // SAFETY: the class is complete, and unregistered in drop before it goes.
         to_result(unsafe { bindings::xprt_register_transport(raw) })?;
         Ok(Self {
@@ -154,6 +164,7 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
     // SAFETY: nobody else knows of the transport yet, so all of it is ours to write.
     let fields = unsafe { &mut *raw };
     fields.ops = ops::VTable::<T>::get();
+    fields.xprt_class = CLASS.load(Acquire);
     fields.timeout = connect::default_timeout();
     fields.connect_timeout = connect::TIMEOUT;
     fields.max_reconnect_timeout = connect::TIMEOUT;
