@@ -298,7 +298,7 @@ pub struct Connection {
     /// What the peer announced in its first property set.
     peer: Option<Properties>,
     announced: bool,
-    /// The peer's first message was a Call.
+    /// The peer's first message was a whole Call, which nothing has answered yet.
     reply_first: bool,
     auth: HostAuth,
     assembler: Assembler,

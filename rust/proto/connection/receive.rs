@@ -205,7 +205,7 @@ impl Connection {
         if starting {
             // Whatever the first message was, its sender is ready for one message.
             self.send.ensure_one();
-            self.reply_first = matches!(message.body, Ok(Body::Conveyed(_)));
+            self.reply_first = matches!(message.body, Ok(Body::Conveyed(_))) && !message.flags.more;
         }
         if let Some(event) = refused {
             return event;

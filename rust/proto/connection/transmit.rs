@@ -231,7 +231,7 @@ impl Connection {
         busy: bool,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let due = self.ping_due()?;
+        let due = self.ping_due().filter(|_| self.announced)?;
         let idle = now >= due;
         let carried = busy && self.send.balance() != 0;
         let short = self.recv.is_short() || self.owes_grant && self.recv.grantable() != 0;

@@ -66,6 +66,7 @@ fn cases(large: bool) -> Vec<Case> {
             configs,
             rpcs: rpcs.to_vec(),
             hold,
+            retries: false,
             losses,
             impatience,
         },

@@ -1,1 +1,815 @@
+// SPDX-License-Identifier: GPL-2.0
 
+//! Connections, message by message.
+
+use rpcrdma_proto::proto::chunk::NoChunks;
+use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::connection::{
+    CloseReason, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN, MAX_PROPERTIES,
+};
+use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
+use rpcrdma_proto::proto::header::{Kind, Outgoing};
+use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
+use rpcrdma_proto::proto::negotiate::{Memory, Time, Versions};
+use rpcrdma_proto::proto::plan::Limits;
+use rpcrdma_proto::proto::property::{Properties, ReverseSupport};
+use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
+use rpcrdma_proto::proto::v2;
+
+use crate::given::{rpc, segment, words, Lists};
+
+const NOW: Time = Time(1000);
+
+/// Credits that version 2 messages of these tests bring: 4 more, 16 at most.
+const CREDIT: u32 = 0x0010_0004;
+
+fn config() -> Config {
+    Config {
+        versions: Versions::BOTH,
+        cm_private: CmPrivate {
+            remote_invalidation: true,
+            send_size: 4096,
+            recv_size: 8192,
+        },
+        properties: Properties {
+            send_size: 8192,
+            recv_size: 8192,
+            ..Properties::DEFAULT
+        },
+        calls: 16,
+        grants: 8,
+        ceiling: 32,
+        continued: 10_000,
+        keep_alive: Time(60_000),
+        answer: Time(5_000),
+        auth: Policy::Ignore,
+        mechanism: false,
+    }
+}
+
+fn server() -> Connection {
+    Connection::server(config(), Xid(0x5e), &[], NOW)
+}
+
+fn client(first: Version) -> Connection {
+    let mut client = Connection::client(config(), first, Xid(0xc1), &[], NOW);
+    transmit(&mut client);
+    client
+}
+
+/// A server that has heard from a version 2 client, and has answered.
+fn v2_server() -> Connection {
+    let mut server = server();
+    assert!(matches!(
+        server.handle_message(NOW, props(0, &[0])),
+        Event::None
+    ));
+    assert_eq!(transmit(&mut server).len(), 1);
+    server
+}
+
+/// A client that has heard from a version 2 server.
+fn v2_client() -> Connection {
+    let mut client = client(Version::V2);
+    assert!(matches!(
+        client.handle_message(NOW, props(0, &[0])),
+        Event::None
+    ));
+    client
+}
+
+/// Takes all messages that wait; their Sends complete at once.
+fn transmit(connection: &mut Connection) -> Vec<Vec<u8>> {
+    transmit_at(connection, NOW, false)
+}
+
+fn transmit_at(connection: &mut Connection, now: Time, waiting: bool) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let mut out = [0; MAX_CONTROL_LEN];
+    while let Some(message) = connection.poll_transmit(now, waiting, false, &mut out) {
+        if message.credited {
+            connection.handle_sent();
+        }
+        all.push(out[..message.len].to_vec());
+    }
+    all
+}
+
+fn errors(connection: &mut Connection) -> Vec<Vec<u8>> {
+    let mut all = transmit(connection);
+    all.retain(|message| message[15] == 4);
+    all
+}
+
+/// Events borrow their messages, so these are made to stay.
+fn join(start: &[u32], rest: &[u8]) -> &'static [u8] {
+    [words(start), rest.to_vec()].concat().leak()
+}
+
+fn raw(message: &[u32]) -> &'static [u8] {
+    join(message, &[])
+}
+
+fn v1_msg(xid: u32, payload: &[u8]) -> &'static [u8] {
+    join(&[xid, 1, 32, 0, 0, 0, 0], payload)
+}
+
+fn v2_msg(xid: u32, flags: u32, payload: &[u8]) -> &'static [u8] {
+    join(&[xid, 2, CREDIT, 0, flags, 0, 0, 0, 0], payload)
+}
+
+fn props(flags: u32, set: &[u32]) -> &'static [u8] {
+    join(&[0xabc, 2, CREDIT, 5, flags], &words(set))
+}
+
+fn call(xid: u32) -> Outgoing {
+    Outgoing {
+        xid: Xid(xid),
+        direction: MsgType::Call,
+        kind: Kind::Msg,
+        more: false,
+        inv_handle: Handle::NONE,
+    }
+}
+
+fn send(connection: &mut Connection, message: &Outgoing) -> Result<Vec<u8>, SendError> {
+    let mut out = [0; 256];
+    let len = connection.send(NOW, &mut out, message, &NoChunks)?;
+    Ok(out[..len].to_vec())
+}
+
+// Version 1.
+
+//= V1-092, V1-093, V1-095, V1-104, V1-106, V1-111 (test)
+#[test]
+fn v1_server_answers_bad_headers() {
+    for bad in [
+        join(&[9, 1, 32, 2, 0, 0, 0], &rpc(9, 0, 40)),
+        raw(&[9, 1, 32, 3]),
+        raw(&[9, 1, 32, 6, 0, 0, 0]),
+        raw(&[9, 1, 32, 1, 0, 0, 0]),
+        raw(&[9, 1, 32, 0, 7, 0, 0]),
+        v1_msg(9, &rpc(10, 0, 40)),
+        v1_msg(9, &rpc(9, 7, 40)),
+        v1_msg(9, &[0; 4]),
+    ] {
+        let mut server = server();
+        assert!(matches!(server.handle_message(NOW, bad), Event::Refused(_)));
+        assert_eq!(errors(&mut server), [words(&[9, 1, 8, 4, 2])]);
+    }
+}
+
+//= V1-092, V1-098, V1-099, D-33, D-47 (test)
+#[test]
+fn v1_client_answers_no_bad_reply() {
+    for bad in [
+        raw(&[9, 1, 32, 2, 0, 0, 0]),
+        raw(&[9, 1, 32, 0, 7, 0, 0]),
+        v1_msg(9, &rpc(10, 1, 40)),
+        v1_msg(9, &[0; 4]),
+    ] {
+        let mut client = client(Version::V1);
+        let event = client.handle_message(NOW, bad);
+        assert!(
+            matches!(event, Event::Failed { xid: Xid(9), .. }),
+            "{event:?}"
+        );
+        assert!(transmit(&mut client).is_empty());
+    }
+}
+
+//= V1-098, V1-099, V2-166, D-05 (test)
+#[test]
+fn errors_are_never_answered() {
+    for side in [Side::Client, Side::Server] {
+        for (error, dropped) in [
+            (raw(&[9, 1, 32, 4]), true),
+            (raw(&[9, 1, 32, 4, 1, 1]), true),
+            (raw(&[9, 1, 32, 4, 1, 3, 2]), true),
+            (raw(&[9, 3, 32, 4, 1, 1, 1]), true),
+            (raw(&[9, 1, 32, 4, 2]), false),
+        ] {
+            let mut connection = match side {
+                Side::Client => client(Version::V1),
+                Side::Server => server(),
+            };
+            let event = connection.handle_message(NOW, error);
+            assert_eq!(matches!(event, Event::Dropped), dropped, "{error:?}");
+            assert!(transmit(&mut connection).is_empty());
+        }
+    }
+}
+
+//= V1-094, V2-004, V2-060, V2-065, D-03, D-04, D-32 (test)
+#[test]
+fn a_server_answers_versions_it_does_not_speak() {
+    let unknown = join(&[9, 3, 77, 0, 0, 0, 0], &rpc(9, 0, 40));
+    let mut server = server();
+    server.handle_message(NOW, unknown);
+    assert_eq!(errors(&mut server), [words(&[9, 3, 8, 4, 1, 1, 2])]);
+    // The first message that is known settles it; then also the other one is refused.
+    server.handle_message(NOW, v1_msg(9, &rpc(9, 0, 40)));
+    assert_eq!(server.version(), Some(Version::V1));
+    server.handle_message(NOW, v2_msg(9, 0, &rpc(9, 0, 40)));
+    assert_eq!(errors(&mut server), [words(&[9, 2, 8, 4, 1, 1, 2])]);
+    let mut v1_only = Connection::server(
+        Config {
+            versions: Versions::V1,
+            ..config()
+        },
+        Xid(1),
+        &[],
+        NOW,
+    );
+    v1_only.handle_message(NOW, props(0, &[0]));
+    assert_eq!(errors(&mut v1_only), [words(&[0xabc, 2, 8, 4, 1, 1, 1])]);
+}
+
+//= V1-006, V1-032, V1-033, V1-034, V1-036, V1-038, V1-043, V1-119, V1-120 (test)
+#[test]
+fn v1_calls_wait_for_the_grant() {
+    let mut client = client(Version::V1);
+    let first = send(&mut client, &call(1)).unwrap();
+    assert_eq!(first, words(&[1, 1, 16, 0, 0, 0, 0]));
+    assert_eq!(send(&mut client, &call(2)), Err(SendError::NoCredit));
+    let reply = join(&[1, 1, 2, 0, 0, 0, 0], &rpc(1, 1, 24));
+    assert!(matches!(client.handle_message(NOW, reply), Event::Reply(_)));
+    client.handle_call_ended();
+    send(&mut client, &call(2)).unwrap();
+    send(&mut client, &call(3)).unwrap();
+    assert_eq!(send(&mut client, &call(4)), Err(SendError::NoCredit));
+}
+
+//= V1-118, V1-119, V1-120, V1-130, V1-131, V1-132, V1-133, D-49, NFS-052, NFS-053 (test)
+#[test]
+fn v1_reverse_calls_are_plain_and_have_xids_of_their_own() {
+    let mut server = server();
+    server.handle_message(NOW, v1_msg(9, &rpc(9, 0, 40)));
+    let sent = send(&mut server, &call(9)).unwrap();
+    assert_eq!(sent, words(&[9, 1, 16, 0, 0, 0, 0]));
+    assert_eq!(send(&mut server, &call(10)), Err(SendError::NoCredit));
+    let mut client = client(Version::V1);
+    send(&mut client, &call(9)).unwrap();
+    let reverse = [sent, rpc(9, 0, 40)].concat();
+    let event = client.handle_message(NOW, &reverse);
+    assert!(matches!(event, Event::Call(arrived) if arrived.fixed.xid == Xid(9)));
+    let reply = Outgoing {
+        direction: MsgType::Reply,
+        ..call(9)
+    };
+    let answer = send(&mut client, &reply).unwrap();
+    assert_eq!(answer, words(&[9, 1, 8, 0, 0, 0, 0]));
+    let answer = [answer, rpc(9, 1, 24)].concat();
+    assert!(matches!(
+        server.handle_message(NOW, &answer),
+        Event::Reply(_)
+    ));
+    server.handle_call_ended();
+    let long = Outgoing {
+        kind: Kind::Nomsg,
+        ..call(11)
+    };
+    assert_eq!(send(&mut server, &long), Err(SendError::NotSupported));
+}
+
+//= V1-044, V1-045, V1-046, V1-047, V2-055, V2-057, V2-063, V2-067, CM-008, CM-032, D-32 (test)
+#[test]
+fn thresholds_follow_the_version() {
+    let server = CmPrivate {
+        remote_invalidation: true,
+        send_size: 2048,
+        recv_size: 3072,
+    };
+    let peer = server.encode();
+    let v1 = Connection::client(config(), Version::V1, Xid(1), &peer, NOW);
+    assert_eq!((v1.inline_send(), v1.inline_recv()), (3072, 2048));
+    assert!(v1.cm().remote_invalidation);
+    let mut v2 = Connection::client(config(), Version::V2, Xid(1), &peer, NOW);
+    assert_eq!((v2.inline_send(), v2.inline_recv()), (4096, 4096));
+    transmit(&mut v2);
+    v2.handle_message(NOW, props(0, &[2, 2, 4, 6000, 1, 4, 7000]));
+    assert_eq!((v2.inline_send(), v2.inline_recv()), (6000, 7000));
+    let mut limits = Limits::v1(0, 0);
+    v2.apply(&mut limits);
+    assert_eq!((limits.version, limits.inline_send), (Version::V2, 6000));
+    assert_eq!(
+        (limits.header_segments, limits.segment_bytes),
+        (16, 1 << 20)
+    );
+    assert_eq!(config().receive_size(), 8192);
+    let small = Config {
+        cm_private: CmPrivate::DEFAULT,
+        properties: Properties::DEFAULT,
+        ..config()
+    };
+    assert_eq!(small.receive_size(), 4096);
+    let v1_only = Config {
+        versions: Versions::V1,
+        ..small
+    };
+    assert_eq!(v1_only.receive_size(), 1024);
+}
+
+// Version 2.
+
+//= V2-010, V2-019, V2-028, V2-054, V2-058, V2-136, V2-137, D-12, D-19, D-20 (test)
+#[test]
+fn a_client_opens_with_its_properties_and_waits() {
+    let mut client = Connection::client(config(), Version::V2, Xid(0xc1), &[], NOW);
+    let sent = transmit(&mut client);
+    assert_eq!(sent.len(), 1);
+    assert!((28..=1024).contains(&sent[0].len()));
+    assert_eq!(sent[0][..20], words(&[0xc1, 2, 0x0020_0020, 5, 0]));
+    assert_eq!(send(&mut client, &call(1)), Err(SendError::NotReady));
+    client.handle_message(NOW, props(0, &[0]));
+    assert!(client.is_settled());
+    assert!(send(&mut client, &call(1)).is_ok());
+}
+
+//= V2-059, V2-064, D-12 (test)
+#[test]
+fn a_server_answers_with_its_properties_first() {
+    let mut server = server();
+    assert!(transmit(&mut server).is_empty());
+    let event = server.handle_message(NOW, v2_msg(9, 0, &rpc(9, 0, 40)));
+    assert!(matches!(event, Event::Call(_)));
+    let reply = Outgoing {
+        direction: MsgType::Reply,
+        ..call(9)
+    };
+    assert_eq!(send(&mut server, &reply), Err(SendError::NotReady));
+    assert_eq!(transmit(&mut server)[0][15], 5);
+    assert!(send(&mut server, &reply).is_ok());
+}
+
+//= V2-047, V2-048, D-10, D-12 (test)
+#[test]
+fn with_one_credit_the_reply_goes_first() {
+    for credit in [0x0010_0001, 0] {
+        let mut server = server();
+        let first = join(&[9, 2, credit, 0, 0, 0, 0, 0, 0], &rpc(9, 0, 40));
+        server.handle_message(NOW, first);
+        assert_eq!(server.counters().zero_grants, u64::from(credit == 0));
+        assert_eq!(server.send_credits().balance(), 1);
+        assert!(transmit(&mut server).is_empty());
+        let reply = Outgoing {
+            direction: MsgType::Reply,
+            ..call(9)
+        };
+        assert!(send(&mut server, &reply).is_ok());
+        server.handle_sent();
+        assert_eq!(send(&mut server, &reply), Err(SendError::NotReady));
+        server.handle_message(NOW, v2_msg(10, 0, &rpc(10, 0, 40)));
+        assert_eq!(transmit(&mut server)[0][15], 5);
+    }
+}
+
+//= V2-044, V2-046, V2-047, V2-054, D-09, D-12, D-13 (test)
+#[test]
+fn what_may_be_sent_is_what_was_granted() {
+    let mut server = server();
+    server.handle_message(NOW, props(0, &[0]));
+    // Four were granted, one goes to the property set.
+    assert_eq!(server.send_credits().balance(), 4);
+    transmit(&mut server);
+    for xid in 0..3 {
+        send(&mut server, &call(xid)).unwrap();
+    }
+    assert_eq!(send(&mut server, &call(3)), Err(SendError::NoCredit));
+}
+
+//= V2-011, V2-029, V2-031, V2-033, V2-034, V2-035, V2-142, V2-145, V2-146, V2-147 (test)
+//= V2-122, V2-123, D-01, D-03, D-04, D-16, D-18 (test)
+#[test]
+fn v2_bad_messages_with_calls_are_answered_on_both_sides() {
+    for (bad, code) in [
+        (raw(&[9, 2, CREDIT, 2, 0, 0, 0, 0, 0]), 3),
+        (raw(&[9, 2, CREDIT, 9, 0]), 3),
+        (v2_msg(9, 4, &rpc(9, 0, 40)), 4),
+        (raw(&[9, 2, CREDIT, 1, 2, 0, 1]), 4),
+        (join(&[9, 2, CREDIT, 0, 2, 7, 0, 0, 0], &rpc(9, 0, 40)), 4),
+        (raw(&[9, 2, CREDIT, 0, 0, 0, 3]), 2),
+        (raw(&[9, 2, CREDIT, 1, 0, 0, 0, 0, 0]), 2),
+        (v2_msg(9, 0, &rpc(9, 1, 40)), 4),
+        (v2_msg(9, 0, &rpc(10, 0, 40)), 2),
+        (v2_msg(9, 0, &[0, 0, 0, 9]), 2),
+        (raw(&[9, 2, CREDIT, 5, 0, 1, 2, 2, 0]), 2),
+    ] {
+        for mut connection in [v2_server(), v2_client()] {
+            let event = connection.handle_message(NOW, bad);
+            assert!(matches!(event, Event::Refused(_)), "{bad:?}: {event:?}");
+            let answer = words(&[9, 2, 0x0020_0001, 4, 1, code]);
+            assert_eq!(errors(&mut connection), [answer]);
+        }
+    }
+}
+
+//= V2-025, V2-030, V2-107, V2-141, D-04, D-18, D-33 (test)
+#[test]
+fn v2_bad_replies_fail_and_are_not_answered() {
+    for bad in [
+        raw(&[9, 2, CREDIT, 2, 1, 0, 0, 0, 0]),
+        v2_msg(9, 9, &rpc(9, 1, 40)),
+        raw(&[9, 2, CREDIT, 0, 1, 0, 3]),
+        raw(&[9, 2, CREDIT, 1, 1, 0, 0, 0, 0]),
+        v2_msg(9, 1, &rpc(9, 0, 40)),
+        v2_msg(9, 1, &rpc(10, 1, 40)),
+        raw(&[9, 2, CREDIT, 5, 1, 1, 2, 2, 0]),
+    ] {
+        for mut connection in [v2_server(), v2_client()] {
+            let event = connection.handle_message(NOW, bad);
+            let failed = matches!(event, Event::Failed { xid: Xid(9), .. });
+            assert!(failed, "{bad:?}: {event:?}");
+            assert!(errors(&mut connection).is_empty());
+        }
+    }
+}
+
+//= V2-143, V2-165, V2-166, V2-167, D-05, D-46 (test)
+#[test]
+fn v2_errors_grant_nothing_and_are_not_answered() {
+    let mut client = v2_client();
+    let balance = client.send_credits().balance();
+    for error in [
+        raw(&[9, 2, 0x0020_0009, 4, 1, 8, 1]),
+        raw(&[9, 2, 0x0020_0009, 4, 0, 2]),
+        raw(&[9, 2, 0x0020_0009, 4, 1]),
+        raw(&[9, 2, 0x0020_0009, 0]),
+        raw(&[9, 2, 0x0020_0009, 4, 1, 1, 3, 2]),
+    ] {
+        assert!(matches!(client.handle_message(NOW, error), Event::Dropped));
+    }
+    let error = raw(&[9, 2, 0x0020_0009, 4, 1, 10]);
+    assert!(matches!(
+        client.handle_message(NOW, error),
+        Event::Error {
+            xid: Xid(9),
+            report: ErrorReport::System
+        }
+    ));
+    let version = raw(&[9, 2, 0x0020_0009, 4, 1, 1, 1]);
+    assert!(matches!(
+        client.handle_message(NOW, version),
+        Event::Error { .. }
+    ));
+    assert_eq!(client.send_credits().balance(), balance);
+    assert!(errors(&mut client).is_empty());
+}
+
+//= V2-025, V2-030, V2-169, V1-118 (test)
+#[test]
+fn response_tells_whose_xid_it_is() {
+    for mut connection in [v2_server(), v2_client()] {
+        let call = v2_msg(9, 0, &rpc(9, 0, 40));
+        assert!(matches!(
+            connection.handle_message(NOW, call),
+            Event::Call(_)
+        ));
+        let reply = v2_msg(9, 1, &rpc(9, 1, 40));
+        assert!(matches!(
+            connection.handle_message(NOW, reply),
+            Event::Reply(_)
+        ));
+    }
+}
+
+//= V2-032, V2-036, V2-037, V2-041, V2-078, D-15, D-17 (test)
+#[test]
+fn parts_arrive_as_one_call() {
+    let mut server = v2_server();
+    let message = rpc(9, 0, 100);
+    for (from, to, flags) in [(0, 5, 2), (5, 30, 2), (30, 100, 0)] {
+        let part = v2_msg(9, flags, &message[from..to]);
+        match server.handle_message(NOW, part) {
+            Event::Call(arrived) => {
+                assert_eq!(arrived.part.offset as usize, from);
+                assert_eq!(arrived.part.len as usize, to);
+                assert_eq!(arrived.more, flags == 2);
+            }
+            event => panic!("{event:?}"),
+        }
+    }
+    // Too much is refused once, and the rest of it let pass.
+    let mut refused = 0;
+    for part in 0..6 {
+        let octets = if part == 0 {
+            &rpc(8, 0, 3000)[..]
+        } else {
+            &[0; 3000]
+        };
+        let flags = if part == 5 { 0 } else { 2 };
+        let event = server.handle_message(NOW, v2_msg(8, flags, octets));
+        refused += u32::from(matches!(event, Event::Refused(BadHeader::TooLong)));
+    }
+    assert_eq!(refused, 1);
+    let system = words(&[8, 2, 0x0020_0001, 4, 1, 10]);
+    assert_eq!(errors(&mut server), [system]);
+    let next = server.handle_message(NOW, v2_msg(7, 0, &rpc(7, 0, 40)));
+    assert!(matches!(next, Event::Call(_)));
+}
+
+//= V2-033, D-14, D-15 (test)
+#[test]
+fn a_broken_call_costs_both_xids() {
+    let mut server = v2_server();
+    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)));
+    // Grants and errors may stand between the parts.
+    let grant = raw(&[0, 2, CREDIT, 1, 0, 0, 0, 0, 0]);
+    assert!(matches!(server.handle_message(NOW, grant), Event::None));
+    let error = raw(&[77, 2, CREDIT, 4, 1, 2]);
+    assert!(matches!(
+        server.handle_message(NOW, error),
+        Event::Error { .. }
+    ));
+    let other = server.handle_message(NOW, v2_msg(10, 0, &rpc(10, 0, 40)));
+    assert!(matches!(other, Event::Refused(BadHeader::BrokenSequence)));
+    let answers = [10, 9].map(|xid| words(&[xid, 2, 0x0020_0001, 4, 1, 4]));
+    assert_eq!(errors(&mut server), answers);
+    // Another type breaks it as well.
+    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)));
+    let set = join(&[9, 2, CREDIT, 5, 0], &words(&[0]));
+    assert!(matches!(server.handle_message(NOW, set), Event::Refused(_)));
+    assert_eq!(errors(&mut server), [answers[1].clone()]);
+}
+
+//= V2-033, V2-141, D-04, D-15 (test)
+#[test]
+fn a_broken_reply_costs_the_connection() {
+    let mut client = v2_client();
+    client.handle_message(NOW, v2_msg(9, 3, &rpc(9, 1, 40)));
+    let event = client.handle_message(NOW, v2_msg(10, 1, &rpc(10, 1, 40)));
+    let closes = matches!(
+        event,
+        Event::Close {
+            why: CloseReason::BrokenSequence,
+            fail: Some(Xid(9))
+        }
+    );
+    assert!(closes, "{event:?}");
+    assert!(errors(&mut client).is_empty());
+    let mut server = v2_server();
+    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)));
+    let event = server.handle_message(NOW, v2_msg(10, 1, &rpc(10, 1, 40)));
+    assert!(matches!(
+        event,
+        Event::Close {
+            fail: Some(Xid(10)),
+            ..
+        }
+    ));
+}
+
+//= V2-038, V2-039, V2-040, D-14 (test)
+#[test]
+fn parts_are_sent_without_anything_between_but_grants() {
+    let mut client = v2_client();
+    let first = Outgoing {
+        more: true,
+        ..call(1)
+    };
+    send(&mut client, &first).unwrap();
+    assert!(client.is_sending_parts());
+    assert_eq!(send(&mut client, &call(2)), Err(SendError::Busy));
+    let reply = Outgoing {
+        direction: MsgType::Reply,
+        ..call(1)
+    };
+    assert_eq!(send(&mut client, &reply), Err(SendError::Busy));
+    client.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 0]));
+    assert!(errors(&mut client).is_empty());
+    while send(&mut client, &first).is_ok() {}
+    assert_eq!(send(&mut client, &first), Err(SendError::NoCredit));
+    client.handle_message(NOW, raw(&[0, 2, 0x00ff_0001, 1, 0, 0, 0, 0, 0]));
+    send(&mut client, &call(1)).unwrap();
+    assert!(!client.is_sending_parts());
+    client.handle_message(NOW, raw(&[0, 2, 0x00ff_0001, 1, 0, 0, 0, 0, 0]));
+    assert_eq!(errors(&mut client).len(), 1);
+}
+
+//= V2-032, V2-037, V2-139, D-26 (test)
+#[test]
+fn property_sets_may_come_in_parts() {
+    let mut server = server();
+    let set = words(&[1, 2, 4, 8192]);
+    let first = join(&[0xabc, 2, CREDIT, 5, 2], &set[..6]);
+    let last = join(&[0xabc, 2, CREDIT, 5, 0], &set[6..]);
+    let event = server.handle_message(NOW, first);
+    assert!(matches!(event, Event::Properties { offset: 0, .. }));
+    match server.handle_message(NOW, last) {
+        Event::Properties {
+            fixed,
+            flags,
+            offset: 6,
+            ..
+        } if !flags.more => {
+            let event = server.handle_properties(&fixed, flags, &set);
+            assert!(matches!(event, Event::None));
+        }
+        event => panic!("{event:?}"),
+    }
+    assert_eq!(server.inline_send(), 8192);
+    let part = join(&[0xabc, 2, CREDIT, 5, 2], &[0; 4000]);
+    let mut refused = 0;
+    for _ in 0..MAX_PROPERTIES / 4000 + 2 {
+        let event = server.handle_message(NOW, part);
+        refused += u32::from(matches!(event, Event::Refused(BadHeader::TooLong)));
+    }
+    assert_eq!(refused, 1);
+    let mut client = v2_client();
+    client.handle_message(NOW, join(&[0xabc, 2, CREDIT, 5, 2], &[0; 4]));
+    let empty = client.handle_message(NOW, join(&[0xabc, 2, CREDIT, 5, 2], &[]));
+    assert!(matches!(empty, Event::Refused(BadHeader::NoPayload)));
+}
+
+//= V2-119, V2-133, V2-138, D-21, D-24 (test)
+#[test]
+fn only_the_first_property_set_counts() {
+    let mut server = server();
+    server.handle_message(NOW, props(0, &[1, 2, 4, 2048]));
+    assert_eq!(server.inline_send(), 2048);
+    server.handle_message(NOW, props(0, &[1, 2, 4, 8192]));
+    assert_eq!(server.inline_send(), 2048);
+    let mut client = client(Version::V2);
+    let small = client.handle_message(NOW, props(0, &[1, 2, 4, 1023]));
+    let why = CloseReason::SmallReceives;
+    assert!(matches!(small, Event::Close { why: found, .. } if found == why));
+    let mut memory = Memory::default();
+    client.handle_lost(NOW, &mut memory);
+    assert_eq!(memory.first(NOW, Versions::BOTH), Version::V1);
+}
+
+//= V2-132, V2-170, D-28, D-49, NFS-053 (test)
+#[test]
+fn reverse_calls_follow_what_the_client_takes() {
+    for (brs, plain, chunks) in [
+        (ReverseSupport::None, false, false),
+        (ReverseSupport::Inline, true, false),
+        (ReverseSupport::General, true, true),
+    ] {
+        let number = brs as u32;
+        let mut server = server();
+        server.handle_message(NOW, props(0, &[1, 5, 4, number]));
+        transmit(&mut server);
+        assert_eq!(send(&mut server, &call(1)).is_ok(), plain);
+        let lists = Lists {
+            reply: Some(vec![segment(1, 100)]),
+            ..Lists::default()
+        };
+        let mut out = [0; 256];
+        let sent = server.send(NOW, &mut out, &call(2), &lists);
+        assert_eq!(sent.is_ok(), chunks, "{sent:?}");
+    }
+}
+
+//= V2-051, V2-052, V2-053, D-11 (test)
+#[test]
+fn grants_go_out_when_the_peer_runs_short() {
+    let mut server = v2_server();
+    // The property set has granted 32; the client uses them up without any Reply.
+    let mut grants = 0;
+    for xid in 0..40 {
+        server.handle_message(NOW, v2_msg(xid, 0, &rpc(xid, 0, 40)));
+        for message in transmit(&mut server) {
+            assert_eq!(message.len(), v2::GRANT_LEN);
+            grants += 1;
+        }
+    }
+    assert_eq!(server.counters().overruns, 0);
+    assert!((1..=4).contains(&grants), "{grants}");
+    // An error message cannot give a credit back, so a grant follows.
+    server.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 0]));
+    let sent = transmit(&mut server);
+    assert_eq!(sent.len(), 2);
+    assert_eq!((sent[0][15], sent[1].len()), (4, v2::GRANT_LEN));
+}
+
+//= V2-051, D-51, NFS-059 (test)
+#[test]
+fn silent_peers_are_pinged_while_rpcs_wait() {
+    let mut client = v2_client();
+    assert_eq!(client.poll_timeout(false), None);
+    let due = client.poll_timeout(true).unwrap();
+    assert_eq!(due, NOW.after(Time(60_000)));
+    assert!(transmit_at(&mut client, Time(due.0 - 1), true).is_empty());
+    let sent = transmit_at(&mut client, due, true);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].len(), v2::GRANT_LEN);
+    assert!(transmit_at(&mut client, due, true).is_empty());
+}
+
+//= V2-062, V1-122, D-12, D-32 (test)
+#[test]
+fn an_unanswered_probe_ends_the_connection() {
+    let mut probing = client(Version::V2);
+    let due = probing.poll_timeout(false).unwrap();
+    assert!(matches!(probing.handle_timeout(NOW), Event::None));
+    let event = probing.handle_timeout(due);
+    let why = CloseReason::NoAnswer;
+    assert!(matches!(event, Event::Close { why: found, .. } if found == why));
+    let mut memory = Memory::default();
+    probing.handle_lost(due, &mut memory);
+    assert_eq!(memory.first(due, Versions::BOTH), Version::V1);
+    // A version 1 client asks nothing, and waits for no answer.
+    assert_eq!(client(Version::V1).poll_timeout(true), None);
+}
+
+//= V2-060, V2-061, V2-063, V2-065, D-02, D-32 (test)
+#[test]
+fn a_client_goes_on_with_version_1_on_the_same_connection() {
+    let mut falling = client(Version::V2);
+    let err_vers = raw(&[0xc1, 2, 32, 4, 1, 1, 1]);
+    assert!(matches!(falling.handle_message(NOW, err_vers), Event::None));
+    assert_eq!(falling.version(), Some(Version::V1));
+    assert_eq!((falling.inline_send(), falling.inline_recv()), (1024, 1024));
+    let sent = send(&mut falling, &call(1)).unwrap();
+    assert_eq!(sent, words(&[1, 1, 16, 0, 0, 0, 0]));
+    let reply = v1_msg(1, &rpc(1, 1, 24));
+    assert!(matches!(
+        falling.handle_message(NOW, reply),
+        Event::Reply(_)
+    ));
+    assert!(falling.is_settled());
+    let changed = falling.handle_message(NOW, v2_msg(1, 1, &rpc(1, 1, 24)));
+    let why = CloseReason::VersionChanged;
+    assert!(matches!(changed, Event::Close { why: found, .. } if found == why));
+    let mut stuck = client(Version::V2);
+    let none = stuck.handle_message(NOW, raw(&[0xc1, 2, 32, 4, 1, 3, 4]));
+    let why = CloseReason::NoCommonVersion;
+    assert!(matches!(none, Event::Close { why: found, .. } if found == why));
+}
+
+//= V2-134, V2-135, V2-197, D-21, D-50 (test)
+#[test]
+fn policy_decides_about_peers_without_proof() {
+    let material = [1, 6, 8, 4, 0x6162_6364];
+    let with = |auth, mechanism| {
+        let config = Config {
+            auth,
+            mechanism,
+            ..config()
+        };
+        Connection::server(config, Xid(1), &[], NOW)
+    };
+    let first = v2_msg(9, 0, &rpc(9, 0, 40));
+    let is_closed = |event: Event<'_>| {
+        let why = CloseReason::NotAuthenticated;
+        matches!(event, Event::Close { why: found, .. } if found == why)
+    };
+    assert!(matches!(
+        with(Policy::Ignore, true).handle_message(NOW, props(0, &material)),
+        Event::None
+    ));
+    assert!(is_closed(
+        with(Policy::Require, false).handle_message(NOW, first)
+    ));
+    let v1 = v1_msg(9, &rpc(9, 0, 40));
+    assert!(is_closed(
+        with(Policy::Require, true).handle_message(NOW, v1)
+    ));
+    assert!(matches!(
+        with(Policy::Log, true).handle_message(NOW, first),
+        Event::Call(_)
+    ));
+    let mut server = with(Policy::Require, true);
+    assert!(matches!(
+        server.handle_message(NOW, first),
+        Event::Refused(BadHeader::NotAuthenticated)
+    ));
+    let set = props(0, &material);
+    let event = server.handle_message(NOW, set);
+    assert!(matches!(event, Event::HostAuth(b"abcd")));
+    let mut out = [0; 256];
+    assert_eq!(
+        server.send_hostauth(&mut out, b"round"),
+        Err(SendError::NotReady)
+    );
+    transmit(&mut server);
+    let len = server.send_hostauth(&mut out, b"round").unwrap();
+    assert_eq!(
+        out[16..44],
+        words(&[0, 1, 6, 12, 5, 0x726f_756e, 0x6400_0000])
+    );
+    assert_eq!(len, 44);
+    assert!(matches!(server.handle_auth(Verdict::Continue), Event::None));
+    assert!(matches!(
+        server.handle_message(NOW, set),
+        Event::HostAuth(_)
+    ));
+    assert!(matches!(server.handle_auth(Verdict::Accept), Event::None));
+    assert!(matches!(server.handle_message(NOW, first), Event::Call(_)));
+    assert!(is_closed(server.handle_auth(Verdict::Refuse)));
+}
+
+//= V2-037, V2-148 (test)
+#[test]
+fn reports_do_not_pile_up() {
+    let mut server = v2_server();
+    let bad = raw(&[9, 2, CREDIT, 9, 0]);
+    let mut events = (0..17).map(|_| server.handle_message(NOW, bad));
+    assert!(events
+        .by_ref()
+        .take(16)
+        .all(|event| matches!(event, Event::Refused(_))));
+    let why = CloseReason::ReportOverflow;
+    assert!(matches!(events.next(), Some(Event::Close { why: found, .. }) if found == why));
+}

@@ -2,14 +2,19 @@
 
 //! The marshalling plan of the Requester.
 
-use rpcrdma_proto::proto::chunk::{ChunkSlices, NoChunks};
-use rpcrdma_proto::proto::header::{Body, FixedWords, Kind};
+use std::ops::Range;
+
+use proptest::prelude::*;
+use rpcrdma_proto::proto::credit::Grant;
+use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::plan::{
     plan, Buf, CallShape, Conveyance, Item, Limits, Part, PartName, PlanError,
 };
-use rpcrdma_proto::proto::reply::{self, Arrival, Failure, Payload, Verdict};
-use rpcrdma_proto::proto::types::{Handle, Position, ReadSegment, Segment, Xid};
-use rpcrdma_proto::proto::v1;
+use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
+use rpcrdma_proto::proto::xdr::pad_len;
+use rpcrdma_proto::proto::{v1, v2};
+
+use crate::given::{segment, Lists};
 
 fn buf(head: u32, pages: u32, tail: u32) -> Buf {
     let part = |len| Part {
@@ -124,76 +129,310 @@ fn cut_honours_pages_and_offset() {
     assert_eq!(cuts, [0..8092, 8092..10000]);
 }
 
-#[test]
-fn reply_is_checked_against_the_offer() {
-    let offer = Segment {
-        handle: Handle(0x2b01),
-        length: 4096,
-        offset: 0x1_0000_0000,
-    };
-    let offered_writes: [&[Segment]; 1] = [&[offer]];
-    let offered = ChunkSlices {
-        writes: &offered_writes,
-        ..Default::default()
-    };
-    let respond = |length, handle| {
-        let returned = Segment {
-            length,
-            handle: Handle(handle),
-            ..offer
+// What holds for every plan.
+
+fn any_part() -> impl Strategy<Value = Part> {
+    (
+        prop_oneof![0_u32..200, 0_u32..6000, 0_u32..300_000],
+        0_u32..4096,
+    )
+        .prop_map(|(len, page_offset)| Part {
+            len: len & !3,
+            page_offset,
+        })
+}
+
+fn any_buf() -> impl Strategy<Value = Buf> {
+    (any_part(), any_part(), any_part(), 0_u32..4).prop_map(|(head, pages, tail, odd)| Buf {
+        head: Part {
+            len: head.len % 8000 + 40,
+            ..head
+        },
+        // Pad makes up for what the page list lacks.
+        pages: Part {
+            len: pages.len + odd,
+            ..pages
+        },
+        tail: Part {
+            len: tail.len % 2000 + pad_len(odd),
+            ..tail
+        },
+    })
+}
+
+/// Items that do not overlap: the page list, and some in head and tail.
+fn any_items(buf: Buf) -> impl Strategy<Value = Vec<Item>> {
+    any::<[bool; 3]>().prop_map(move |[head, pages, tail]| {
+        let tail_start = (buf.head.len + buf.pages.len).next_multiple_of(4);
+        let candidates = [
+            (head && buf.head.len >= 40, Item { offset: 8, len: 21 }),
+            (pages, buf.page_item()),
+            (
+                tail && buf.len() >= tail_start + 12,
+                Item {
+                    offset: tail_start + 4,
+                    len: 6,
+                },
+            ),
+        ];
+        let chosen = candidates.into_iter().filter(|(chosen, _)| *chosen);
+        chosen.map(|(_, item)| item).collect()
+    })
+}
+
+fn any_limits() -> impl Strategy<Value = Limits> {
+    (
+        (1024_u32..16_384, 1024_u32..16_384),
+        (1_u32..300, prop_oneof![Just(u32::MAX), 0_u32..100_000]),
+        (1_u32..20, prop_oneof![Just(u32::MAX), 0_u32..40]),
+        (0_u32..3, 0_u32..3),
+        any::<[bool; 5]>(),
+        (2_u32..20, 0_u32..5000),
+    )
+        .prop_map(
+            |(
+                (send, recv),
+                (pages, bytes),
+                (chunk, header),
+                (reads, writes),
+                flags,
+                (sges, pull),
+            )| {
+                let [v2, long, both, write_and_reply, continued] = flags;
+                let octets = if v2 && continued { 50_000 } else { 0 };
+                Limits {
+                    version: if v2 { Version::V2 } else { Version::V1 },
+                    segment_pages: pages,
+                    segment_bytes: bytes,
+                    chunk_segments: chunk,
+                    header_segments: header,
+                    read_chunks: reads,
+                    write_chunks: writes,
+                    long_call: long,
+                    reduced_long_call: both,
+                    write_and_reply,
+                    continued_send: octets,
+                    continued_recv: octets,
+                    send_sges: sges,
+                    pull_up: pull,
+                    ..Limits::v1(send, recv)
+                }
+            },
+        )
+}
+
+#[derive(Clone, Debug)]
+struct Any {
+    send: Buf,
+    arguments: Vec<Item>,
+    receive: Buf,
+    results: Vec<Item>,
+    protected: bool,
+    limits: Limits,
+}
+
+fn any_call() -> impl Strategy<Value = Any> {
+    (any_buf(), any_buf())
+        .prop_flat_map(|(send, receive)| {
+            (
+                Just(send),
+                any_items(send),
+                Just(receive),
+                any_items(receive),
+                any::<bool>(),
+                any_limits(),
+            )
+        })
+        .prop_map(
+            |(send, arguments, receive, results, protected, limits)| Any {
+                send,
+                arguments,
+                receive,
+                results,
+                protected,
+                limits,
+            },
+        )
+}
+
+/// Makes one Segment of each piece that is to be registered, and checks the piece.
+fn register(limits: &Limits, buf: &Buf, range: Range<u32>) -> Vec<Segment> {
+    let mut at = range.start;
+    let segments = limits
+        .cut(buf, range.clone())
+        .map(|piece| {
+            let part = match piece.part {
+                PartName::Head => (0, buf.head),
+                PartName::Pages => (buf.head.len, buf.pages),
+                PartName::Tail => (buf.head.len + buf.pages.len, buf.tail),
+            };
+            assert_eq!(part.0 + piece.range.start, at);
+            let length = piece.range.end - piece.range.start;
+            assert!(length > 0 && length <= limits.segment_bytes);
+            let start = (part.1.page_offset + piece.range.start) % limits.page_size;
+            assert!((start + length).div_ceil(limits.page_size) <= limits.segment_pages);
+            at += length;
+            segment(1, length)
+        })
+        .collect();
+    assert_eq!(at, range.end, "not all of the range is registered");
+    segments
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    //= V1-048, V1-049, V1-050, V1-051, V1-053, V1-054, V1-056, V1-058, V1-059, V1-060 (test)
+    //= V1-063, V1-070, V1-076, V1-077, V1-081, V1-082, V1-083, V1-085, V1-086, V1-136 (test)
+    //= V2-055, V2-068, V2-069, V2-070, V2-072, V2-073, V2-074, V2-076, V2-077, V2-078 (test)
+    //= V2-080, V2-082, V2-083, V2-088, V2-091, V2-093, V2-094, V2-095, V2-096, V2-099 (test)
+    //= V2-108, V2-129, V2-130, V2-131, V2-189, V2-191, V2-193, V2-194, V2-199, D-25, D-42 (test)
+    //= NFS-001, NFS-002, NFS-027, NFS-033, NFS-040 (test)
+    #[test]
+    fn every_plan_conveys_everything_once_within_all_limits(any in any_call()) {
+        let Any { send, arguments, receive, results, protected, limits } = &any;
+        let call = CallShape { protected: *protected, ..shape(*send, arguments, *receive, results) };
+        let Ok(plan) = plan(&call, limits) else { return Ok(()) };
+
+        // Every octet of the Call is inline, in a chunk, or pad of what is in a chunk.
+        let payload: u32 = plan.payload(&call).map(|range| range.end - range.start).sum();
+        let mut seen = vec![0_u8; send.len() as usize];
+        let mut mark = |range: Range<u32>| for at in range {
+            seen[at as usize] += 1;
         };
-        let mut message = [0; 256];
-        let writes: [&[Segment]; 1] = [&[returned]];
-        let chunks = ChunkSlices {
-            writes: &writes,
-            ..Default::default()
-        };
-        let len = v1::encode(&mut message, Xid(7), 32, Kind::Msg, &chunks).unwrap();
-        message[len..len + 8].copy_from_slice(&[0, 0, 0, 7, 0, 0, 0, 1]);
-        let Arrival::Reply { fixed, body } = reply::receive(&message[..len + 24]) else {
-            panic!("not a reply");
-        };
-        match reply::check(&fixed, body, &offered) {
-            Verdict::Complete(reply) => {
-                assert!(matches!(reply.payload, Payload::Inline(p) if p.len() == 24));
-                Ok(reply.written)
-            }
-            Verdict::Fail(failure) => Err(failure),
-            Verdict::Drop => panic!("dropped"),
+        plan.payload(&call).for_each(&mut mark);
+        for item in plan.reads.of(arguments) {
+            mark(item.range());
+            mark(item.range().end..item.extent().end.min(send.len()));
         }
+        prop_assert!(seen.iter().all(|times| *times == 1));
+
+        // Chunks have no pad, aligned Positions, and as many Segments as allowed.
+        let mut lists = Lists::default();
+        let mut last = 0;
+        for (position, range) in plan.read_chunks(&call) {
+            prop_assert_eq!(position.0 % 4, 0);
+            prop_assert!(position.0 >= last);
+            last = position.0;
+            prop_assert!(position.0 == 0 || arguments.iter().any(|item| item.range() == range));
+            let segments = register(limits, send, range);
+            lists.reads.extend(segments.into_iter().map(|segment| ReadSegment { position, segment }));
+        }
+        for position in lists.reads.iter().map(|read| read.position) {
+            let chunk = lists.reads.iter().filter(|read| read.position == position);
+            prop_assert!(chunk.count() as u32 <= limits.chunk_segments);
+        }
+        for range in plan.write_chunks(&call) {
+            prop_assert!(results.iter().any(|item| item.range() == range));
+            lists.writes.push(register(limits, receive, range));
+        }
+        if plan.reply_chunk {
+            let ranges = plan.reply_payload(&call);
+            lists.reply = Some(ranges.flat_map(|range| register(limits, receive, range)).collect());
+        }
+        for chunk in lists.writes.iter().chain(&lists.reply) {
+            prop_assert!(chunk.len() as u32 <= limits.chunk_segments);
+        }
+        prop_assert!(plan.reads.count() <= limits.read_chunks);
+        prop_assert!(plan.writes.count() <= limits.write_chunks);
+        prop_assert!(plan.segments <= limits.header_segments);
+
+        // The header is as long as was said, and the Send no longer than the peer takes.
+        let mut out = vec![0; 1 << 16];
+        let outgoing = Outgoing {
+            xid: Xid(1),
+            direction: MsgType::Call,
+            kind: plan.kind(),
+            more: false,
+            inv_handle: Handle::NONE,
+        };
+        let header = match limits.version {
+            Version::V1 => v1::encode(&mut out, Xid(1), 1, plan.kind(), &lists),
+            Version::V2 => v2::encode(&mut out, &outgoing, Grant::from_word(1), &lists),
+        };
+        prop_assert_eq!(header.unwrap() as u32, plan.header_len);
+        match plan.conveyance {
+            Conveyance::Copied => {
+                prop_assert!(payload <= limits.pull_up);
+                prop_assert!(plan.header_len + payload <= limits.inline_send);
+            }
+            Conveyance::Gathered => prop_assert!(plan.header_len + payload <= limits.inline_send),
+            Conveyance::Continued => {
+                prop_assert!(payload <= limits.continued_send);
+                prop_assert!(plan.header_len + 4 <= limits.inline_send);
+            }
+            Conveyance::Long => {
+                prop_assert!(limits.long_call);
+                prop_assert!(plan.header_len <= limits.inline_send);
+                prop_assert!(limits.reduced_long_call || plan.reads.is_empty());
+            }
+        }
+
+        // The largest Reply has room, whatever form it takes.
+        let rest: u32 = plan.reply_payload(&call).map(|range| range.end - range.start).sum();
+        let write_list: u32 = lists.writes.iter().map(|chunk| 8 + 16 * chunk.len() as u32).sum();
+        let reply_header = limits.version.empty_header_len() + write_list;
+        if plan.reply_chunk {
+            let room: u32 = lists.reply.iter().flatten().map(|segment| segment.length).sum();
+            prop_assert_eq!(room, rest);
+            let array = 4 + 16 * lists.reply.iter().flatten().count() as u32;
+            prop_assert!(reply_header + array <= limits.inline_recv);
+            prop_assert!(limits.write_and_reply || plan.writes.is_empty());
+        } else {
+            let inline = reply_header + rest <= limits.inline_recv;
+            prop_assert!(inline || rest <= limits.continued_recv);
+        }
+
+        // What is protected stays whole.
+        prop_assert!(!protected || plan.reads.is_empty() && plan.writes.is_empty());
+    }
+
+    //= V1-079, V1-084, V2-092, V2-097 (test)
+    #[test]
+    fn what_can_be_conveyed_as_a_whole_is(any in any_call()) {
+        let Any { send, arguments, receive, results, .. } = &any;
+        let call = shape(*send, arguments, *receive, results);
+        let limits = Limits::v1(1024, 1024);
+        // 16 Segments of a mebibyte each hold every Call that is made up here.
+        prop_assert!(plan(&call, &limits).is_ok());
+    }
+}
+
+//= NFS-041, NFS-042, NFS-043, NFS-047 (test)
+#[test]
+fn an_unknown_v1_server_is_not_asked_too_much() {
+    let limits = Limits::v1(4096, 4096);
+    assert_eq!((limits.read_chunks, limits.write_chunks), (1, 1));
+    assert_eq!(limits.chunk_segments, 16);
+    assert!(!limits.reduced_long_call && !limits.write_and_reply);
+}
+
+//= V2-199, NFS-034 (test)
+#[test]
+fn moderate_v2_replies_rely_on_continuation() {
+    let limits = Limits {
+        version: Version::V2,
+        continued_recv: 10_000,
+        ..Limits::v1(4096, 4096)
     };
-    assert_eq!(respond(4096, 0x2b01), Ok(4096));
-    assert_eq!(respond(1, 0x2b01), Ok(1));
-    assert_eq!(respond(0, 0x2b01), Ok(0));
-    assert_eq!(respond(4097, 0x2b01), Err(Failure::SegmentLength));
-    assert_eq!(respond(4096, 0x2b02), Err(Failure::SegmentMemory));
+    for (len, reply_chunk) in [(10_000, false), (10_004, true)] {
+        let call = shape(buf(100, 0, 0), &[], buf(len, 0, 0), &[]);
+        let plan = plan(&call, &limits).unwrap();
+        assert_eq!(
+            (plan.reply_chunk, plan.writes.is_empty()),
+            (reply_chunk, true)
+        );
+    }
 }
 
 #[test]
-fn encoded_call_decodes_to_itself() {
-    let read = ReadSegment {
-        position: Position(96),
-        segment: Segment {
-            handle: Handle(0x1a01),
-            length: 8,
-            offset: 0xffff_8880_1234_0000,
-        },
-    };
-    let chunks = ChunkSlices {
-        reads: &[read],
-        ..Default::default()
-    };
-    let mut out = [0; 52];
-    assert_eq!(v1::encode(&mut out, Xid(9), 32, Kind::Msg, &chunks), Ok(52));
-    let (fixed, rest) = FixedWords::split(&out).unwrap();
-    let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
-        panic!("not a message");
-    };
-    assert_eq!(conveyed.chunks.reads.iter().collect::<Vec<_>>(), [read]);
-    assert!(v1::encode(&mut out[..51], Xid(9), 32, Kind::Msg, &chunks).is_err());
-    assert_eq!(
-        v1::encode(&mut out, Xid(9), 0, Kind::Msg, &NoChunks),
-        Ok(28)
-    );
-    assert_eq!(out[11], 1);
+fn a_read_fills_exactly_what_is_left_of_the_threshold() {
+    // With its Write chunk returned, the Reply to a READ has 52 octets of header.
+    for (tail, expected) in [(3900, true), (3916, true), (3920, false)] {
+        let receive = buf(128, 100_000, tail);
+        let results = [receive.page_item()];
+        let call = shape(buf(100, 0, 0), &[], receive, &results);
+        let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
+        assert_eq!(plan.writes.contains(0), expected);
+    }
 }

@@ -11,8 +11,7 @@ use crate::source::Source;
 pub fn run(input: &[u8]) {
     let mut source = Source::new(input);
     let kind = |source: &mut Source<'_>| {
-        // The spare Receives make up for no more fillers than there are of them.
-        let ceiling = 1 + source.u8() % 8;
+        let ceiling = 1 + source.u8() % 16;
         [v1_only, both, small][source.below(3) as usize](ceiling.into())
     };
     let configs = [kind(&mut source), kind(&mut source)];
@@ -26,6 +25,8 @@ pub fn run(input: &[u8]) {
         configs,
         rpcs,
         hold: source.flag(),
+        // Fillers add up when a side sends much more than it looks at.
+        retries: true,
         losses: source.u8() % 2,
         impatience: source.u8() % 2,
     };
