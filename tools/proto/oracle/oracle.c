@@ -524,6 +524,7 @@ int main(void)
 			must(xdr_getpos(&xdr) == len, "reaching the end of a message");
 		}
 		putchar('\n');
+		fflush(stdout);
 	}
 	return 0;
 }
