@@ -10,7 +10,7 @@ MO ?=
 kconfig = $(shell sed -n 's/^CONFIG_$(1)=//p' $(KDIR)/include/config/auto.conf 2>/dev/null)
 kernel_cc = $(firstword $(subst ",,$(call kconfig,CC_VERSION_TEXT)))
 kernel_make_args = $(if $(call kconfig,UML),ARCH=um) \
-	$(if $(call kconfig,CC_IS_CLANG),LLVM=1,CC=$(kernel_cc))
+	$(if $(call kconfig,CC_IS_CLANG),LLVM=1,$(if $(shell command -v $(kernel_cc)),CC=$(kernel_cc)))
 kbuild = $(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(MO),MO=$(abspath $(MO))) \
 	$(kernel_make_args) KRUSTFLAGS=-Dwarnings
 
@@ -22,7 +22,8 @@ out = $(CURDIR)/build
 # The kernel whose rustc, configuration and headers the static checks use.
 CHECK_KERNEL ?= debian
 
-rust_sources = $(shell find rust tools/proto -name '*.rs' -not -path '*/target/*')
+# rustfmt follows the modules from here.
+rust_roots = rust/rpcrdma_main.rs tools/proto/src/lib.rs $(wildcard tools/lint/compile_fail/*.rs)
 step = tools/check/step
 
 .DEFAULT_GOAL := modules
@@ -76,7 +77,8 @@ check-lint: python ## Layers, unsafe code, text, ownership rules that must not c
 	@$(step) 'text' tools/lint/text
 	@$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck
 	@$(step) 'conformance' tools/conformance/conformance --check
-	@$(step) 'messages of the build probe' tools/kbuild/test
+	@$(step) 'lints of the lints' tools/lint/test_lint.py
+	@$(step) --ktap 'messages of the build probe' tools/kbuild/test
 
 check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, cost
 	@$(step) --ktap 'protocol core' $(buildroot) tools/proto/check
@@ -85,7 +87,7 @@ check-build: python ## The module for Debian's 7.2 and 7.3 kernels, clippy, and 
 	@$(step) 'build for debian' tools/check/build debian $(out)/debian
 	@$(step) 'build for debian-7.3' tools/check/build debian-7.3 $(out)/debian-7.3
 	@$(step) 'clippy' $(MAKE) --no-print-directory clippy
-	@$(step) --ktap 'ownership rules' tools/lint/compile-fail
+	@$(step) --ktap 'ownership rules' $(buildroot) tools/lint/compile-fail $(out)/debian
 
 check-lab: python ## The selftests on nodes: User Mode Linux, its sanitizers, Debian's kernel
 	@tools/check/check-lab
@@ -104,13 +106,14 @@ clippy: python ## Clippy with the kernel's configuration
 	@CLIPPY=1 tools/check/build $(CHECK_KERNEL) $(out)/clippy
 
 rustfmt: python ## Format all Rust code
-	@$(buildroot) rustfmt --edition 2021 $(rust_sources)
+	@$(buildroot) rustfmt --edition 2021 $(rust_roots)
 
 rustfmtcheck: python ## Check the format of all Rust code
-	@$(buildroot) rustfmt --edition 2021 --check $(rust_sources)
+	@$(buildroot) rustfmt --edition 2021 --check $(rust_roots)
 
 rustdoc: python ## Documentation of the crate, private items included, into build/rustdoc
-	@tools/kbuild/rustdoc $(out)/rustdoc
+	@tools/check/build $(CHECK_KERNEL) $(out)/debian
+	@$(buildroot) tools/kbuild/rustdoc $(out)/debian
 
 rust-analyzer: ## rust-project.json for editors
 	+$(kbuild) rust-analyzer

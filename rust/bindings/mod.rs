@@ -7,6 +7,9 @@
 
 #![allow(
     clippy::all,
+    clippy::cast_lossless,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
     clippy::undocumented_unsafe_blocks,
     dead_code,
     improper_ctypes,
@@ -25,10 +28,7 @@ mod generated {
     use kernel::ffi;
     use pin_init::MaybeZeroable;
 
-    include!(concat!(
-        env!("RPCRDMA_BINDINGS"),
-        "/bindings_generated.rs"
-    ));
+    include!(concat!(env!("RPCRDMA_BINDINGS"), "/bindings_generated.rs"));
 }
 
 mod helpers {

@@ -16,6 +16,7 @@ use super::link::{
     Waiter, //
 };
 use crate::proto::credit;
+use crate::proto::error::BadHeader;
 use crate::proto::header::{
     Body,
     FixedWords, //
@@ -27,7 +28,6 @@ use crate::proto::reply::{
     Verdict, //
 };
 use crate::proto::xdr::padded_len;
-use crate::proto::error::BadHeader;
 use crate::rdma::fence::FenceWqe;
 use crate::rdma::mr::{
     Invalidated,
@@ -74,7 +74,11 @@ pub(crate) fn handle(link: &Link, qp: &QpRef<Link>, message: Received<Link>) {
                 check(link, &mut state, &fixed, body, message.invalidated())
             };
             match checked {
-                Checked::Reply { form, exposed, fence } => {
+                Checked::Reply {
+                    form,
+                    exposed,
+                    fence,
+                } => {
                     let credits = credit::v1_limit(fixed.credit, link.max_requests());
                     let pending = Pending {
                         rqst,

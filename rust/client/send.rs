@@ -9,6 +9,8 @@ use super::call::{
 use super::connection::Connection;
 use super::link::Link;
 use super::transport::RdmaRqst;
+use crate::proto::chunk::NoChunks;
+use crate::proto::header::Kind;
 use crate::proto::plan::{
     plan,
     Buf,
@@ -20,8 +22,6 @@ use crate::proto::plan::{
     Piece,
     Plan, //
 };
-use crate::proto::chunk::NoChunks;
-use crate::proto::header::Kind;
 use crate::proto::types::{
     Position,
     Xid, //
@@ -155,7 +155,11 @@ impl Shape {
     fn call(&self) -> CallShape<'_> {
         CallShape {
             send: self.send,
-            arguments: if self.has_argument { &self.argument } else { &[] },
+            arguments: if self.has_argument {
+                &self.argument
+            } else {
+                &[]
+            },
             receive: self.receive,
             results: if self.has_result { &self.result } else { &[] },
             protected: self.protected,

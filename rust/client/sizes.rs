@@ -70,9 +70,8 @@ impl Sizes {
         // An RPC registers at most a Read chunk and a Write or Reply chunk; later they are
         // fenced, while its Send buffer may have been used for another.
         let per_call = 2 * chunk_segments;
-        let send_wr = |requests: u32| {
-            (requests + EXTRA_SENDS) * (1 + per_call) + requests * per_call
-        };
+        let send_wr =
+            |requests: u32| (requests + EXTRA_SENDS) * (1 + per_call) + requests * per_call;
         let mut requests = requests.max(1);
         while requests > 1 && send_wr(requests) >= device.max_qp_wr {
             requests /= 2;

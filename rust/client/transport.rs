@@ -58,7 +58,11 @@ impl Rdma {
     }
 
     fn try_connect(&self, xprt: &Xprt) -> Result {
-        let conn = Connection::new(self.xprt.clone(), self.stats.clone(), self.backchannel.clone())?;
+        let conn = Connection::new(
+            self.xprt.clone(),
+            self.stats.clone(),
+            self.backchannel.clone(),
+        )?;
         *self.conn.lock() = Some(conn.clone());
         xprt.clear_connected();
         xprt.reset_credits();
@@ -122,7 +126,9 @@ impl Transport for Rdma {
     }
 
     fn max_callback(&self) -> usize {
-        let limits = self.connection().and_then(|conn| conn.limits().ok().copied());
+        let limits = self
+            .connection()
+            .and_then(|conn| conn.limits().ok().copied());
         let inline = limits.map_or(V1.default_inline(), |limits| {
             limits.inline_send.min(limits.inline_recv)
         });

@@ -175,7 +175,7 @@ impl Inner {
         };
         wr.ex.invalidate_rkey = self.region().key;
         if signaled {
-            wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
+            wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         }
         self.wr.wr = wr;
         &raw const self.wr.wr

@@ -267,7 +267,7 @@ impl<H: Handler> Qp<H> {
             buffer.covers = core::mem::take(&mut unsignaled.buffers);
             let cqe = Wqe::into_cqe(buffer);
             wr.__bindgen_anon_1.wr_cqe = cqe;
-            wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
+            wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
             signaled = Some(cqe);
         } else {
             unsignaled.buffers.push(buffer);
@@ -277,7 +277,8 @@ impl<H: Handler> Qp<H> {
         mrs.for_each(|inner| chain = inner.register_wr(qp, unit, chain));
         // SAFETY: the queue pair is valid; the chain is copied. The buffer is in the box that the
         // completion entry is part of, or in the list of those that a later completion covers.
-        let ret = unsafe { bindings::ib_post_send(self.raw.as_ptr(), chain, core::ptr::null_mut()) };
+        let ret =
+            unsafe { bindings::ib_post_send(self.raw.as_ptr(), chain, core::ptr::null_mut()) };
         if ret != 0 {
             if let Some(cqe) = signaled {
                 // SAFETY: the Send is the last of the chain, so it was not posted.

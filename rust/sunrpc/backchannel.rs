@@ -222,7 +222,10 @@ impl<T: Transport> Ops<T> {
     ///
     /// To be called for a request that [`Backchannel::receive`] handed to the core, with the
     /// send lock held.
-    pub(super) unsafe fn send_reply(this: &XprtBox<T>, rqst: NonNull<bindings::rpc_rqst>) -> Result {
+    pub(super) unsafe fn send_reply(
+        this: &XprtBox<T>,
+        rqst: NonNull<bindings::rpc_rqst>,
+    ) -> Result {
         // SAFETY: the request is the caller's until it is freed.
         let xid = unsafe { (*rqst.as_ptr()).rq_xid };
         // SAFETY: as above; the buffer holds the encoded Reply.

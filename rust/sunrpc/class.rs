@@ -69,7 +69,7 @@ impl<T: Transport> Registration<T> {
     /// `EEXIST`: another module has registered this class.
     pub(crate) fn new() -> Result<Self> {
         let mut class = bindings::xprt_class {
-            ident: bindings::xprt_transports_XPRT_TRANSPORT_RDMA as i32,
+            ident: bindings::xprt_transports_XPRT_TRANSPORT_RDMA,
             setup: Some(Registered::<T>::setup_callback),
             owner: this_module(),
             ..Default::default()

@@ -5,13 +5,13 @@
 use super::backchannel::Backchannel;
 use super::class::ModuleRef;
 use super::rqst::Rqst;
+use super::xdr_buf::XdrBuf;
 use super::xprt::{
     Shared,
     Xprt,
     XprtBox,
     XprtHandle, //
 };
-use super::xdr_buf::XdrBuf;
 use super::{
     address,
     backchannel,

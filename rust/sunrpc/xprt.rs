@@ -196,10 +196,7 @@ impl Xprt {
     }
 
     /// Runs `f` with the transport lock.
-    pub(super) fn with_transport_lock<R>(
-        &self,
-        f: impl FnOnce(*mut bindings::rpc_xprt) -> R,
-    ) -> R {
+    pub(super) fn with_transport_lock<R>(&self, f: impl FnOnce(*mut bindings::rpc_xprt) -> R) -> R {
         let xprt = self.as_raw();
         // SAFETY: as in `with_queue_lock`.
         unsafe { bindings::spin_lock(&raw mut (*xprt).transport_lock) };
