@@ -300,18 +300,19 @@ impl<'a> ChunkLists<'a> {
     }
 
     /// Reads the lists in their order on the wire.
-    #[inline]
+    #[inline(always)]
     //= V1-013, V1-014, V2-007, V2-195
     pub fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
         // Most messages carry no chunk.
         let mut ahead = *reader;
-        if let Ok([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]) = ahead.array::<12>() {
+        if ahead.array::<12>() == Ok(&[0; 12]) {
             *reader = ahead;
             return Ok(Self::EMPTY);
         }
         Self::decode_chunks(reader)
     }
 
+    #[inline(never)]
     fn decode_chunks(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
         let reads = ReadList::decode(reader)?;
         let writes = WriteList::decode(reader)?;

@@ -199,10 +199,14 @@ impl SendCredits {
     }
 
     /// Makes sure that one message can be sent, which the peer always expects while starting.
+    ///
+    /// A credit that waits for a completion will do; there is no need for another one.
     //= D-10, D-12
     pub fn ensure_one(&mut self) {
-        self.balance = self.balance.max(1);
         self.ceiling = self.ceiling.max(1);
+        if self.held == 0 {
+            self.balance = self.balance.max(1);
+        }
     }
 }
 

@@ -40,6 +40,7 @@ const ERR_CHUNK: u32 = 2;
 pub const MAX_ERROR_LEN: usize = 28;
 
 /// Reads the body of an error message in the version 1 layout.
+#[cold]
 //= V1-018, V1-020, V1-099
 fn decode_error(reader: &mut Reader<'_>) -> Result<ErrorReport, BadHeader> {
     Ok(match reader.u32()? {
@@ -62,7 +63,7 @@ pub const fn is_error(fixed: &FixedWords) -> bool {
 /// Reads what follows the fixed words of a version 1 message.
 ///
 /// RDMA_MSGP and RDMA_DONE are not defined any more; nothing in this crate sends them.
-#[inline]
+#[inline(always)]
 //= V1-007, V1-095, V1-103, V1-104, V1-105, V1-106
 pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Result<Body<'a>, BadHeader> {
     let kind = match fixed.htype {
@@ -85,6 +86,7 @@ pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Result<Body<'a>
     }))
 }
 
+#[inline(always)]
 pub(super) fn fixed_words(
     out: &mut Writer<'_>,
     xid: Xid,

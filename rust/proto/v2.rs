@@ -77,7 +77,7 @@ impl Message<'_> {
 ///
 /// Returns `None` for a message that is too short to be answered. The words are checked in the
 /// order of the wire, so that the first wrong one names the error.
-#[inline]
+#[inline(always)]
 //= V2-003, V2-005, V2-007, V2-009, V2-012, V2-034, V2-035, V2-167, D-03, D-46
 pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Option<Message<'a>> {
     let after_fixed = reader.rest();
@@ -98,7 +98,7 @@ pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Option<Message<
     Some(Message { flags, body })
 }
 
-#[inline]
+#[inline(always)]
 //= V2-012, V2-020, V2-036, D-16, D-17
 fn decode_msg<'a>(flags: Flags, reader: &mut Reader<'a>) -> Result<Body<'a>, BadHeader> {
     let inv_handle = Handle(reader.u32()?);
@@ -119,6 +119,7 @@ fn decode_msg<'a>(flags: Flags, reader: &mut Reader<'a>) -> Result<Body<'a>, Bad
 }
 
 /// A grant is known by its XID and its empty lists; it is taken whatever else it says.
+#[inline(never)]
 //= V2-014, V2-015, D-19, D-30, D-31
 fn decode_nomsg<'a>(xid: Xid, reader: &mut Reader<'a>) -> Result<Body<'a>, BadHeader> {
     let inv_handle = Handle(reader.u32()?);
@@ -145,6 +146,7 @@ fn decode_nomsg<'a>(xid: Xid, reader: &mut Reader<'a>) -> Result<Body<'a>, BadHe
 /// A peer that knows only version 1 answers in the version 1 layout, which has no flags, with a
 /// copy of our version. Its 28 octets are told from the version 2 errors of 28 octets by the
 /// word that is a version there and an error code here.
+#[cold]
 //= V2-016, V2-018, V2-066, V2-144, V2-164, V2-166, D-02, D-05, D-31
 fn decode_error(after_fixed: &[u8]) -> Message<'_> {
     let words = after_fixed.first_chunk::<12>();
@@ -205,7 +207,7 @@ fn decode_report(reader: &mut Reader<'_>) -> Result<ErrorReport, BadHeader> {
     })
 }
 
-#[inline]
+#[inline(always)]
 //= V2-002, V2-003, V2-006
 fn prefix(
     out: &mut Writer<'_>,

@@ -5,7 +5,10 @@
 //! [`Connection`] does no I/O. Its methods are of four kinds, and are to be used like this:
 //!
 //! * `handle_*` tell it what happened: a message arrived, a Send completed, time passed. Report
-//!   Send completions before the messages that arrived after them.
+//!   Send completions before the messages that arrived after them, and all messages that have
+//!   arrived before sending anything: every message sent grants a credit at least, and is best
+//!   honoured by Receives that are not waiting to be looked at. A queue pair that lets the sender
+//!   try again when there is no Receive makes up for the rest.
 //! * Commands ([`send`](Connection::send), [`refuse`](Connection::refuse), …) are what the caller
 //!   wants. Memory to encode into is an argument; what does not fit now is refused.
 //! * `poll_*` say what is to be done: call [`poll_transmit`](Connection::poll_transmit) until it
@@ -249,7 +252,8 @@ pub struct Counters {
     pub bad: u64,
     /// Grants of nothing.
     pub zero_grants: u64,
-    /// Messages without a credit.
+    /// Messages for which no credit was left in the books. Those that used one of the spare
+    /// Receives are no fault of the peer.
     pub overruns: u64,
 }
 
@@ -533,12 +537,18 @@ impl Connection {
     /// `waiting` says whether RPCs of this side wait for the peer.
     //= D-32, D-51
     pub fn poll_timeout(&self, waiting: bool) -> Option<Time> {
-        self.answer_due()
-            .or_else(|| self.ping_due().filter(|_| waiting))
+        let answer_due = self.answer_due().or_else(|| self.announcement_due());
+        answer_due.or_else(|| self.ping_due().filter(|_| waiting))
     }
 
     fn answer_due(&self) -> Option<Time> {
         (!self.is_settled() && self.version() == Some(Version::V2))
+            .then(|| self.active.after(self.config.answer))
+    }
+
+    /// When a server announces itself at last, although the Reply that should go first is missing.
+    fn announcement_due(&self) -> Option<Time> {
+        (self.reply_first && !self.announced && self.is_settled() && self.side == Side::Server)
             .then(|| self.active.after(self.config.answer))
     }
 

@@ -47,6 +47,7 @@ use crate::proto::types::{
 };
 use crate::proto::v1;
 use crate::proto::v2;
+use crate::proto::xdr::Reader;
 
 impl Connection {
     /// A message arrived.
@@ -61,7 +62,7 @@ impl Connection {
             None => self.negotiation.versions().accept(fixed.version),
         };
         let event = match accepted {
-            None => self.handle_other_version(&fixed),
+            None => self.handle_other_version(&fixed, rest),
             Some(Version::V1) => {
                 let body = v1::decode(&fixed, rest);
                 self.handle_v1(&fixed, body)
@@ -97,13 +98,14 @@ impl Connection {
         Event::Dropped
     }
 
-    /// The message is of a version that is not known here, or not the connection's.
+    /// The message is of a version that is not known here, or not the connection's. It belongs to
+    /// no sequence of messages, and leaves an open one as it is.
     ///
     /// Only the accepting side answers: the flags that say who should cannot be read.
     //= V1-094, V1-099, V2-004, V2-060, V2-065, V2-166, D-03, D-04, D-32
-    fn handle_other_version(&mut self, fixed: &FixedWords) -> Event<'static> {
+    fn handle_other_version(&mut self, fixed: &FixedWords, rest: Reader<'_>) -> Event<'static> {
         if v1::is_error(fixed) {
-            return self.drop_message();
+            return self.handle_other_error(fixed, rest);
         }
         match self.side {
             Side::Server => {
@@ -117,6 +119,18 @@ impl Connection {
             }
             Side::Client if self.is_settled() => self.close(CloseReason::VersionChanged),
             Side::Client => self.drop_message(),
+        }
+    }
+
+    /// An error message of another version has a use only if it is the answer to the probe, from a
+    /// server that names its own version in it.
+    //= V2-060, V2-166, D-05
+    fn handle_other_error(&mut self, fixed: &FixedWords, rest: Reader<'_>) -> Event<'static> {
+        match v1::decode(fixed, rest) {
+            Ok(Body::Error(Some(ErrorReport::Version { low, high }))) if !self.is_settled() => {
+                self.handle_err_vers(fixed, low, high)
+            }
+            _ => self.drop_message(),
         }
     }
 

@@ -48,7 +48,7 @@ impl Connection {
         let len = match self.version() {
             None => return Err(SendError::NotReady),
             Some(Version::V1) => self.send_v1(out, message, chunks)?,
-            Some(Version::V2) => self.send_v2(out, message, chunks)?,
+            Some(Version::V2) => self.send_v2(now, out, message, chunks)?,
         };
         self.active = now;
         Ok(len)
@@ -79,6 +79,7 @@ impl Connection {
     //= V2-038, V2-040, V2-047, V2-054, V2-170, D-12, D-14, D-28, D-49, NFS-053
     fn send_v2<C: Chunks + ?Sized>(
         &mut self,
+        now: Time,
         out: &mut [u8],
         message: &Outgoing,
         chunks: &C,
@@ -87,8 +88,8 @@ impl Connection {
         if self.sending.is_some_and(|open| open != this) {
             return Err(SendError::Busy);
         }
-        let first =
-            self.announced || self.holds_properties() && message.direction == MsgType::Reply;
+        let reply = message.direction == MsgType::Reply;
+        let first = self.announced || self.holds_properties(now) && reply;
         if !self.is_settled() || !first {
             return Err(SendError::NotReady);
         }
@@ -111,10 +112,13 @@ impl Connection {
     }
 
     /// With a single credit, a server answers the client's first Call before it announces
-    /// anything.
+    /// anything. A Reply that takes too long does not hold it up for ever.
     //= D-12
-    fn holds_properties(&self) -> bool {
-        self.side == Side::Server && self.reply_first && self.send.balance() == 1
+    fn holds_properties(&self, now: Time) -> bool {
+        self.reply_first
+            && self.side == Side::Server
+            && self.send.balance() == 1
+            && now < self.active.after(self.config.answer)
     }
 
     /// Writes a message with authentication material, and returns its length.
@@ -162,7 +166,7 @@ impl Connection {
             None
         } else {
             self.transmit_report(out)
-                .or_else(|| self.transmit_properties(out))
+                .or_else(|| self.transmit_properties(now, out))
         };
         let transmit = transmit.or_else(|| self.transmit_grant(now, waiting, busy, out))?;
         self.active = now;
@@ -197,10 +201,10 @@ impl Connection {
 
     /// A client opens with its properties; a server answers the first message with its own.
     //= V2-058, V2-059, V2-136, V2-137, D-12, D-19, D-20
-    fn transmit_properties(&mut self, out: &mut [u8]) -> Option<Transmit> {
+    fn transmit_properties(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         let may_start = self.side == Side::Client || self.is_settled();
         let is_v2 = self.version() == Some(Version::V2);
-        if self.announced || !may_start || !is_v2 || self.holds_properties() {
+        if self.announced || !may_start || !is_v2 || self.holds_properties(now) {
             return None;
         }
         let mut send = self.send;

@@ -364,6 +364,17 @@ fn with_one_credit_the_reply_goes_first() {
     }
 }
 
+//= D-12 (test)
+#[test]
+fn a_missing_reply_does_not_silence_a_server() {
+    let mut server = server();
+    let first = join(&[9, 2, 0x0010_0001, 0, 0, 0, 0, 0, 0], &rpc(9, 0, 40));
+    server.handle_message(NOW, first);
+    assert!(transmit(&mut server).is_empty());
+    let due = server.poll_timeout(false).unwrap();
+    assert_eq!(transmit_at(&mut server, due, false)[0][15], 5);
+}
+
 //= V2-044, V2-046, V2-047, V2-054, D-09, D-12, D-13 (test)
 #[test]
 fn what_may_be_sent_is_what_was_granted() {
@@ -732,6 +743,13 @@ fn a_client_goes_on_with_version_1_on_the_same_connection() {
     let changed = falling.handle_message(NOW, v2_msg(1, 1, &rpc(1, 1, 24)));
     let why = CloseReason::VersionChanged;
     assert!(matches!(changed, Event::Close { why: found, .. } if found == why));
+    // A server may also name its own version in the error.
+    let mut falling = client(Version::V2);
+    let foreign = falling.handle_message(NOW, raw(&[9, 1, 32, 4, 1, 1, 1]));
+    assert!(matches!(foreign, Event::Dropped));
+    let err_vers = falling.handle_message(NOW, raw(&[0xc1, 1, 32, 4, 1, 1, 1]));
+    assert!(matches!(err_vers, Event::None));
+    assert_eq!(falling.version(), Some(Version::V1));
     let mut stuck = client(Version::V2);
     let none = stuck.handle_message(NOW, raw(&[0xc1, 2, 32, 4, 1, 3, 4]));
     let why = CloseReason::NoCommonVersion;

@@ -76,6 +76,22 @@ fn credits_that_arrive_before_completions_are_not_lost() {
     }
 }
 
+//= V2-047, D-09, D-12 (test)
+#[test]
+fn starting_gives_no_credit_twice() {
+    let mut send = SendCredits::new(1);
+    assert!(send.take());
+    // The answer overtakes the completion of the message that it answers.
+    send.handle_grant(grant(1, 1));
+    send.ensure_one();
+    assert_eq!(send.balance(), 0);
+    send.handle_sent();
+    assert_eq!(send.balance(), 1);
+    let mut send = SendCredits::new(0);
+    send.ensure_one();
+    assert_eq!(send.balance(), 1);
+}
+
 //= V1-125, V2-046, V2-048, V2-052, V2-187, D-10, D-11 (test)
 #[test]
 fn receives_bound_what_is_granted() {
