@@ -15,13 +15,14 @@ import subprocess
 from pathlib import Path
 
 from . import cache, debian, progress, roots
+from .cache import LAB
 from .progress import LabError
 
-# Fragments of kernels/, and the arguments of every make that builds for the flavour.
+# Of kernels/: fragments and patches; and the arguments of every make that builds for the flavour.
 UML = {
-    "uml": (("uml",), ("ARCH=um",)),
-    "uml-kasan": (("uml", "kasan"), ("ARCH=um", "LLVM=1")),
-    "uml-lockdep": (("uml", "lockdep"), ("ARCH=um",)),
+    "uml": (("uml",), (), ("ARCH=um",)),
+    "uml-kasan": (("uml", "kasan"), (), ("ARCH=um", "LLVM=1")),
+    "uml-lockdep": (("uml", "lockdep"), ("vector-lockdep",), ("ARCH=um",)),
 }
 FLAVOURS = (*UML, "debian", "debian-7.3")
 # Debian's own compiler, by the name that its configuration records.
@@ -65,17 +66,22 @@ def _wanted(flavour):
     return debian.PINNED["7.2"], False
 
 
-def _source(version, packages):
-    """The source tree of a kernel version, as Debian patches it."""
+def _source(version, packages, patches=()):
+    """The source tree of a kernel version, as Debian patches it, and as PATCHES do."""
+    texts = cache.text_of(*(f"kernels/{name}.patch" for name in patches))
+
     def build(tmp, _final):
         name = f"linux-source-{debian.series(version)}"
         script = ('dpkg-deb --fsys-tarfile "$1" | tar -xO "./usr/src/$2.tar.xz" | xz -dcT2 '
                   '| tar -x -C "$3" --strip-components=1')
         progress.run(f"unpacking the source of Linux {version}", roots.in_build_root(
             ["sh", "-c", script, "sh", packages / "source.deb", name, tmp]), tmp / ".log")
+        for patch in patches:
+            progress.run(f"applying {patch}.patch", roots.in_build_root(
+                ["patch", "-d", tmp, "-p1", "-i", LAB / f"kernels/{patch}.patch"]), tmp / ".log")
         (tmp / ".log").unlink()
 
-    return cache.entry(f"source-{version}", version, build)
+    return cache.entry(f"source-{version}", [version, *texts] if texts else version, build)
 
 
 def _make(tree, output, arguments):
@@ -120,12 +126,13 @@ def _build_uml(name, tree, fragment, arguments, tmp, final):
 
 def _uml(flavour):
     version, packages = debian.packages(*_wanted(flavour))
-    names, arguments = UML[flavour]
+    names, patches, arguments = UML[flavour]
     fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in names)))
-    inputs = [version, fragment, arguments, roots.compilers(),
+    inputs = [version, fragment, *cache.text_of(*(f"kernels/{name}.patch" for name in patches)),
+              arguments, roots.compilers(),
               [inspect.getsource(step) for step in (_build_uml, _make, _settle)]]
     home = cache.entry(f"{flavour}-{version}", inputs, lambda tmp, final: _build_uml(
-        f"the {flavour} kernel {version}", _source(version, packages), fragment, arguments,
+        f"the {flavour} kernel {version}", _source(version, packages, patches), fragment, arguments,
         tmp, final))
     release = (home / "kdir/include/config/kernel.release").read_text().strip()
     return Kernel(flavour, release, home / "kdir", home / "boot", arguments)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The two Debian root directories: one to build in, one the nodes run."""
 
-import inspect
 import shutil
 import subprocess
 
@@ -17,20 +16,19 @@ def packages(name):
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def debian(name, options, finish=None):
+def debian(name, options):
     """The root directory made of the packages of roots/NAME.packages."""
-    inputs = [SUITE, packages(name), options, cache.text_of("roots/sources.list"),
-              inspect.getsource(finish or debian)]
+    inputs = [SUITE, packages(name), options, cache.text_of("roots/sources.list")]
 
     def build(tmp, _final):
-        host.need("mmdebstrap")
+        host.need("mmdebstrap", "unshare")
         sources = tmp / "sources.list"
         shutil.copy(LAB / "roots/sources.list", sources)
+        # In namespaces, so that what mmdebstrap starts and mounts ends with it.
         progress.run(f"making the {name} root", [
+            "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
             "mmdebstrap", "--variant=apt", *options, "--include=" + ",".join(packages(name)),
             SUITE, tmp / "root", sources], tmp / "log")
-        if finish:
-            finish(tmp)
 
     return cache.entry(f"{name}-root", inputs, build)
 
