@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Encodes and decodes the common messages, each in a function of its own for callgrind to count.
+
+use std::hint::black_box;
+
+use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, NoChunks};
+use rpcrdma_proto::proto::credit::Grant;
+use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing, RpcStart};
+use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part, Plan, PlanError};
+use rpcrdma_proto::proto::reply::{check, check_conveyed, receive, Arrival, Payload, Verdict};
+use rpcrdma_proto::proto::responder::{accept, CallLimits};
+use rpcrdma_proto::proto::types::{
+    Handle, MsgType, Position, ReadSegment, Segment, Version, Xid,
+};
+use rpcrdma_proto::proto::{v1, v2};
+
+/// How often each function is called.
+const CALLS: u32 = 100;
+
+const XID: Xid = Xid(0x1234_5678);
+
+const SEGMENT: Segment = Segment {
+    handle: Handle(0x2b01),
+    length: 65536,
+    offset: 0x1_0000_0000,
+};
+
+const READ: ReadSegment = ReadSegment {
+    position: Position(104),
+    segment: SEGMENT,
+};
+
+const OUTGOING: Outgoing = Outgoing {
+    xid: XID,
+    direction: MsgType::Call,
+    kind: Kind::Msg,
+    more: false,
+    inv_handle: Handle(0x2b01),
+};
+
+const GRANT: Grant = Grant {
+    granted: 1,
+    ceiling: 128,
+};
+
+/// Returns the length of what is behind the header.
+fn v1_decode(message: &[u8]) -> usize {
+    let body = FixedWords::split(message).map(|(fixed, rest)| v1::decode(&fixed, rest));
+    match body {
+        Some(Ok(Body::Conveyed(conveyed))) => conveyed.payload.len(),
+        _ => 0,
+    }
+}
+
+fn v2_decode(message: &[u8]) -> usize {
+    let message = FixedWords::split(message).and_then(|(fixed, rest)| v2::decode(&fixed, rest));
+    match message.map(|message| message.body) {
+        Some(Ok(Body::Conveyed(conveyed))) => conveyed.payload.len(),
+        _ => 0,
+    }
+}
+
+/// Returns the length of the Payload stream of a good Reply, 0 for a bad one.
+fn v1_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
+    let Arrival::Reply { fixed, body } = receive(message) else {
+        return 0;
+    };
+    match check(&fixed, body, offered) {
+        Verdict::Complete(reply) => match reply.payload {
+            Payload::Inline(payload) => payload.len(),
+            Payload::ReplyChunk { len } => len as usize,
+        },
+        _ => 0,
+    }
+}
+
+fn v2_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
+    let Some((fixed, rest)) = FixedWords::split(message) else {
+        return 0;
+    };
+    let Some(v2::Message {
+        body: Ok(Body::Conveyed(conveyed)),
+        ..
+    }) = v2::decode(&fixed, rest)
+    else {
+        return 0;
+    };
+    let start = RpcStart::peek(conveyed.payload);
+    match check_conveyed(fixed.xid, &conveyed, start, offered) {
+        Ok(reply) => match reply.payload {
+            Payload::Inline(payload) => payload.len(),
+            Payload::ReplyChunk { len } => len as usize,
+        },
+        Err(_) => 0,
+    }
+}
+
+/// Functions for callgrind to count: never inlined, and known by their names.
+macro_rules! measured {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty $body:block)*) => {
+        $(
+            #[no_mangle]
+            #[inline(never)]
+            fn $name($($argument: $kind),*) -> $result {
+                // Functions that are the same would become one.
+                black_box(stringify!($name));
+                $body
+            }
+        )*
+    };
+}
+
+measured! {
+    fn cost_v1_encode_call(out: &mut [u8]) -> usize {
+        v1::encode(out, XID, 32, Kind::Msg, &NoChunks).unwrap_or(0)
+    }
+
+    fn cost_v1_encode_call_read(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
+        v1::encode(out, XID, 32, Kind::Msg, chunks).unwrap_or(0)
+    }
+
+    fn cost_v1_encode_call_write(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
+        v1::encode(out, XID, 32, Kind::Msg, chunks).unwrap_or(0)
+    }
+
+    fn cost_v1_encode_call_no_segment(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
+        v1::encode(out, XID, 32, Kind::Msg, chunks).unwrap_or(0)
+    }
+
+    fn cost_v1_decode_reply(message: &[u8]) -> usize {
+        v1_decode(message)
+    }
+
+    fn cost_v1_decode_reply_write(message: &[u8]) -> usize {
+        v1_decode(message)
+    }
+
+    fn cost_v1_check_reply(message: &[u8], offered: &ChunkSlices<'_>) -> usize {
+        v1_reply(message, offered)
+    }
+
+    fn cost_v1_check_reply_write(message: &[u8], offered: &ChunkSlices<'_>) -> usize {
+        v1_reply(message, offered)
+    }
+
+    fn cost_v2_encode_call(out: &mut [u8]) -> usize {
+        v2::encode(out, &OUTGOING, GRANT, &NoChunks).unwrap_or(0)
+    }
+
+    fn cost_v2_encode_call_read(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
+        v2::encode(out, &OUTGOING, GRANT, chunks).unwrap_or(0)
+    }
+
+    fn cost_v2_encode_call_no_segment(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
+        v2::encode(out, &OUTGOING, GRANT, chunks).unwrap_or(0)
+    }
+
+    fn cost_v2_decode_reply(message: &[u8]) -> usize {
+        v2_decode(message)
+    }
+
+    fn cost_v2_decode_reply_write(message: &[u8]) -> usize {
+        v2_decode(message)
+    }
+
+    fn cost_v2_check_reply(message: &[u8], offered: &ChunkSlices<'_>) -> usize {
+        v2_reply(message, offered)
+    }
+
+    fn cost_v2_check_reply_write(message: &[u8], offered: &ChunkSlices<'_>) -> usize {
+        v2_reply(message, offered)
+    }
+
+    fn cost_v1_accept_call(message: &[u8], limits: &CallLimits) -> u32 {
+        v1_accept(message, limits)
+    }
+
+    fn cost_v1_accept_call_read(message: &[u8], limits: &CallLimits) -> u32 {
+        v1_accept(message, limits)
+    }
+
+    fn cost_plan_inline(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
+        plan(call, limits)
+    }
+
+    fn cost_plan_read_chunk(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
+        plan(call, limits)
+    }
+
+    fn cost_plan_write_chunk(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
+        plan(call, limits)
+    }
+}
+
+fn v1_accept(message: &[u8], limits: &CallLimits) -> u32 {
+    let Some((fixed, rest)) = FixedWords::split(message) else {
+        return 0;
+    };
+    let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
+        return 0;
+    };
+    let len = conveyed.payload.len() as u32;
+    accept(&conveyed, len, limits).map_or(0, |call| call.len)
+}
+
+/// Calls a function many times with what the optimiser cannot know, and checks what it returns.
+fn repeat<T: PartialEq + std::fmt::Debug>(expected: T, mut function: impl FnMut() -> T) {
+    for _ in 0..CALLS {
+        assert_eq!(black_box(function()), expected);
+    }
+}
+
+fn message(encode: impl FnOnce(&mut [u8]) -> usize, msg_type: u32) -> Vec<u8> {
+    let mut message = vec![0; 256];
+    let len = encode(&mut message);
+    message.truncate(len);
+    message.extend(XID.0.to_be_bytes());
+    message.extend(msg_type.to_be_bytes());
+    message.extend([0; 16]);
+    message
+}
+
+fn buf(head: u32, pages: u32) -> Buf {
+    let part = |len| Part {
+        len,
+        page_offset: 0,
+    };
+    Buf {
+        head: part(head),
+        pages: part(pages),
+        tail: part(0),
+    }
+}
+
+fn main() {
+    let mut room = [0; 256];
+    let out = &mut room[..];
+    let (reads, write) = ([READ], [SEGMENT]);
+    let writes: [&[Segment]; 1] = [&write];
+    let none = ChunkSlices::default();
+    let read = ChunkSlices {
+        reads: &reads,
+        ..none
+    };
+    let written = ChunkSlices {
+        writes: &writes,
+        ..none
+    };
+    repeat(28, || cost_v1_encode_call(black_box(out)));
+    repeat(28, || cost_v1_encode_call_no_segment(black_box(out), black_box(&none)));
+    repeat(52, || cost_v1_encode_call_read(black_box(out), black_box(&read)));
+    repeat(52, || cost_v1_encode_call_write(black_box(out), black_box(&written)));
+    repeat(36, || cost_v2_encode_call(black_box(out)));
+    repeat(36, || cost_v2_encode_call_no_segment(black_box(out), black_box(&none)));
+    repeat(60, || cost_v2_encode_call_read(black_box(out), black_box(&read)));
+
+    let v1 = |chunks: &ChunkSlices<'_>, msg_type| {
+        message(|out| v1::encode(out, XID, 32, Kind::Msg, chunks).expect("room"), msg_type)
+    };
+    let (short, filled) = (v1(&none, 1), v1(&written, 1));
+    repeat(24, || cost_v1_decode_reply(black_box(&short)));
+    repeat(24, || cost_v1_decode_reply_write(black_box(&filled)));
+    repeat(24, || cost_v1_check_reply(black_box(&short), black_box(&none)));
+    repeat(24, || cost_v1_check_reply_write(black_box(&filled), black_box(&written)));
+    let reply = Outgoing {
+        direction: MsgType::Reply,
+        ..OUTGOING
+    };
+    let v2 = |chunks: &ChunkSlices<'_>| {
+        message(|out| v2::encode(out, &reply, GRANT, chunks).expect("room"), 1)
+    };
+    let (short, filled) = (v2(&none), v2(&written));
+    repeat(24, || cost_v2_decode_reply(black_box(&short)));
+    repeat(24, || cost_v2_decode_reply_write(black_box(&filled)));
+    repeat(24, || cost_v2_check_reply(black_box(&short), black_box(&none)));
+    repeat(24, || cost_v2_check_reply_write(black_box(&filled), black_box(&written)));
+
+    let limits = CallLimits {
+        version: Version::V1,
+        read_chunks: 4,
+        write_chunks: 4,
+        segments: 64,
+        segment_bytes: u32::MAX,
+        call_bytes: 1 << 21,
+    };
+    let (short, long) = (v1(&none, 0), v1(&ChunkSlices {
+        reads: &[ReadSegment {
+            position: Position(24),
+            ..READ
+        }],
+        ..none
+    }, 0));
+    repeat(24, || cost_v1_accept_call(black_box(&short), black_box(&limits)));
+    repeat(24 + 65536, || cost_v1_accept_call_read(black_box(&long), black_box(&limits)));
+    plans();
+}
+
+fn plans() {
+    let limits = Limits::v1(4096, 4096);
+    let items = [buf(128, 65536).page_item()];
+    let (short, large) = (buf(128, 0), buf(128, 65536));
+    let inline = CallShape {
+        send: short,
+        arguments: &[],
+        receive: short,
+        results: &[],
+        protected: false,
+    };
+    let write = CallShape {
+        send: large,
+        arguments: &items,
+        ..inline
+    };
+    let read = CallShape {
+        receive: large,
+        results: &items,
+        ..inline
+    };
+    repeat(true, || cost_plan_inline(black_box(&inline), black_box(&limits)).is_ok());
+    repeat(true, || cost_plan_read_chunk(black_box(&write), black_box(&limits)).is_ok());
+    repeat(true, || cost_plan_write_chunk(black_box(&read), black_box(&limits)).is_ok());
+}
