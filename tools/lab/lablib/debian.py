@@ -72,8 +72,12 @@ def _newest(offered):
 
 
 def _use_snapshot():
+    """Adds the snapshot archive to apt's sources, if it can be reached."""
     source = f"deb [check-valid-until=no] {SNAPSHOT} trixie-backports main"
-    _in_root("sh", "-c", f"echo '{source}' >/etc/apt/sources.list.d/snapshot.list; apt-get update -qq")
+    script = ('list=/etc/apt/sources.list.d/snapshot.list; echo "$1" >$list; '
+              "apt-get update -qq -o Acquire::Retries=0 -o APT::Update::Error-Mode=any "
+              "|| { rm $list; apt-get update -qq; }")
+    _in_root("sh", "-c", script, "sh", source)
 
 
 def _find(version, exactly):
@@ -113,19 +117,20 @@ def packages(version, exactly):
                 next(tmp.glob(f"{stem}_*.deb")).rename(tmp / f"{kind}.deb")
         return build
 
-    inputs = [version, inspect.getsource(_packages)]
-    known = cache.HOME / f"packages-{version}-{cache.digest(inputs)}"
+    def inputs():
+        return [version, inspect.getsource(_packages)]
+
+    known = cache.HOME / f"packages-{version}-{cache.digest(inputs())}"
     if known.is_dir():
         return version, known
     with cache.locked("apt"):
         version, names = _find(version, exactly)
-    return version, cache.entry(f"packages-{version}", inputs, build_for(names))
+    return version, cache.entry(f"packages-{version}", inputs(), build_for(names))
 
 
-def unpack(package, target, *paths):
-    """Unpacks PATHS (all if none) of the .deb PACKAGE into TARGET."""
-    script = 'deb=$1; target=$2; shift 2; dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$target" "$@"'
-    done = subprocess.run(["sh", "-c", script, "sh", package, target, *paths],
+def unpack(package, target):
+    """Unpacks the .deb PACKAGE into TARGET."""
+    done = subprocess.run(roots.in_build_root(["dpkg-deb", "-x", package, target]),
                           capture_output=True, text=True)
     if done.returncode:
         raise LabError(f"cannot unpack {package}: {done.stderr.strip()}")

@@ -10,11 +10,8 @@ from .progress import LabError, say
 
 PACKAGES = {
     "mmdebstrap": "mmdebstrap",
-    "qemu-system-x86_64": "qemu-system-x86",
     "unshare": "util-linux",
     "chroot": "coreutils",
-    "ip": "iproute2",
-    "dpkg-deb": "dpkg",
 }
 
 
