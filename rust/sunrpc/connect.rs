@@ -83,7 +83,9 @@ pub(super) unsafe extern "C" fn connect_callback<T: Transport>(
     let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
     // SAFETY: `task` holds the send lock, which goes over to the worker.
     if !unsafe { bindings::xprt_lock_connect(xprt, task, xprt.cast()) } {
-        // The task has lost the lock already; whoever has it now will connect.
+        // The task has lost the lock; the next to want a connection starts anew.
+        // SAFETY: the transport is valid.
+        unsafe { bindings::xprt_clear_connecting(xprt) };
         return;
     }
     let delay = if this.shared().transport.last_connect_failed() {
