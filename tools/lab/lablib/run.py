@@ -42,7 +42,7 @@ class Run:
             self._prepare()
             self._boot()
             self._serve()
-        except LabError as error:
+        except (LabError, OSError) as error:
             say(error)
             self.outcome = LAB_FAILED
         self._stop()
