@@ -59,40 +59,61 @@ impl Model for Case {
 }
 
 fn cases(large: bool) -> Vec<Case> {
-    let more = u8::from(large);
-    let case = |name, configs, rpcs: &[_], losses, impatience, hold, version| Case {
+    let case = |name, configs, rpcs: &[_], version| Case {
         name,
         setup: Setup {
             configs,
             rpcs: rpcs.to_vec(),
-            hold,
+            hold: false,
             retries: false,
-            losses,
-            impatience,
+            losses: 1 + u8::from(large),
+            impatience: 1,
         },
         version,
     };
+    // A version 2 connection that is lost, or answered late, is followed by one of version 1.
+    let steady = |case: Case| Case {
+        setup: Setup {
+            losses: 0,
+            impatience: 0,
+            ..case.setup
+        },
+        ..case
+    };
+    let held = |case: Case| Case {
+        setup: Setup {
+            hold: true,
+            ..case.setup
+        },
+        ..case
+    };
     let (v1, v2) = (Some(Version::V1), Some(Version::V2));
     let short = forward(40, 40);
-    let long_call = forward(1500, 40);
-    let long_reply = forward(40, 1500);
+    let back = reverse(40, 40);
+    let both_ways = [forward(1500, 1500), reverse(1500, 1500), short];
+    let calls = &[short; 6][..if large { 6 } else { 4 }];
+    let long_calls = &[forward(2900, 40); 3][..if large { 3 } else { 2 }];
+    let long_replies = &[forward(40, 2900); 3][..if large { 3 } else { 2 }];
     vec![
-        case("v1-v1", [v1_only(2), v1_only(2)], &[short, short, short], 1, 0, false, v1),
-        case("v1-v1-reverse", [v1_only(2), v1_only(2)], &[short, reverse(40, 40)], 0, 0, false, v1),
-        case("v1-v2", [v1_only(2), both(2)], &[short, short], 1, 0, false, v1),
-        case("v1-small", [v1_only(1), small(1)], &[short, short], 1, 0, false, v1),
-        case("v2-v1", [both(2), v1_only(2)], &[short, short], 1, 1, false, v1),
-        case("small-v1", [small(1), v1_only(1)], &[short, short], 1, 1, false, v1),
-        case("v2-v2", [both(2), both(2)], &[short, short], more, more, false, v2),
-        case("v2-v2-one-credit", [both(1), both(1)], &[short, short], 1, 1, false, v2),
-        case("v2-v2-reverse", [both(2), both(2)], &[short, reverse(40, 40)], 0, 0, false, v2),
-        case("v2-v2-held", [both(2), both(2)], &[short, short], 0, 0, true, v2),
-        case("v2-small", [both(2), small(1)], &[long_call], 1, 1, false, v2),
-        case("small-v2", [small(1), both(2)], &[long_reply], 1, 1, false, v2),
-        case("small-small", [small(1), small(1)], &[forward(2200, 2200)], 1, 0, false, v2),
-        case("small-small-both-ways", [small(1), small(1)], &[long_call, reverse(1500, 40)], 0, 0, false, v2),
-        case("v2only-v1", [config(V2_ONLY, 1), v1_only(1)], &[short], 1, 1, false, None),
-        case("v1-v2only", [v1_only(1), config(V2_ONLY, 1)], &[short], 0, 0, false, None),
+        case("v1-v1", [v1_only(2), v1_only(3)], calls, v1),
+        steady(case("v1-v1-reverse", [v1_only(2), v1_only(2)], &[short, short, back, back], v1)),
+        case("v1-v2", [v1_only(2), both(2)], calls, v1),
+        case("v1-small", [v1_only(1), small(1)], calls, v1),
+        case("v2-v1", [both(2), v1_only(2)], calls, v1),
+        case("small-v1", [small(1), v1_only(1)], calls, v1),
+        case("v2-v2", [both(3), both(3)], calls, v2),
+        case("v2-v2-one-credit", [both(1), both(1)], calls, v2),
+        case("v2-v2-uneven", [both(1), both(4)], calls, v2),
+        case("v2-v2-reverse", [both(2), both(2)], &[short, short, back, back], v2),
+        steady(case("v2-v2-both-ways", [both(1), both(1)], &[short, short, back, back], v2)),
+        held(case("v2-v2-held", [both(2), both(2)], calls, v2)),
+        case("v2-small", [both(2), small(1)], long_calls, v2),
+        case("small-v2", [small(1), both(2)], long_replies, v2),
+        case("small-small", [small(1), small(1)], &[forward(2200, 2200), short], v2),
+        held(case("small-small-held", [small(2), small(2)], &[forward(2200, 1500), short], v2)),
+        steady(case("small-small-both-ways", [small(2), small(2)], &both_ways, v2)),
+        case("v2only-v1", [config(V2_ONLY, 1), v1_only(1)], &[short], None),
+        case("v1-v2only", [v1_only(1), config(V2_ONLY, 1)], &[short], None),
     ]
 }
 
