@@ -124,11 +124,8 @@ fn unhex(value: &Value) -> Result<Vec<u8>> {
 }
 
 fn hex(bytes: &[u8]) -> Value {
-    bytes
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>()
-        .into()
+    let digits: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat().into()
 }
 
 // CM private data.
