@@ -2,6 +2,7 @@
 """One run of the lab with test programs in it, and many of them at a time."""
 
 import dataclasses
+import os
 import re
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ class Boot:
     options: tuple = ()
     settings: dict = dataclasses.field(default_factory=dict)
     timeout: int = 900
+    environment: dict = dataclasses.field(default_factory=dict)
 
     def command(self, client, out):
         settings = [f"{key}={value}" for key, value in self.settings.items()]
@@ -42,7 +44,8 @@ class Boot:
         with open(out / "output.log", "w", encoding="utf-8", errors="replace") as log, \
                 subprocess.Popen(self.command(client, out), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                 errors="replace") as process:
+                                 errors="replace",
+                                 env=os.environ | self.environment) as process:
             for line in process.stdout:
                 line = line.rstrip("\n")
                 print(f"{time.monotonic() - begun:7.2f} {line}", file=log, flush=True)
