@@ -16,6 +16,10 @@ use super::mr::{
 };
 use super::qp::Drained;
 use super::Handler;
+use crate::support::stack::{
+    Node,
+    Stack, //
+};
 use kernel::prelude::*;
 
 /// A fence and what waits for it. Made ahead, since a fence must not fail for lack of memory.
@@ -66,40 +70,11 @@ impl<H: Handler> Work for Fence<H> {
     }
 }
 
-/// A list of fences; made of links in the fences, so it never allocates.
-pub(crate) struct Fences<H: Handler> {
-    head: Option<KBox<FenceWqe<H>>>,
-}
-
-impl<H: Handler> Fences<H> {
-    /// An empty list.
-    pub(crate) const fn new() -> Self {
-        Self { head: None }
-    }
-
-    /// Adds a fence.
-    pub(crate) fn push(&mut self, mut fence: KBox<FenceWqe<H>>) {
-        fence.next = self.head.take();
-        self.head = Some(fence);
-    }
-
-    /// Takes a fence.
-    pub(crate) fn pop(&mut self) -> Option<KBox<FenceWqe<H>>> {
-        let mut fence = self.head.take()?;
-        self.head = fence.next.take();
-        Some(fence)
+impl<H: Handler> Node for FenceWqe<H> {
+    fn next(&mut self) -> &mut Option<KBox<Self>> {
+        &mut self.next
     }
 }
 
-impl<H: Handler> Default for Fences<H> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<H: Handler> Drop for Fences<H> {
-    fn drop(&mut self) {
-        // One by one: dropping a long chain of boxes would recurse too deep for a kernel stack.
-        while self.pop().is_some() {}
-    }
-}
+/// Fences.
+pub(crate) type Fences<H> = Stack<FenceWqe<H>>;

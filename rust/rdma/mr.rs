@@ -23,6 +23,10 @@ use crate::support::memory::{
     Span,
     PAGE_SIZE, //
 };
+use crate::support::stack::{
+    Node,
+    Stack, //
+};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::error::from_err_ptr;
@@ -182,6 +186,12 @@ impl Inner {
     }
 }
 
+impl Node for Inner {
+    fn next(&mut self) -> &mut Option<KBox<Self>> {
+        &mut self.next
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: valid by the type invariant. Afterwards the peer cannot reach the memory.
@@ -307,9 +317,9 @@ impl Mr<Mapped> {
     }
 }
 
-/// Registrations in one state; made of links in the registrations, so it never allocates.
+/// Registrations in one state.
 pub(crate) struct MrList<S: sealed::State> {
-    head: Option<KBox<Inner>>,
+    inners: Stack<Inner>,
     _state: PhantomData<S>,
 }
 
@@ -317,43 +327,23 @@ impl<S: sealed::State> MrList<S> {
     /// An empty list.
     pub(crate) const fn new() -> Self {
         Self {
-            head: None,
+            inners: Stack::new(),
             _state: PhantomData,
         }
     }
 
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.head.is_none()
+        self.inners.is_empty()
     }
 
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        core::iter::successors(self.head.as_deref(), |inner| inner.next.as_deref()).count()
-    }
-
-    fn push_inner(&mut self, mut inner: KBox<Inner>) {
-        inner.next = self.head.take();
-        self.head = Some(inner);
-    }
-
-    fn pop_inner(&mut self) -> Option<KBox<Inner>> {
-        let mut inner = self.head.take()?;
-        self.head = inner.next.take();
-        Some(inner)
-    }
-
-    pub(super) fn for_each(&mut self, mut f: impl FnMut(&mut Inner)) {
-        let mut next = self.head.as_deref_mut();
-        while let Some(inner) = next {
-            f(inner);
-            next = inner.next.as_deref_mut();
-        }
+    pub(super) fn for_each(&mut self, f: impl FnMut(&mut Inner)) {
+        self.inners.for_each(f);
     }
 
     fn into_state<R: sealed::State>(mut self) -> MrList<R> {
         MrList {
-            head: self.head.take(),
+            inners: core::mem::take(&mut self.inners),
             _state: PhantomData,
         }
     }
@@ -368,29 +358,27 @@ impl<S: sealed::State> Default for MrList<S> {
 impl MrList<Idle> {
     /// Adds a registration.
     pub(crate) fn push(&mut self, mr: Mr<Idle>) {
-        self.push_inner(mr.inner);
+        self.inners.push(mr.inner);
     }
 
     /// Takes a registration.
     pub(crate) fn pop(&mut self) -> Option<Mr<Idle>> {
         Some(Mr {
-            inner: self.pop_inner()?,
+            inner: self.inners.pop()?,
             _state: PhantomData,
         })
     }
 
     /// Moves all registrations of `other` here.
     pub(crate) fn append(&mut self, mut other: Self) {
-        while let Some(inner) = other.pop_inner() {
-            self.push_inner(inner);
-        }
+        self.inners.append(core::mem::take(&mut other.inners));
     }
 }
 
 impl MrList<Mapped> {
     /// Adds a registration.
     pub(crate) fn push(&mut self, mr: Mr<Mapped>) {
-        self.push_inner(mr.inner);
+        self.inners.push(mr.inner);
     }
 
     /// Unmaps the memory; nobody was told of it.
@@ -408,9 +396,9 @@ impl MrList<Mapped> {
 impl MrList<Registered> {
     /// Takes the registration that the peer has invalidated from the list, if it is there.
     pub(crate) fn take_invalidated(&mut self, by_peer: Invalidated) -> Option<Mr<Idle>> {
-        let mut rest = Self::new();
+        let mut rest = Stack::new();
         let mut found = None;
-        while let Some(mut inner) = self.pop_inner() {
+        while let Some(mut inner) = self.inners.pop() {
             if found.is_none() && inner.region().key == by_peer.0 {
                 inner.unmap();
                 found = Some(Mr {
@@ -418,10 +406,10 @@ impl MrList<Registered> {
                     _state: PhantomData,
                 });
             } else {
-                rest.push_inner(inner);
+                rest.push(inner);
             }
         }
-        core::mem::swap(self, &mut rest);
+        self.inners = rest;
         found
     }
 
@@ -442,7 +430,7 @@ impl MrList<Registered> {
 
     /// Destroys the registrations, which fences them as well: their queue pair has been drained.
     pub(crate) fn destroy(mut self, proof: &Drained) {
-        while let Some(inner) = self.pop_inner() {
+        while let Some(inner) = self.inners.pop() {
             if proof.is_of(inner.qp) {
                 drop(inner);
             } else {
@@ -454,7 +442,7 @@ impl MrList<Registered> {
 
 impl<S: sealed::State> Drop for MrList<S> {
     fn drop(&mut self) {
-        while let Some(inner) = self.pop_inner() {
+        while let Some(inner) = self.inners.pop() {
             if S::EXPOSED {
                 lose(inner);
             }

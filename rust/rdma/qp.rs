@@ -259,7 +259,8 @@ impl<H: Handler> Qp<H> {
         wr.__bindgen_anon_1.wr_cqe = unit;
 
         let mut unsignaled = self.unsignaled.lock();
-        unsignaled.work_requests += 1 + mrs.count() as u32;
+        unsignaled.work_requests += 1;
+        mrs.for_each(|_| unsignaled.work_requests += 1);
         let mut signaled = None;
         if unsignaled.work_requests >= self.signal_interval {
             unsignaled.work_requests = 0;

@@ -18,7 +18,10 @@ use super::dma::{
 use super::pd::Pd;
 use super::Handler;
 use crate::bindings;
-use core::marker::PhantomData;
+use crate::support::stack::{
+    Node,
+    Stack, //
+};
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -29,7 +32,6 @@ pub(crate) struct SendBuf<H: Handler> {
     next: Option<KBox<SendWqe<H>>>,
     /// While posted: the buffers whose Sends end no later than this one.
     pub(super) covers: SendBufs<H>,
-    _handler: PhantomData<H>,
 }
 
 /// A Send buffer as it is posted.
@@ -42,7 +44,6 @@ impl<H: Handler> SendBuf<H> {
             buf: DmaBuf::new(pd, len, Direction::ToDevice)?,
             next: None,
             covers: SendBufs::new(),
-            _handler: PhantomData,
         })
     }
 
@@ -71,47 +72,11 @@ impl<H: Handler> Work for SendBuf<H> {
     }
 }
 
-/// A list of Send buffers; made of links in the buffers, so it never allocates.
-pub(crate) struct SendBufs<H: Handler> {
-    head: Option<KBox<SendWqe<H>>>,
-}
-
-impl<H: Handler> SendBufs<H> {
-    /// An empty list.
-    pub(crate) const fn new() -> Self {
-        Self { head: None }
-    }
-
-    /// Adds a buffer.
-    pub(crate) fn push(&mut self, mut buffer: KBox<SendWqe<H>>) {
-        buffer.next = self.head.take();
-        self.head = Some(buffer);
-    }
-
-    /// Takes the buffer that was added last.
-    pub(crate) fn pop(&mut self) -> Option<KBox<SendWqe<H>>> {
-        let mut buffer = self.head.take()?;
-        self.head = buffer.next.take();
-        Some(buffer)
-    }
-
-    /// Moves all buffers of `other` here.
-    pub(crate) fn append(&mut self, mut other: Self) {
-        while let Some(buffer) = other.pop() {
-            self.push(buffer);
-        }
+impl<H: Handler> Node for SendWqe<H> {
+    fn next(&mut self) -> &mut Option<KBox<Self>> {
+        &mut self.next
     }
 }
 
-impl<H: Handler> Default for SendBufs<H> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<H: Handler> Drop for SendBufs<H> {
-    fn drop(&mut self) {
-        // One by one: dropping a long chain of boxes would recurse too deep for a kernel stack.
-        while self.pop().is_some() {}
-    }
-}
+/// Send buffers.
+pub(crate) type SendBufs<H> = Stack<SendWqe<H>>;

@@ -8,3 +8,4 @@ pub(crate) mod foreign;
 pub(crate) mod memalloc;
 pub(crate) mod memory;
 pub(crate) mod net;
+pub(crate) mod stack;
