@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::plan::{
-    plan, Buf, CallShape, Conveyance, Item, Limits, Part, PartName, PlanError,
+    plan, Buf, CallShape, Conveyance, Item, Limits, Part, PartName, Plan, PlanError,
 };
 use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::xdr::pad_len;
@@ -279,112 +279,152 @@ fn register(limits: &Limits, buf: &Buf, range: Range<u32>) -> Vec<Segment> {
     segments
 }
 
+/// Every octet of the Call is inline, in a chunk, or pad of what is in a chunk.
+//= V1-048, V1-049, V1-059, V1-086, V2-068, V2-077, V2-091, V2-093, V2-099, V2-108 (test)
+fn conveys_everything_once(call: &CallShape<'_>, plan: &Plan) {
+    let len = call.send.len();
+    let mut seen = vec![0_u8; len as usize];
+    let mut mark = |range: Range<u32>| {
+        for at in range {
+            seen[at as usize] += 1;
+        }
+    };
+    plan.payload(call).for_each(&mut mark);
+    for item in plan.reads.of(call.arguments) {
+        mark(item.range());
+        mark(item.range().end..item.extent().end.min(len));
+    }
+    assert!(seen.iter().all(|times| *times == 1));
+}
+
+/// A normal chunk is one eligible item without pad, at its aligned Position.
+//= V1-050, V1-051, V1-053, V1-054, V1-056, V1-058, V1-060, V1-063, V1-070, V1-082 (test)
+//= V2-069, V2-070, V2-072, V2-073, V2-074, V2-076, V2-078, V2-080, V2-082, V2-083 (test)
+//= V2-088, V2-095, V2-130, NFS-033 (test)
+fn chunks_of_items(call: &CallShape<'_>, plan: &Plan, limits: &Limits) -> Lists {
+    let mut lists = Lists::default();
+    let mut last = 0;
+    for (position, range) in plan.read_chunks(call) {
+        assert_eq!(position.0 % 4, 0);
+        assert!(position.0 >= last);
+        last = position.0;
+        if position.0 == 0 {
+            assert_eq!(plan.conveyance, Conveyance::Long);
+        } else {
+            let item = Item {
+                offset: position.0,
+                len: range.end - range.start,
+            };
+            assert!(range.start == position.0 && call.arguments.contains(&item));
+        }
+        let segments = register(limits, &call.send, range);
+        let reads = segments
+            .into_iter()
+            .map(|segment| ReadSegment { position, segment });
+        lists.reads.extend(reads);
+    }
+    for range in plan.write_chunks(call) {
+        assert!(call.results.iter().any(|item| item.range() == range));
+        lists.writes.push(register(limits, &call.receive, range));
+    }
+    if plan.reply_chunk {
+        let ranges = plan.reply_payload(call);
+        let segments = ranges.flat_map(|range| register(limits, &call.receive, range));
+        lists.reply = Some(segments.collect());
+    }
+    lists
+}
+
+/// Neither the peers nor the device have to take more than they said.
+//= V1-081, V1-082, V1-085, V2-055, V2-094, V2-095, V2-129, V2-131, NFS-040, D-25 (test)
+fn stays_within_all_limits(call: &CallShape<'_>, plan: &Plan, limits: &Limits, lists: &Lists) {
+    for read in &lists.reads {
+        let chunk = lists.reads.iter().filter(|r| r.position == read.position);
+        assert!(chunk.count() as u32 <= limits.chunk_segments);
+    }
+    for chunk in lists.writes.iter().chain(&lists.reply) {
+        assert!(chunk.len() as u32 <= limits.chunk_segments);
+    }
+    assert!(plan.reads.count() <= limits.read_chunks);
+    assert!(plan.writes.count() <= limits.write_chunks);
+    assert!(plan.segments <= limits.header_segments);
+    assert_eq!(encoded_len(plan, limits, lists), plan.header_len);
+    let payload: u32 = plan.payload(call).map(|r| r.end - r.start).sum();
+    let send = match plan.conveyance {
+        Conveyance::Copied | Conveyance::Gathered => plan.header_len + payload,
+        Conveyance::Continued => plan.header_len + 4,
+        Conveyance::Long => plan.header_len,
+    };
+    assert!(send <= limits.inline_send);
+    match plan.conveyance {
+        Conveyance::Copied => assert!(payload <= limits.pull_up),
+        Conveyance::Continued => assert!(payload <= limits.continued_send),
+        Conveyance::Long => {
+            assert!(limits.long_call);
+            assert!(limits.reduced_long_call || plan.reads.is_empty());
+        }
+        Conveyance::Gathered => {}
+    }
+}
+
+fn encoded_len(plan: &Plan, limits: &Limits, lists: &Lists) -> u32 {
+    let mut out = vec![0; 1 << 16];
+    let outgoing = Outgoing {
+        xid: Xid(1),
+        direction: MsgType::Call,
+        kind: plan.kind(),
+        more: false,
+        inv_handle: Handle::NONE,
+    };
+    let len = match limits.version {
+        Version::V1 => v1::encode(&mut out, Xid(1), 1, plan.kind(), lists),
+        Version::V2 => v2::encode(&mut out, &outgoing, Grant::from_word(1), lists),
+    };
+    len.unwrap() as u32
+}
+
+/// The largest Reply fits, inline beside the returned Write list, in the Reply chunk or in parts.
+//= V1-076, V1-077, V1-083, V1-136, V2-096, V2-191, V2-199, NFS-001, NFS-002, NFS-027 (test)
+fn offers_room_for_the_largest_reply(
+    call: &CallShape<'_>,
+    plan: &Plan,
+    limits: &Limits,
+    lists: &Lists,
+) {
+    let rest: u32 = plan.reply_payload(call).map(|r| r.end - r.start).sum();
+    let writes = lists.writes.iter().map(|chunk| 8 + 16 * chunk.len() as u32);
+    let header = limits.version.empty_header_len() + writes.sum::<u32>();
+    if plan.reply_chunk {
+        let segments = lists.reply.iter().flatten();
+        let room: u32 = segments.clone().map(|segment| segment.length).sum();
+        assert_eq!(room, rest);
+        assert!(header + 4 + 16 * segments.count() as u32 <= limits.inline_recv);
+        assert!(limits.write_and_reply || plan.writes.is_empty());
+    } else {
+        assert!(header + rest <= limits.inline_recv || rest <= limits.continued_recv);
+    }
+}
+
+/// What RPCSEC_GSS protects stays whole.
+//= V2-189, V2-193, V2-194, D-42 (test)
+fn leaves_protected_calls_whole(call: &CallShape<'_>, plan: &Plan) {
+    assert!(!call.protected || plan.reads.is_empty() && plan.writes.is_empty());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    //= V1-048, V1-049, V1-050, V1-051, V1-053, V1-054, V1-056, V1-058, V1-059, V1-060 (test)
-    //= V1-063, V1-070, V1-076, V1-077, V1-081, V1-082, V1-083, V1-085, V1-086, V1-136 (test)
-    //= V2-055, V2-068, V2-069, V2-070, V2-072, V2-073, V2-074, V2-076, V2-077, V2-078 (test)
-    //= V2-080, V2-082, V2-083, V2-088, V2-091, V2-093, V2-094, V2-095, V2-096, V2-099 (test)
-    //= V2-108, V2-129, V2-130, V2-131, V2-189, V2-191, V2-193, V2-194, V2-199, D-25, D-42 (test)
-    //= NFS-001, NFS-002, NFS-027, NFS-033, NFS-040 (test)
     #[test]
-    fn every_plan_conveys_everything_once_within_all_limits(any in any_call()) {
+    fn every_plan_holds_what_plans_promise(any in any_call()) {
         let Any { send, arguments, receive, results, protected, limits } = &any;
         let call = CallShape { protected: *protected, ..shape(*send, arguments, *receive, results) };
-        let Ok(plan) = plan(&call, limits) else { return Ok(()) };
-
-        // Every octet of the Call is inline, in a chunk, or pad of what is in a chunk.
-        let payload: u32 = plan.payload(&call).map(|range| range.end - range.start).sum();
-        let mut seen = vec![0_u8; send.len() as usize];
-        let mut mark = |range: Range<u32>| for at in range {
-            seen[at as usize] += 1;
-        };
-        plan.payload(&call).for_each(&mut mark);
-        for item in plan.reads.of(arguments) {
-            mark(item.range());
-            mark(item.range().end..item.extent().end.min(send.len()));
+        if let Ok(plan) = plan(&call, limits) {
+            conveys_everything_once(&call, &plan);
+            let lists = chunks_of_items(&call, &plan, limits);
+            stays_within_all_limits(&call, &plan, limits, &lists);
+            offers_room_for_the_largest_reply(&call, &plan, limits, &lists);
+            leaves_protected_calls_whole(&call, &plan);
         }
-        prop_assert!(seen.iter().all(|times| *times == 1));
-
-        // Chunks have no pad, aligned Positions, and as many Segments as allowed.
-        let mut lists = Lists::default();
-        let mut last = 0;
-        for (position, range) in plan.read_chunks(&call) {
-            prop_assert_eq!(position.0 % 4, 0);
-            prop_assert!(position.0 >= last);
-            last = position.0;
-            prop_assert!(position.0 == 0 || arguments.iter().any(|item| item.range() == range));
-            let segments = register(limits, send, range);
-            lists.reads.extend(segments.into_iter().map(|segment| ReadSegment { position, segment }));
-        }
-        for position in lists.reads.iter().map(|read| read.position) {
-            let chunk = lists.reads.iter().filter(|read| read.position == position);
-            prop_assert!(chunk.count() as u32 <= limits.chunk_segments);
-        }
-        for range in plan.write_chunks(&call) {
-            prop_assert!(results.iter().any(|item| item.range() == range));
-            lists.writes.push(register(limits, receive, range));
-        }
-        if plan.reply_chunk {
-            let ranges = plan.reply_payload(&call);
-            lists.reply = Some(ranges.flat_map(|range| register(limits, receive, range)).collect());
-        }
-        for chunk in lists.writes.iter().chain(&lists.reply) {
-            prop_assert!(chunk.len() as u32 <= limits.chunk_segments);
-        }
-        prop_assert!(plan.reads.count() <= limits.read_chunks);
-        prop_assert!(plan.writes.count() <= limits.write_chunks);
-        prop_assert!(plan.segments <= limits.header_segments);
-
-        // The header is as long as was said, and the Send no longer than the peer takes.
-        let mut out = vec![0; 1 << 16];
-        let outgoing = Outgoing {
-            xid: Xid(1),
-            direction: MsgType::Call,
-            kind: plan.kind(),
-            more: false,
-            inv_handle: Handle::NONE,
-        };
-        let header = match limits.version {
-            Version::V1 => v1::encode(&mut out, Xid(1), 1, plan.kind(), &lists),
-            Version::V2 => v2::encode(&mut out, &outgoing, Grant::from_word(1), &lists),
-        };
-        prop_assert_eq!(header.unwrap() as u32, plan.header_len);
-        match plan.conveyance {
-            Conveyance::Copied => {
-                prop_assert!(payload <= limits.pull_up);
-                prop_assert!(plan.header_len + payload <= limits.inline_send);
-            }
-            Conveyance::Gathered => prop_assert!(plan.header_len + payload <= limits.inline_send),
-            Conveyance::Continued => {
-                prop_assert!(payload <= limits.continued_send);
-                prop_assert!(plan.header_len + 4 <= limits.inline_send);
-            }
-            Conveyance::Long => {
-                prop_assert!(limits.long_call);
-                prop_assert!(plan.header_len <= limits.inline_send);
-                prop_assert!(limits.reduced_long_call || plan.reads.is_empty());
-            }
-        }
-
-        // The largest Reply has room, whatever form it takes.
-        let rest: u32 = plan.reply_payload(&call).map(|range| range.end - range.start).sum();
-        let write_list: u32 = lists.writes.iter().map(|chunk| 8 + 16 * chunk.len() as u32).sum();
-        let reply_header = limits.version.empty_header_len() + write_list;
-        if plan.reply_chunk {
-            let room: u32 = lists.reply.iter().flatten().map(|segment| segment.length).sum();
-            prop_assert_eq!(room, rest);
-            let array = 4 + 16 * lists.reply.iter().flatten().count() as u32;
-            prop_assert!(reply_header + array <= limits.inline_recv);
-            prop_assert!(limits.write_and_reply || plan.writes.is_empty());
-        } else {
-            let inline = reply_header + rest <= limits.inline_recv;
-            prop_assert!(inline || rest <= limits.continued_recv);
-        }
-
-        // What is protected stays whole.
-        prop_assert!(!protected || plan.reads.is_empty() && plan.writes.is_empty());
     }
 
     //= V1-079, V1-084, V2-092, V2-097 (test)

@@ -125,10 +125,8 @@ fn session(client: Config, server: Config, weather: Weather, seed: u64, rpcs: u3
     net
 }
 
-//= V1-026, V1-030, V1-066, V1-074, V1-079, V1-080, V1-081, V1-086, V1-109 (test)
-//= V2-020, V2-032, V2-038, V2-040, V2-042, V2-046, V2-047, V2-053, V2-055, V2-059 (test)
-//= V2-060, V2-061, V2-064, V2-084, V2-092, V2-094, V2-098, V2-100, V2-129, V2-200 (test)
-//= V1-019, V1-036, V1-037, V1-061, V2-067, V2-077, V2-185, D-08, D-12, D-20, D-32 (test)
+//= V2-020, V2-032, V2-038, V2-040, V2-042, V2-047, V2-055, V2-059, V2-061, V2-200 (test)
+//= D-08, D-12, D-20, D-32 (test)
 #[test]
 fn every_pair_of_peers_completes_every_rpc() {
     for (client, server) in pairs() {
@@ -140,7 +138,7 @@ fn every_pair_of_peers_completes_every_rpc() {
     }
 }
 
-//= V1-040, V1-125, V2-039, V2-049, V2-051, V2-052, V2-053, D-09, D-10, D-11, D-14 (test)
+//= V2-039, V2-051, V2-052, V2-053, D-09, D-10, D-11, D-14 (test)
 #[test]
 fn late_messages_and_completions_starve_nobody() {
     for (client, server) in pairs() {
@@ -151,7 +149,7 @@ fn late_messages_and_completions_starve_nobody() {
     }
 }
 
-//= V1-102, V1-124, V2-062, D-15, NFS-061 (test)
+//= V1-102, V2-062, D-15, NFS-061 (test)
 #[test]
 fn lost_connections_are_replaced_until_every_rpc_is_done() {
     for (client, server) in pairs() {
@@ -162,7 +160,7 @@ fn lost_connections_are_replaced_until_every_rpc_is_done() {
     }
 }
 
-//= V1-117, V1-119, V1-121, V1-123, V1-126, V1-133, V2-118, V2-168, V2-169, V2-172 (test)
+//= V1-117, V1-119, V1-133, V2-168, V2-169, V2-172 (test)
 #[test]
 fn reverse_calls_share_the_connection() {
     for (client, server) in pairs() {
