@@ -18,6 +18,7 @@ use super::dma::{
 use super::pd::Pd;
 use super::Handler;
 use crate::bindings;
+use core::marker::PhantomData;
 use crate::support::stack::{
     Node,
     Stack, //
@@ -32,6 +33,7 @@ pub(crate) struct SendBuf<H: Handler> {
     next: Option<KBox<SendWqe<H>>>,
     /// While posted: the buffers whose Sends end no later than this one.
     pub(super) covers: SendBufs<H>,
+    _handler: PhantomData<H>,
 }
 
 /// A Send buffer as it is posted.
@@ -44,6 +46,7 @@ impl<H: Handler> SendBuf<H> {
             buf: DmaBuf::new(pd, len, Direction::ToDevice)?,
             next: None,
             covers: SendBufs::new(),
+            _handler: PhantomData,
         })
     }
 
