@@ -6,6 +6,58 @@
 //! registrations come in as arguments, and what is to be done comes back as values. No input can
 //! make this code panic or touch a byte outside the slices it was handed.
 //!
+//! # What is where
+//!
+//! A **Requester** asks [`plan`] how to convey an RPC, registers what the plan names, encodes the
+//! header with [`v1`] or through [`connection`], and has the answer judged: a Reply by [`reply`],
+//! an error by [`retry`], an invalidated handle by [`invalidate`].
+//!
+//! A **Responder** has a Call checked and put together by [`responder`], and asks [`respond`] how
+//! to convey the Reply. What either returns as an error goes to [`connection`], which sends it.
+//!
+//! Both drive a [`connection`]. It negotiates the version ([`negotiate`]), exchanges properties
+//! ([`property`], [`hostauth`]), keeps the credits ([`credit`]) and joins messages that come in
+//! parts ([`continuation`]). Each of these also stands on its own.
+//!
+//! [`header`] is what a message means in either version, [`chunk`] are its chunk lists, and
+//! [`types`], [`xdr`] and [`error`] are what all of it is made of. [`cm_private`] is exchanged
+//! while connecting.
+//!
+//! # Example
+//!
+//! A Requester sends a small Call and gets its Reply, on a version 1 connection:
+//!
+//! ```
+//! use rpcrdma_proto::proto::chunk::NoChunks;
+//! use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part};
+//! use rpcrdma_proto::proto::reply::{check, receive, Arrival, Payload, Verdict};
+//! use rpcrdma_proto::proto::types::Xid;
+//! use rpcrdma_proto::proto::v1;
+//!
+//! let head = |len| Buf { head: Part { len, page_offset: 0 }, ..Buf::default() };
+//! let call = CallShape {
+//!     send: head(40),
+//!     arguments: &[],
+//!     receive: head(128),
+//!     results: &[],
+//!     protected: false,
+//! };
+//! let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
+//! let mut header = [0; 64];
+//! let len = v1::encode(&mut header, Xid(7), 32, plan.kind(), &NoChunks).unwrap();
+//! assert_eq!(len as u32, plan.header_len);
+//!
+//! // The header, and an RPC Reply of 24 octets.
+//! let mut message = header[..len].to_vec();
+//! message.extend([0, 0, 0, 7, 0, 0, 0, 1]);
+//! message.resize(len + 24, 0);
+//! let Arrival::Reply { fixed, body } = receive(&message) else { panic!() };
+//! let Verdict::Complete(reply) = check(&fixed, body, &NoChunks) else { panic!() };
+//! assert!(matches!(reply.payload, Payload::Inline(octets) if octets.len() == 24));
+//! ```
+//!
+//! # Citations
+//!
 //! Requirements that a piece of code fulfils are cited above it as `//= V1-014`; the identifiers
 //! are those of `Documentation/conformance.rst`. `V1` stands for the version 1 protocol, `V2` for
 //! version 2, `CM` for the private data exchanged while connecting, `NFS` for the NFS upper-layer
