@@ -23,7 +23,7 @@ out = $(CURDIR)/build
 CHECK_KERNEL ?= debian
 
 # rustfmt follows the modules from here.
-rust_roots = rust/rpcrdma_main.rs tools/proto/src/lib.rs $(wildcard tools/lint/compile_fail/*.rs)
+rust_roots = rust/rpcrdma_main.rs tools/proto/src/lib.rs $(wildcard tools/lint/compile_fail/*.rs tools/lint/compile_fail/*/*.rs)
 step = tools/check/step
 
 .DEFAULT_GOAL := modules
@@ -80,8 +80,13 @@ check-lint: python ## Layers, unsafe code, text, ownership rules that must not c
 	@$(step) 'lints of the lints' tools/lint/test_lint.py
 	@$(step) --ktap 'messages of the build probe' tools/kbuild/test
 
-check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, cost
+check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, mistakes, cost
 	@$(step) --ktap 'protocol core' $(buildroot) tools/proto/check
+	@$(step) 'headers as rpcgen makes them' tools/proto/oracle/check
+	@$(step) 'fuzzing' tools/proto/fuzz/check
+	@$(step) 'model' tools/proto/model/check
+	@$(step) 'seeded mistakes are found' tools/proto/mutations/check
+	@$(step) 'cost' tools/proto/cost/check
 
 check-build: python ## The module for Debian's 7.2 and 7.3 kernels, clippy, and what must not compile
 	@$(step) 'build for debian' tools/check/build debian $(out)/debian
