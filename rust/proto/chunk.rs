@@ -35,12 +35,12 @@ impl Segment {
         }
     }
 
-    #[inline]
-    fn encode(self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+    #[inline(always)]
+    fn to_wire(self) -> [u8; Self::ENCODED_LEN] {
         let [h0, h1, h2, h3] = self.handle.0.to_be_bytes();
         let [l0, l1, l2, l3] = self.length.to_be_bytes();
         let [a, b, c, d, e, f, g, h] = self.offset.to_be_bytes();
-        out.array(&[h0, h1, h2, h3, l0, l1, l2, l3, a, b, c, d, e, f, g, h])
+        [h0, h1, h2, h3, l0, l1, l2, l3, a, b, c, d, e, f, g, h]
     }
 
     /// The last octet of a Segment has an address of at most 64 bits.
@@ -69,11 +69,13 @@ impl ReadSegment {
         }
     }
 
-    #[inline]
-    fn encode(self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
-        out.u32(1)?;
-        out.u32(self.position.0)?;
-        self.segment.encode(out)
+    #[inline(always)]
+    fn to_wire(self) -> [u8; Self::ENCODED_LEN] {
+        let [p0, p1, p2, p3] = self.position.0.to_be_bytes();
+        let [h0, h1, h2, h3, l0, l1, l2, l3, a, b, c, d, e, f, g, h] = self.segment.to_wire();
+        [
+            0, 0, 0, 1, p0, p1, p2, p3, h0, h1, h2, h3, l0, l1, l2, l3, a, b, c, d, e, f, g, h,
+        ]
     }
 }
 
@@ -112,18 +114,18 @@ impl<'a> Chunk<'a> {
             .fold(0, |sum: u64, s| sum.saturating_add(s.length.into()))
     }
 
-    #[inline]
+    #[inline(always)]
     //= V1-011, V1-111, V2-109
     fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
-        let count = reader.u32()? as usize;
-        // Compared with what is there before it is multiplied.
-        if count > reader.rest().len() / Segment::ENCODED_LEN {
-            return Err(BadHeader::Truncated);
+        let start = reader.rest();
+        // A count that is too large ends where the message does; it is never multiplied.
+        let count = reader.u32()?;
+        for _ in 0..count {
+            Segment::from_wire(reader.array()?).check()?;
         }
-        let wire = reader.bytes(count.saturating_mul(Segment::ENCODED_LEN))?;
-        let chunk = Self { wire };
-        chunk.segments().try_for_each(|s| s.check())?;
-        Ok(chunk)
+        let len = start.len().saturating_sub(reader.rest().len());
+        let wire = start.get(4..len).ok_or(BadHeader::Truncated)?;
+        Ok(Self { wire })
     }
 }
 
@@ -170,7 +172,7 @@ impl<'a> ReadList<'a> {
         ReadSegments { wire: self.wire }
     }
 
-    #[inline]
+    #[inline(always)]
     //= V1-010, V1-058, V2-080
     fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
         let start = reader.rest();
@@ -234,7 +236,7 @@ impl<'a> WriteList<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     //= V1-012, V2-008
     fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
         let start = reader.rest();
@@ -314,13 +316,15 @@ impl<'a> ChunkLists<'a> {
 
     #[inline(never)]
     fn decode_chunks(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
-        let reads = ReadList::decode(reader)?;
-        let writes = WriteList::decode(reader)?;
-        let reply = if reader.present()? {
-            Some(Chunk::decode(reader)?)
+        let mut ahead = *reader;
+        let reads = ReadList::decode(&mut ahead)?;
+        let writes = WriteList::decode(&mut ahead)?;
+        let reply = if ahead.present()? {
+            Some(Chunk::decode(&mut ahead)?)
         } else {
             None
         };
+        *reader = ahead;
         Ok(Self {
             reads,
             writes,
@@ -415,34 +419,33 @@ impl Chunks for ChunkSlices<'_> {
 //= V1-010, V1-012, V1-013, V1-014, V2-007, V2-008
 pub fn encode<C: Chunks + ?Sized>(out: &mut Writer<'_>, chunks: &C) -> Result<(), NoRoom> {
     for read in chunks.reads() {
-        read.encode(out)?;
+        out.array(&read.to_wire())?;
     }
     out.u32(0)?;
     for write in chunks.writes() {
-        out.u32(1)?;
-        encode_array(out, write)?;
+        encode_present(out, write)?;
     }
     out.u32(0)?;
     match chunks.reply() {
         None => out.u32(0),
-        Some(reply) => {
-            out.u32(1)?;
-            encode_array(out, reply)
-        }
+        Some(reply) => encode_present(out, reply),
     }
 }
 
+/// Writes the word that says a chunk is there, and the chunk.
 #[inline]
-//= V1-011
-fn encode_array(
+//= V1-011, V1-012, V1-013
+fn encode_present(
     out: &mut Writer<'_>,
     segments: impl Iterator<Item = Segment>,
 ) -> Result<(), NoRoom> {
-    let count = out.count()?;
+    let start = out.slot::<8>()?;
     let mut written = 0_u32;
     for segment in segments {
-        segment.encode(out)?;
+        out.array(&segment.to_wire())?;
         written = written.saturating_add(1);
     }
-    out.set_count(count, written)
+    let [c0, c1, c2, c3] = written.to_be_bytes();
+    *start = [0, 0, 0, 1, c0, c1, c2, c3];
+    Ok(())
 }

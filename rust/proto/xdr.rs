@@ -90,52 +90,63 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A cursor that fills a buffer from its start.
+/// A cursor that fills a buffer from its start. After a failed write, nothing more fits.
 #[derive(Debug)]
 pub struct Writer<'a> {
-    out: &'a mut [u8],
-    len: usize,
+    rest: &'a mut [u8],
+    size: usize,
 }
 
 impl<'a> Writer<'a> {
     /// Starts at the first byte of `out`.
     #[inline]
     pub fn new(out: &'a mut [u8]) -> Self {
-        Self { out, len: 0 }
+        let size = out.len();
+        Self { rest: out, size }
     }
 
     /// Returns how many bytes have been written.
     #[inline]
     pub const fn len(&self) -> usize {
-        self.len
+        self.size.saturating_sub(self.rest.len())
     }
 
     /// Says whether nothing has been written.
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
+    }
+
+    /// Leaves out `N` bytes and returns them, to be filled in later.
+    #[inline(always)]
+    pub fn slot<const N: usize>(&mut self) -> Result<&'a mut [u8; N], NoRoom> {
+        let (slot, rest) = core::mem::take(&mut self.rest)
+            .split_first_chunk_mut()
+            .ok_or(NoRoom)?;
+        self.rest = rest;
+        Ok(slot)
     }
 
     /// Writes `N` bytes.
-    #[inline]
+    #[inline(always)]
     pub fn array<const N: usize>(&mut self, bytes: &[u8; N]) -> Result<(), NoRoom> {
-        self.bytes(bytes)
+        *self.slot()? = *bytes;
+        Ok(())
     }
 
     /// Writes bytes as they are, without length or pad.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
-        let end = self.len.checked_add(bytes.len()).ok_or(NoRoom)?;
-        self.out
-            .get_mut(self.len..end)
-            .ok_or(NoRoom)?
-            .copy_from_slice(bytes);
-        self.len = end;
+        let (to, rest) = core::mem::take(&mut self.rest)
+            .split_at_mut_checked(bytes.len())
+            .ok_or(NoRoom)?;
+        to.copy_from_slice(bytes);
+        self.rest = rest;
         Ok(())
     }
 
     /// Writes an unsigned integer.
-    #[inline]
+    #[inline(always)]
     //= V1-001
     pub fn u32(&mut self, value: u32) -> Result<(), NoRoom> {
         self.array(&value.to_be_bytes())
@@ -150,29 +161,4 @@ impl<'a> Writer<'a> {
         let pad = [0; 3];
         self.bytes(pad.get(..pad_len(len) as usize).unwrap_or_default())
     }
-
-    /// Writes a count that is not known yet and returns where it stands.
-    #[inline]
-    pub fn count(&mut self) -> Result<Count, NoRoom> {
-        let at = self.len;
-        self.u32(0)?;
-        Ok(Count { at })
-    }
-
-    /// Fills in a count written earlier.
-    #[inline]
-    pub fn set_count(&mut self, count: Count, value: u32) -> Result<(), NoRoom> {
-        *self
-            .out
-            .get_mut(count.at..)
-            .and_then(<[u8]>::first_chunk_mut)
-            .ok_or(NoRoom)? = value.to_be_bytes();
-        Ok(())
-    }
-}
-
-/// The place of a count that is written before the items it counts.
-#[derive(Debug)]
-pub struct Count {
-    at: usize,
 }
