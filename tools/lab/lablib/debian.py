@@ -170,7 +170,7 @@ def _build_boot(version, packages, listed, tmp, _final):
     for path in _with_dependencies(tree, listed):
         (kept / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(tree / path, kept / path)
-    shutil.copy(tree / "vmlinuz", tmp)
+    shutil.copy(next(tree.glob("vmlinuz*")), tmp / "vmlinuz")     # may be vmlinuz.unsigned
     # Once here instead of slowly at every boot.
     progress.run("unpacking modules", roots.in_build_root(
         ["sh", "-c", 'find "$1" -name "*.ko.xz" -exec xz -d {} +', "sh", kept]), log)
