@@ -5,13 +5,15 @@
 #
 # A program defines a function per test and ends with `tests "function argument..." ...`. The words
 # of a test are its name. It passes by ending with 0 and is skipped by `skip REASON`; each runs in a
-# shell of its own with -e, and finds nothing mounted.
+# shell of its own with -e, and finds nothing mounted. The program's own arguments, if any, are
+# beginnings of names: only those tests run.
 
 PORT=${PORT:-20049}
 VERS=${VERS:-4.2}
 MOUNT_OPTIONS=${MOUNT_OPTIONS:-}
 
 KSFT_SKIP=4
+only=$*
 here=$(cd "$(dirname "$0")" && pwd)
 
 skip() {
@@ -39,6 +41,10 @@ tests() {
 		echo "1..0 # SKIP $missing"
 		exit $KSFT_SKIP
 	fi
+	for words; do
+		shift
+		! selected "$words" || set -- "$@" "$words"
+	done
 	echo "1..$#"
 	number=0
 	failed=0
@@ -74,6 +80,16 @@ tests() {
 	done
 	[ $failed = 0 ]
 	exit
+}
+
+selected() {
+	[ -n "$only" ] || return 0
+	for beginning in $only; do
+		case $1 in
+		"$beginning"*) return 0 ;;
+		esac
+	done
+	return 1
 }
 
 # What is missing to run any test at all.
