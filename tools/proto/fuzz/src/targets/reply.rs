@@ -130,6 +130,15 @@ fn returned(
         }
         _ => false,
     };
+    // A Segment that is not full with one behind it that is not empty leaves a gap.
+    let gap = spoil & 7 == 3 && lists.iter_mut().any(|list| match list.as_mut_slice() {
+        [first, second, ..] if second.length != 0 => {
+            first.length -= 1;
+            total -= 1;
+            true
+        }
+        _ => false,
+    });
     let slices: Vec<_> = lists.iter().map(Vec::as_slice).collect();
     let chunks = ChunkSlices {
         reads: &[],
@@ -144,7 +153,7 @@ fn returned(
     }
     let (fixed, rest) = FixedWords::split(&message).expect("our own");
     let body = v1::decode(&fixed, rest);
-    let good = !spoilt && (kind == Kind::Msg || in_reply != 0) && u32::try_from(total).is_ok();
+    let good = !spoilt && !gap && (kind == Kind::Msg || in_reply != 0) && u32::try_from(total).is_ok();
     match check(&fixed, body, offered) {
         Verdict::Complete(taken) => {
             assert!(good, "a bad Reply was taken");
