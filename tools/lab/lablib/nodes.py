@@ -79,7 +79,7 @@ def _qemu(kernel, image, name, link, fds):
             "-m", str(MEMORY), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
             "-kernel", kernel.image, "-initrd", kernel.boot / "initrd.cpio", "-append", append,
-            "-drive", f"file={image},format=raw,if=virtio,readonly=on",
+            "-drive", f"file={image},format=raw,if=virtio,readonly=on,file.locking=off",
             "-device", "virtio-serial", "-device", "virtio-rng-pci"]
     for channel in CHANNELS:
         argv += ["-chardev", f"socket,id={channel},fd={fds[channel]}",
