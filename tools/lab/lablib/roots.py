@@ -4,10 +4,13 @@
 import shutil
 import subprocess
 
+from pathlib import Path
+
 from . import cache, host, progress, sandbox
 from .cache import HOME, LAB, PROJECT
 
 SUITE = "trixie"
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 COMPILERS = ("rustc", "bindgen", "gcc-14", "clang-19", "lld-19", "binutils", "dwarves")
 
 
@@ -62,6 +65,8 @@ def in_build_root(argv, binds=(), cwd="/", env=None):
     target = HOME / f"target-{cache.digest(str(PROJECT))}"
     for directory in (cargo, target):
         directory.mkdir(parents=True, exist_ok=True)
+    # The registries are reached as the host reaches them, with the authorities that it trusts.
+    trust = [(path, path) for path in (CERTIFICATES,) if path.exists()]
     variables = {"CARGO_HOME": str(cargo), "CARGO_TARGET_DIR": str(target), **(env or {})}
     return sandbox.command(root, argv, cwd=cwd, env=variables,
-                           binds=[(HOME, HOME), (PROJECT, PROJECT), *binds])
+                           binds=[(HOME, HOME), (PROJECT, PROJECT), *trust, *binds])
