@@ -67,9 +67,8 @@ impl CmPrivate {
     /// is there, and returns it with its offset.
     //= CM-007, CM-024, CM-026, CM-027, CM-028, CM-029, D-35, D-36
     pub fn find(private_data: &[u8]) -> Option<(usize, Self)> {
-        private_data
-            .windows(Self::ENCODED_LEN)
-            .enumerate()
+        (0..private_data.len())
+            .zip(private_data.windows(Self::ENCODED_LEN))
             .find_map(|(offset, window)| {
                 let (identifier, rest) = window.split_first_chunk::<4>()?;
                 let [version, flags, send, recv] = *rest.first_chunk()?;

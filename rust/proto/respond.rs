@@ -150,8 +150,8 @@ const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
 fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Result<(ItemSet, u32), ErrorReport> {
     let mut reduced = ItemSet::EMPTY;
     let mut left = shape.len;
-    let pairs = chunks.writes.iter().zip(shape.results).take(32);
-    for (index, (chunk, result)) in pairs.enumerate() {
+    let pairs = chunks.writes.iter().zip(shape.results);
+    for (index, (chunk, result)) in (0..ItemSet::MAX).zip(pairs) {
         let Some(item) = result else {
             continue;
         };
@@ -203,10 +203,8 @@ impl<'a> Response<'a> {
     //= V1-069, V2-077, V2-091
     pub fn payload(&self) -> impl Iterator<Item = Range<u32>> + 'a {
         let reduced = self.reduced;
-        let extents = self
-            .results
-            .iter()
-            .enumerate()
+        let extents = (0..ItemSet::MAX)
+            .zip(self.results)
             .filter(move |(index, _)| reduced.contains(*index))
             .filter_map(|(_, result)| result.map(|item| item.extent()));
         between(self.len, extents)
@@ -217,11 +215,8 @@ impl<'a> Response<'a> {
     //= V1-071, V2-084, V2-089, V2-186, NFS-036
     pub fn writes(&self) -> impl Iterator<Item = (Segment, Range<u32>)> + 'a {
         let reduced = self.reduced;
-        self.chunks
-            .writes
-            .iter()
-            .zip(self.results)
-            .enumerate()
+        (0..ItemSet::MAX)
+            .zip(self.chunks.writes.iter().zip(self.results))
             .filter(move |(index, _)| reduced.contains(*index))
             .filter_map(|(_, (chunk, result))| result.map(|item| (chunk, item)))
             .flat_map(|(chunk, item)| {
@@ -273,7 +268,8 @@ impl Chunks for Response<'_> {
     }
 
     fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
-        self.chunks.writes.iter().enumerate().map(|(index, chunk)| {
+        let chunks = (0..usize::MAX).zip(self.chunks.writes.iter());
+        chunks.map(|(index, chunk)| {
             let written = match self.results.get(index) {
                 Some(Some(item)) if self.reduced.contains(index) => item.len,
                 _ => 0,

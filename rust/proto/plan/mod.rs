@@ -274,7 +274,7 @@ fn plan_results(
     let mut set = ItemSet::EMPTY;
     let mut left = len;
     if !call.protected {
-        for (index, item) in call.results.iter().enumerate() {
+        for (index, item) in (0..ItemSet::MAX).zip(call.results) {
             if set.count() >= limits.write_chunks || !item.can_be_reduced() {
                 break;
             }
@@ -362,11 +362,8 @@ fn largest(call: &CallShape<'_>, limits: &Limits, set: ItemSet) -> Option<(usize
     if call.protected || set.count() >= limits.read_chunks {
         return None;
     }
-    call.arguments
-        .iter()
-        .copied()
-        .enumerate()
-        .take(32)
+    (0..ItemSet::MAX)
+        .zip(call.arguments.iter().copied())
         .filter(|(index, item)| item.can_be_reduced() && !set.contains(*index))
         .max_by_key(|(_, item)| item.len)
 }

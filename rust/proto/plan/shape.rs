@@ -151,8 +151,11 @@ impl ItemSet {
     /// No item.
     pub const EMPTY: Self = Self(0);
 
+    /// How many items a set can have. What follows them is never reduced.
+    pub const MAX: usize = 32;
+
     const fn bit(index: usize) -> u32 {
-        if index < 32 {
+        if index < Self::MAX {
             1 << index
         } else {
             0
@@ -186,9 +189,8 @@ impl ItemSet {
     /// Returns those of `items` that are in the set.
     #[inline]
     pub fn of(self, items: &[Item]) -> impl Iterator<Item = Item> + '_ {
-        items
-            .iter()
-            .enumerate()
+        (0..Self::MAX)
+            .zip(items)
             .filter(move |(index, _)| self.contains(*index))
             .map(|(_, item)| *item)
     }

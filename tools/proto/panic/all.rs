@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Everything the core can be asked to do, made into code.
+//!
+//! Compiled with overflow checks, like the kernel, the object must not refer to a panic: then no
+//! input whatever leads to one. `check` looks at its symbols.
+
+#![no_std]
+
+#[path = "../../../rust/proto/mod.rs"]
+pub mod proto;
+
+use proto::chunk::{ChunkLists, ChunkSlices};
+use proto::connection::{Connection, Event};
+use proto::continuation::{Assembler, Content, Cutter};
+use proto::credit::Grant;
+use proto::header::{Conveyed, FixedWords, Outgoing};
+use proto::invalidate::Invalidated;
+use proto::negotiate::Time;
+use proto::plan::{CallShape, Limits};
+use proto::property::PropertySet;
+use proto::reply::{Arrival, Verdict};
+use proto::respond::{ReplyLimits, ReplyShape};
+use proto::responder::{CallLimits, Source};
+use proto::types::{Handle, Version, Xid};
+use proto::xdr::Writer;
+use proto::{cm_private, error, invalidate, plan, property, reply, respond, responder, retry};
+use proto::{v1, v2};
+
+type Sink<'a> = &'a mut dyn FnMut(u32);
+
+#[no_mangle]
+fn encode(out: &mut [u8], chunks: &ChunkSlices<'_>, message: &Outgoing) -> [usize; 2] {
+    let Outgoing { xid, kind, .. } = *message;
+    [
+        v1::encode(out, xid, 2, kind, chunks).unwrap_or(0),
+        v2::encode(out, message, Grant::from_word(3), chunks).unwrap_or(0),
+    ]
+}
+
+#[no_mangle]
+fn encode_others(out: &mut [u8], fixed: &FixedWords, report: error::ErrorReport) -> [usize; 5] {
+    let grant = Grant::from_word(fixed.credit);
+    let mut writer = Writer::new(&mut []);
+    [
+        v1::encode_error(out, fixed, 1, report).unwrap_or(0),
+        v2::encode_error(out, fixed, grant, report).unwrap_or(0),
+        v2::encode_grant(out, grant).unwrap_or(0),
+        v2::encode_properties(out, fixed.xid, grant, &[], false).unwrap_or(0),
+        property::encode_hostauth(&mut writer, out).is_ok().into(),
+    ]
+}
+
+#[no_mangle]
+fn check_reply(message: &[u8], offered: &ChunkSlices<'_>) -> u32 {
+    let Arrival::Reply { fixed, body } = reply::receive(message) else {
+        return 0;
+    };
+    match reply::check(&fixed, body, offered) {
+        Verdict::Complete(reply) => reply.written,
+        _ => 0,
+    }
+}
+
+#[no_mangle]
+fn receive(connection: &mut Connection, message: &[u8]) -> u32 {
+    match connection.handle_message(Time(5), message) {
+        Event::Reply(arrived) | Event::Call(arrived) => arrived.part.len,
+        _ => 0,
+    }
+}
+
+#[no_mangle]
+fn send(
+    connection: &mut Connection,
+    out: &mut [u8],
+    message: &Outgoing,
+    chunks: &ChunkSlices<'_>,
+) -> bool {
+    connection.handle_sent();
+    connection.send(Time(5), out, message, chunks).is_ok()
+        || connection
+            .poll_transmit(Time(5), true, false, out)
+            .is_some()
+        || connection.send_hostauth(out, &[]).is_ok()
+}
+
+#[no_mangle]
+fn make_plan(call: &CallShape<'_>, limits: &Limits, sink: Sink<'_>) {
+    let Ok(plan) = plan::plan(call, limits) else {
+        return;
+    };
+    for range in plan.payload(call) {
+        for piece in limits.cut(&call.send, range) {
+            sink(piece.range.start);
+        }
+    }
+    for (position, range) in plan.read_chunks(call) {
+        sink(position.0);
+        sink(range.end);
+    }
+    for range in plan.write_chunks(call).chain(plan.reply_payload(call)) {
+        sink(range.start);
+    }
+}
+
+#[no_mangle]
+fn accept(conveyed: &Conveyed<'_>, limits: &CallLimits, sink: Sink<'_>) {
+    let Ok(call) = responder::accept(conveyed, 9, limits) else {
+        return;
+    };
+    for source in call.sources() {
+        match source {
+            Source::Pad(len) => sink(len),
+            Source::Stream(range) => sink(range.start),
+            Source::Read(segment) => sink(segment.length),
+        }
+    }
+    for segment in responder::slice(call.position_zero(), 3..9) {
+        sink(segment.length);
+    }
+    for (position, len) in call.read_chunks() {
+        sink(position.0);
+        sink(responder::holds_array(Version::V1, 5, len).into());
+    }
+}
+
+#[no_mangle]
+fn answer(
+    chunks: ChunkLists<'_>,
+    shape: &ReplyShape<'_>,
+    limits: &ReplyLimits,
+    out: &mut [u8],
+    sink: Sink<'_>,
+) {
+    let Ok(response) = respond::respond(chunks, shape, limits) else {
+        return;
+    };
+    for range in response.payload() {
+        sink(range.start);
+    }
+    for (segment, range) in response.writes() {
+        sink(segment.length);
+        sink(range.start);
+    }
+    for segment in response.reply_writes() {
+        sink(segment.length);
+    }
+    let len = v1::encode(out, Xid(1), 1, response.kind(), &response);
+    sink(len.is_ok().into());
+}
+
+#[no_mangle]
+fn find_private_data(data: &[u8]) -> usize {
+    cm_private::CmPrivate::find(data).map_or(0, |(offset, _)| offset)
+}
+
+#[no_mangle]
+fn read_properties(octets: &[u8], sink: Sink<'_>) {
+    if let Ok(set) = PropertySet::decode(octets) {
+        set.unknown().for_each(&mut *sink);
+    }
+    sink(property::subset_contains(&[1], octets.len()).into());
+}
+
+#[no_mangle]
+fn judge_handles(chunks: &ChunkSlices<'_>, handle: Handle) -> bool {
+    invalidate::offer(true, chunks) == handle
+        || invalidate::permitted(true, handle, chunks).is_some()
+        || invalidate::permitted_v1(true, chunks).is_some()
+        || invalidate::check(Some(handle), chunks) == Invalidated::Foreign
+}
+
+#[no_mangle]
+fn react(
+    report: error::ErrorReport,
+    sent: &retry::Sent<'_>,
+    attempts: &mut retry::Attempts,
+) -> retry::Reaction {
+    retry::react(Version::V2, report, sent, attempts, 9)
+}
+
+#[no_mangle]
+fn join_and_cut(assembler: &mut Assembler, cutter: &mut Cutter, octets: &[u8]) -> bool {
+    assembler
+        .add(Xid(1), Content::Properties, octets, true)
+        .is_ok()
+        && cutter.next_cut().is_some()
+}
