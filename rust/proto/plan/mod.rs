@@ -266,7 +266,8 @@ fn plan_results(
     empty: Header,
 ) -> Result<(Header, ItemSet, bool), PlanError> {
     let len = call.receive.len();
-    if limits.continued_recv != 0 && call.results.is_empty() && len <= limits.continued_recv {
+    let parts = |len| len <= limits.continued_recv && is_moderate(len, limits.inline_recv);
+    if call.results.is_empty() && parts(len) {
         return Ok((empty, ItemSet::EMPTY, false));
     }
     // Chunks are matched to results in order, so a prefix of the results gets them.
@@ -294,7 +295,7 @@ fn plan_results(
             }
         }
     }
-    if left <= limits.continued_recv && header.len < limits.inline_recv {
+    if parts(left) && fits(header.len, 4, limits.inline_recv) {
         return Ok((header, set, false));
     }
     if !limits.write_and_reply {
@@ -341,19 +342,46 @@ fn plan_arguments(
         left = left.saturating_sub(item.reduces(call.send.len()));
     }
     // The last message of a sequence has all chunk lists, and one word of payload at least.
-    if left <= limits.continued_send && fits(header.len, 4, limits.inline_send) {
-        return Ok((header.check(limits)?, Conveyance::Continued, set));
+    let parts = left <= limits.continued_send
+        && fits(header.len, 4, limits.inline_send)
+        && header.check(limits).is_ok();
+    if parts && is_moderate(left, limits.inline_send) {
+        return Ok((header, Conveyance::Continued, set));
     }
+    match plan_long(call, limits, results, (header, set)) {
+        Ok(long) => Ok(long),
+        Err(_) if parts => Ok((header, Conveyance::Continued, set)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts what is not reduced into a Position Zero Read chunk.
+//= V1-082, V1-084, V1-085, V1-086, V2-095, V2-097, V2-099
+fn plan_long(
+    call: &CallShape<'_>,
+    limits: &Limits,
+    results: Header,
+    reduced: (Header, ItemSet),
+) -> Result<(Header, Conveyance, ItemSet), PlanError> {
     if !limits.long_call {
         return Err(PlanError::CallTooLong);
     }
-    if !limits.reduced_long_call {
-        (header, set) = (results, ItemSet::EMPTY);
-    }
+    let (header, set) = if limits.reduced_long_call {
+        reduced
+    } else {
+        (results, ItemSet::EMPTY)
+    };
     let rest = without(call.send.len(), call.arguments, set);
     let segments = limits.segments(&call.send, rest)?;
     let header = header.with_read(segments).check(limits)?;
     Ok((header, Conveyance::Long, set))
+}
+
+/// Says whether a message of `len` octets is better sent in parts than put into registered
+/// memory: a few Sends cost less than a registration and an RDMA operation.
+//= V2-094, V2-199
+const fn is_moderate(len: u32, threshold: u32) -> bool {
+    len <= threshold.saturating_mul(4)
 }
 
 /// Returns the largest argument that may become the next Read chunk.
