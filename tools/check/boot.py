@@ -40,7 +40,7 @@ class Boot:
         out.mkdir(parents=True)
         begun = time.monotonic()
         report.say(f"{self.name}: {' '.join(self.programs)}")
-        program, lines, around = None, [], []
+        program, started, lines, around = None, 0, [], []
         with open(out / "output.log", "w", encoding="utf-8", errors="replace") as log, \
                 subprocess.Popen(self.command(client, out), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -50,26 +50,26 @@ class Boot:
                 line = line.rstrip("\n")
                 print(f"{time.monotonic() - begun:7.2f} {line}", file=log, flush=True)
                 if found := START.match(line):
-                    program, lines = found[1], []
+                    program, started, lines = found[1], time.monotonic(), []
                 elif program and (found := END.match(line)) and found[2] == program:
-                    self._ended(report, program, lines, found[3])
+                    self._ended(report, program, started, lines, found[3])
                     program = None
                 elif program and not line.startswith("lab: "):
                     lines.append(line)
                 else:
                     around.append(line)
         if program:
-            self._ended(report, program, lines, "")
+            self._ended(report, program, started, lines, "")
         ending = ENDINGS.get(process.returncode)
         report.single(f"{self.name}: the kernels have nothing to report", not ending,
                       [ending, *around[-80:]] if ending else ())
 
-    def _ended(self, report, program, lines, remark):
+    def _ended(self, report, program, started, lines, remark):
         tally, shown = parse(lines)
         if remark and "TIMEOUT" in remark and not tally.failed:
             tally.count(False, False)
             shown.append("timed out")
-        report.result(f"{self.name}: {program}", tally, shown)
+        report.result(f"{self.name}: {program}", tally, shown, time.monotonic() - started)
 
 
 def run_all(boots, client, home, report, at_a_time=2):

@@ -52,14 +52,15 @@ class Report:
         self.lock = threading.Lock()
         print("TAP version 13", flush=True)
 
-    def result(self, name, tally, details=()):
+    def result(self, name, tally, details=(), took=None):
         with self.lock:
             self.number += 1
             self.total.add(tally)
             verdict = "not ok" if tally.failed else "ok"
             skip = "" if tally.passed or tally.failed or not tally.skipped else " # SKIP"
             elapsed = time.monotonic() - self.begun
-            print(f"{verdict} {self.number} {name}: {tally}{skip}  [{elapsed:.0f} s]")
+            own = "" if took is None else f"{took:.0f} s, "
+            print(f"{verdict} {self.number} {name}: {tally}{skip}  [{own}at {elapsed:.0f} s]")
             for line in details:
                 print(f"  {line}")
             sys.stdout.flush()
@@ -72,7 +73,7 @@ class Report:
 
     def say(self, text):
         with self.lock:
-            print(f"# [{time.monotonic() - self.begun:.0f} s] {text}", flush=True)
+            print(f"# [at {time.monotonic() - self.begun:.0f} s] {text}", flush=True)
 
     def end(self):
         """Prints the plan, hands the counts on, and returns the exit status."""
