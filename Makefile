@@ -72,27 +72,33 @@ check: python ## Every test; ends with: N passed, N failed
 		check-lab check-wire-quick
 
 check-lint: python ## Layers, unsafe code, text, ownership rules that must not compile
-	@$(step) 'layers' tools/lint/layers
-	@$(step) 'unsafe code' tools/lint/unsafe
-	@$(step) 'text' tools/lint/text
-	@$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck
-	@$(step) 'conformance' tools/conformance/conformance --check
-	@$(step) 'lints of the lints' tools/lint/test_lint.py
-	@$(step) --ktap 'messages of the build probe' tools/kbuild/test
+	@failed=0; \
+	$(step) 'layers' tools/lint/layers || failed=1; \
+	$(step) 'unsafe code' tools/lint/unsafe || failed=1; \
+	$(step) 'text' tools/lint/text || failed=1; \
+	$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck || failed=1; \
+	$(step) 'conformance' tools/conformance/conformance --check || failed=1; \
+	$(step) 'lints of the lints' tools/lint/test_lint.py || failed=1; \
+	$(step) --ktap 'messages of the build probe' tools/kbuild/test || failed=1; \
+	exit $$failed
 
 check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, mistakes, cost
-	@$(step) --ktap 'protocol core' $(buildroot) tools/proto/check
-	@$(step) 'headers as rpcgen makes them' tools/proto/oracle/check
-	@$(step) 'fuzzing' tools/proto/fuzz/check
-	@$(step) 'model' tools/proto/model/check
-	@$(step) 'seeded mistakes are found' tools/proto/mutations/check
-	@$(step) 'cost' tools/proto/cost/check
+	@failed=0; \
+	$(step) --ktap 'protocol core' $(buildroot) tools/proto/check || failed=1; \
+	$(step) 'headers as rpcgen makes them' tools/proto/oracle/check || failed=1; \
+	$(step) 'fuzzing' tools/proto/fuzz/check || failed=1; \
+	$(step) 'model' tools/proto/model/check || failed=1; \
+	$(step) 'seeded mistakes are found' tools/proto/mutations/check || failed=1; \
+	$(step) 'cost' tools/proto/cost/check || failed=1; \
+	exit $$failed
 
 check-build: python ## The module for Debian's 7.2 and 7.3 kernels, clippy, and what must not compile
-	@$(step) 'build for debian' tools/check/build debian $(out)/debian
-	@$(step) 'build for debian-7.3' tools/check/build debian-7.3 $(out)/debian-7.3
-	@$(step) 'clippy' $(MAKE) --no-print-directory clippy
-	@$(step) --ktap 'ownership rules' $(buildroot) tools/lint/compile-fail $(out)/debian
+	@failed=0; \
+	$(step) 'build for debian' tools/check/build debian $(out)/debian || failed=1; \
+	$(step) 'build for debian-7.3' tools/check/build debian-7.3 $(out)/debian-7.3 || failed=1; \
+	$(step) 'clippy' $(MAKE) --no-print-directory clippy || failed=1; \
+	$(step) --ktap 'ownership rules' $(buildroot) tools/lint/compile-fail $(out)/debian || failed=1; \
+	exit $$failed
 
 check-lab: python ## The selftests on nodes: User Mode Linux, its sanitizers, Debian's kernel
 	@tools/check/check-lab

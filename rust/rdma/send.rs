@@ -18,11 +18,11 @@ use super::dma::{
 use super::pd::Pd;
 use super::Handler;
 use crate::bindings;
-use core::marker::PhantomData;
 use crate::support::stack::{
     Node,
     Stack, //
 };
+use core::marker::PhantomData;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
