@@ -281,6 +281,12 @@ impl Net {
         self.server.rpcs.push(rpc);
     }
 
+    /// Counts the RPCs of the client that ended so.
+    pub fn count(&self, outcome: Outcome) -> usize {
+        let rpcs = self.client.rpcs.iter();
+        rpcs.filter(|rpc| rpc.outcome == outcome).count()
+    }
+
     /// Checks how all RPCs ended.
     pub fn assert_outcomes(&self, good: impl Fn(Outcome) -> bool) {
         for rpc in self.client.rpcs.iter().chain(&self.server.rpcs) {
