@@ -24,6 +24,7 @@ use crate::proto::cm_private::{
 };
 use crate::proto::continuation::{
     Assembler,
+    Content,
     Part, //
 };
 use crate::proto::credit::{
@@ -58,7 +59,6 @@ use crate::proto::property::{
     Properties, //
 };
 use crate::proto::types::{
-    MsgType,
     Version,
     Xid, //
 };
@@ -223,7 +223,7 @@ pub enum SendError {
     Busy,
     /// The peer does not take such a message at all.
     NotSupported,
-    /// The buffer is too short.
+    /// The buffer is too short, or the peer's are.
     NoRoom,
 }
 
@@ -306,8 +306,8 @@ pub struct Connection {
     reply_first: bool,
     auth: HostAuth,
     assembler: Assembler,
-    /// The RPC message that this side sends in parts.
-    sending: Option<(Xid, MsgType)>,
+    /// What this side sends in parts.
+    sending: Option<(Xid, Content)>,
     reports: Reports,
     overflow: bool,
     unusable: bool,

@@ -9,6 +9,11 @@ use crate::proto::connection::{
     Side,
     Transmit, //
 };
+use crate::proto::continuation::Content;
+use crate::proto::credit::{
+    RecvCredits,
+    SendCredits, //
+};
 use crate::proto::error::ErrorReport;
 use crate::proto::header::{
     Kind,
@@ -84,11 +89,11 @@ impl Connection {
         message: &Outgoing,
         chunks: &C,
     ) -> Result<usize, SendError> {
-        let this = (message.xid, message.direction);
+        let reply = message.direction == MsgType::Reply;
+        let this = (message.xid, Content::Rpc { response: reply });
         if self.sending.is_some_and(|open| open != this) {
             return Err(SendError::Busy);
         }
-        let reply = message.direction == MsgType::Reply;
         let first = self.announced || self.holds_properties(now) && reply;
         if !self.is_settled() || !first {
             return Err(SendError::NotReady);
@@ -125,25 +130,67 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Nothing has happened then.
+    /// Nothing has happened then. Material that is too long for one message has to be encoded
+    /// with [`property::encode_hostauth`] and sent with [`send_properties`](Self::send_properties).
     //= V2-134, V2-197, D-50
     pub fn send_hostauth(&mut self, out: &mut [u8], material: &[u8]) -> Result<usize, SendError> {
-        if !self.announced || !self.is_settled() {
-            return Err(SendError::NotReady);
-        }
         if self.sending.is_some() {
             return Err(SendError::Busy);
         }
-        let (mut send, mut recv) = (self.send, self.recv);
-        if !send.take() {
-            return Err(SendError::NoCredit);
-        }
+        let (send, mut recv) = self.credits_for_properties()?;
         let prefix = v2::encode_properties(out, self.own_xid, recv.grant(), &[], false)?;
         let mut body = Writer::new(out.get_mut(prefix..).unwrap_or_default());
         property::encode_hostauth(&mut body, material)?;
         let len = prefix.saturating_add(body.len());
-        (self.send, self.recv) = (send, recv);
+        self.check_len(len)?;
+        (self.send, self.recv, self.sending) = (send, recv, None);
         Ok(len)
+    }
+
+    /// Writes a message with a property set, or with a part of one, and returns its length. Its
+    /// completion is to be reported.
+    ///
+    /// Parts are sent in order. The first has four octets at least, and none is empty.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has happened then.
+    //= V2-032, V2-040, V2-139, D-26
+    pub fn send_properties(
+        &mut self,
+        out: &mut [u8],
+        octets: &[u8],
+        more: bool,
+    ) -> Result<usize, SendError> {
+        let (send, mut recv) = self.credits_for_properties()?;
+        let xid = self.own_xid;
+        let len = v2::encode_properties(out, xid, recv.grant(), octets, more)?;
+        self.check_len(len)?;
+        (self.send, self.recv) = (send, recv);
+        self.sending = more.then_some((xid, Content::Properties));
+        Ok(len)
+    }
+
+    fn credits_for_properties(&self) -> Result<(SendCredits, RecvCredits), SendError> {
+        if !self.announced || !self.is_settled() {
+            return Err(SendError::NotReady);
+        }
+        let this = (self.own_xid, Content::Properties);
+        if self.sending.is_some_and(|open| open != this) {
+            return Err(SendError::Busy);
+        }
+        let mut send = self.send;
+        if !send.take() {
+            return Err(SendError::NoCredit);
+        }
+        Ok((send, self.recv))
+    }
+
+    fn check_len(&self, len: usize) -> Result<(), SendError> {
+        if len > self.inline_send() as usize {
+            return Err(SendError::NoRoom);
+        }
+        Ok(())
     }
 
     // What is to be done.

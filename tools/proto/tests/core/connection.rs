@@ -12,9 +12,10 @@ use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
 use rpcrdma_proto::proto::negotiate::{Memory, Time, Versions};
 use rpcrdma_proto::proto::plan::Limits;
-use rpcrdma_proto::proto::property::{Properties, ReverseSupport};
+use rpcrdma_proto::proto::property::{encode_hostauth, Properties, ReverseSupport};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 use rpcrdma_proto::proto::v2;
+use rpcrdma_proto::proto::xdr::Writer;
 
 use crate::given::{rpc, segment, words, Lists};
 
@@ -630,6 +631,48 @@ fn property_sets_may_come_in_parts() {
     client.handle_message(NOW, join(&[0xabc, 2, CREDIT, 5, 2], &[0; 4]));
     let empty = client.handle_message(NOW, join(&[0xabc, 2, CREDIT, 5, 2], &[]));
     assert!(matches!(empty, Event::Refused(BadHeader::NoPayload)));
+}
+
+//= V2-032, V2-038, V2-040, V2-134, V2-139, D-14, D-26, D-50 (test)
+#[test]
+fn long_material_is_sent_in_parts() {
+    let config = Config {
+        auth: Policy::Log,
+        mechanism: true,
+        ..config()
+    };
+    let mut server = Connection::server(config, Xid(1), &[], NOW);
+    let mut client = v2_client();
+    let mut out = vec![0; 8192];
+    let material = [7; 9000];
+    let long = client.send_hostauth(&mut out, &material[..5000]);
+    assert_eq!(long, Err(SendError::NoRoom));
+    let mut set = vec![0; 9016];
+    encode_hostauth(&mut Writer::new(&mut set), &material).unwrap();
+    let mut joined = Vec::new();
+    let mut parts = set.chunks(4000).peekable();
+    while let Some(part) = parts.next() {
+        let more = parts.peek().is_some();
+        let len = client.send_properties(&mut out, part, more).unwrap();
+        client.handle_sent();
+        assert_eq!(send(&mut client, &call(1)).is_err(), more);
+        let message = out[..len].to_vec().leak();
+        let Event::Properties {
+            fixed,
+            flags,
+            octets,
+            offset,
+        } = server.handle_message(NOW, message)
+        else {
+            panic!("no part of a property set");
+        };
+        assert_eq!((offset as usize, flags.more), (joined.len(), more));
+        joined.extend_from_slice(octets);
+        if !more {
+            let event = server.handle_properties(&fixed, flags, &joined);
+            assert!(matches!(event, Event::HostAuth(found) if found == material));
+        }
+    }
 }
 
 //= V2-119, V2-133, V2-138, D-21, D-24 (test)
