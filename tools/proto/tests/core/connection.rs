@@ -7,6 +7,7 @@ use rpcrdma_proto::proto::cm_private::CmPrivate;
 use rpcrdma_proto::proto::connection::{
     CloseReason, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN, MAX_PROPERTIES,
 };
+use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
@@ -226,7 +227,7 @@ fn a_server_answers_versions_it_does_not_speak() {
     assert_eq!(errors(&mut v1_only), [words(&[0xabc, 2, 8, 4, 1, 1, 1])]);
 }
 
-//= V1-006, V1-032, V1-033, V1-034, V1-036, V1-038, V1-043, V1-119, V1-120 (test)
+//= V1-006, V1-032, V1-033, V1-034, V1-036, V1-038, V1-043, V1-099, V1-119, V1-120 (test)
 #[test]
 fn v1_calls_wait_for_the_grant() {
     let mut client = client(Version::V1);
@@ -236,6 +237,10 @@ fn v1_calls_wait_for_the_grant() {
     let reply = join(&[1, 1, 2, 0, 0, 0, 0], &rpc(1, 1, 24));
     assert!(matches!(client.handle_message(NOW, reply), Event::Reply(_)));
     client.handle_call_ended();
+    // Of a malformed error, the grant is not used either.
+    let malformed = client.handle_message(NOW, raw(&[1, 1, 9, 4, 1, 3, 2]));
+    assert!(matches!(malformed, Event::Dropped));
+    assert_eq!(client.calls().limit(), 2);
     send(&mut client, &call(2)).unwrap();
     send(&mut client, &call(3)).unwrap();
     assert_eq!(send(&mut client, &call(4)), Err(SendError::NoCredit));
@@ -735,6 +740,27 @@ fn grants_go_out_when_the_peer_runs_short() {
     let sent = transmit(&mut server);
     assert_eq!(sent.len(), 2);
     assert_eq!((sent[0][15], sent[1].len()), (4, v2::GRANT_LEN));
+}
+
+//= V2-051, V2-052, D-11 (test)
+#[test]
+fn a_second_grant_waits_for_the_peer() {
+    let mut server = server();
+    let spare = RecvCredits::receives(32) - 32;
+    server.handle_posted(spare);
+    server.handle_message(NOW, props(0, &[0]));
+    assert_eq!(transmit(&mut server).len(), 1);
+    server.handle_message(NOW, v2_msg(1, 0, &rpc(1, 0, 40)));
+    server.handle_posted(spare + 1);
+    assert_eq!(transmit(&mut server).len(), 1);
+    // There is more to give, but the one Receive for grants may be in use.
+    server.handle_posted(spare + 2);
+    assert!(transmit(&mut server).is_empty());
+    let mut patient = server.clone();
+    let later = NOW.after(Time(60_000));
+    assert_eq!(transmit_at(&mut patient, later, false).len(), 1);
+    server.handle_message(NOW, v2_msg(2, 0, &rpc(2, 0, 40)));
+    assert_eq!(transmit(&mut server).len(), 1);
 }
 
 //= V2-051, D-51, NFS-059 (test)
