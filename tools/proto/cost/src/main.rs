@@ -10,9 +10,7 @@ use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing, RpcStart};
 use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part, Plan, PlanError};
 use rpcrdma_proto::proto::reply::{check, check_conveyed, receive, Arrival, Payload, Verdict};
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
-use rpcrdma_proto::proto::types::{
-    Handle, MsgType, Position, ReadSegment, Segment, Version, Xid,
-};
+use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::{v1, v2};
 
 /// How often each function is called.
@@ -248,33 +246,57 @@ fn main() {
         ..none
     };
     repeat(28, || cost_v1_encode_call(black_box(out)));
-    repeat(28, || cost_v1_encode_call_no_segment(black_box(out), black_box(&none)));
-    repeat(52, || cost_v1_encode_call_read(black_box(out), black_box(&read)));
-    repeat(52, || cost_v1_encode_call_write(black_box(out), black_box(&written)));
+    repeat(28, || {
+        cost_v1_encode_call_no_segment(black_box(out), black_box(&none))
+    });
+    repeat(52, || {
+        cost_v1_encode_call_read(black_box(out), black_box(&read))
+    });
+    repeat(52, || {
+        cost_v1_encode_call_write(black_box(out), black_box(&written))
+    });
     repeat(36, || cost_v2_encode_call(black_box(out)));
-    repeat(36, || cost_v2_encode_call_no_segment(black_box(out), black_box(&none)));
-    repeat(60, || cost_v2_encode_call_read(black_box(out), black_box(&read)));
+    repeat(36, || {
+        cost_v2_encode_call_no_segment(black_box(out), black_box(&none))
+    });
+    repeat(60, || {
+        cost_v2_encode_call_read(black_box(out), black_box(&read))
+    });
 
     let v1 = |chunks: &ChunkSlices<'_>, msg_type| {
-        message(|out| v1::encode(out, XID, 32, Kind::Msg, chunks).expect("room"), msg_type)
+        message(
+            |out| v1::encode(out, XID, 32, Kind::Msg, chunks).expect("room"),
+            msg_type,
+        )
     };
     let (short, filled) = (v1(&none, 1), v1(&written, 1));
     repeat(24, || cost_v1_decode_reply(black_box(&short)));
     repeat(24, || cost_v1_decode_reply_write(black_box(&filled)));
-    repeat(24, || cost_v1_check_reply(black_box(&short), black_box(&none)));
-    repeat(24, || cost_v1_check_reply_write(black_box(&filled), black_box(&written)));
+    repeat(24, || {
+        cost_v1_check_reply(black_box(&short), black_box(&none))
+    });
+    repeat(24, || {
+        cost_v1_check_reply_write(black_box(&filled), black_box(&written))
+    });
     let reply = Outgoing {
         direction: MsgType::Reply,
         ..OUTGOING
     };
     let v2 = |chunks: &ChunkSlices<'_>| {
-        message(|out| v2::encode(out, &reply, GRANT, chunks).expect("room"), 1)
+        message(
+            |out| v2::encode(out, &reply, GRANT, chunks).expect("room"),
+            1,
+        )
     };
     let (short, filled) = (v2(&none), v2(&written));
     repeat(24, || cost_v2_decode_reply(black_box(&short)));
     repeat(24, || cost_v2_decode_reply_write(black_box(&filled)));
-    repeat(24, || cost_v2_check_reply(black_box(&short), black_box(&none)));
-    repeat(24, || cost_v2_check_reply_write(black_box(&filled), black_box(&written)));
+    repeat(24, || {
+        cost_v2_check_reply(black_box(&short), black_box(&none))
+    });
+    repeat(24, || {
+        cost_v2_check_reply_write(black_box(&filled), black_box(&written))
+    });
 
     let limits = CallLimits {
         version: Version::V1,
@@ -284,15 +306,25 @@ fn main() {
         segment_bytes: u32::MAX,
         call_bytes: 1 << 21,
     };
-    let (short, long) = (v1(&none, 0), v1(&ChunkSlices {
-        reads: &[ReadSegment {
-            position: Position(24),
-            ..READ
-        }],
-        ..none
-    }, 0));
-    repeat(24, || cost_v1_accept_call(black_box(&short), black_box(&limits)));
-    repeat(24 + 65536, || cost_v1_accept_call_read(black_box(&long), black_box(&limits)));
+    let (short, long) = (
+        v1(&none, 0),
+        v1(
+            &ChunkSlices {
+                reads: &[ReadSegment {
+                    position: Position(24),
+                    ..READ
+                }],
+                ..none
+            },
+            0,
+        ),
+    );
+    repeat(24, || {
+        cost_v1_accept_call(black_box(&short), black_box(&limits))
+    });
+    repeat(24 + 65536, || {
+        cost_v1_accept_call_read(black_box(&long), black_box(&limits))
+    });
     plans();
 }
 
@@ -317,7 +349,13 @@ fn plans() {
         results: &items,
         ..inline
     };
-    repeat(true, || cost_plan_inline(black_box(&inline), black_box(&limits)).is_ok());
-    repeat(true, || cost_plan_read_chunk(black_box(&write), black_box(&limits)).is_ok());
-    repeat(true, || cost_plan_write_chunk(black_box(&read), black_box(&limits)).is_ok());
+    repeat(true, || {
+        cost_plan_inline(black_box(&inline), black_box(&limits)).is_ok()
+    });
+    repeat(true, || {
+        cost_plan_read_chunk(black_box(&write), black_box(&limits)).is_ok()
+    });
+    repeat(true, || {
+        cost_plan_write_chunk(black_box(&read), black_box(&limits)).is_ok()
+    });
 }

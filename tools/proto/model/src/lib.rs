@@ -235,7 +235,9 @@ impl World {
 
     /// Says whether all RPCs have ended.
     pub fn is_over(&self) -> bool {
-        self.fates.iter().all(|fate| matches!(fate, Fate::Done | Fate::Failed))
+        self.fates
+            .iter()
+            .all(|fate| matches!(fate, Fate::Done | Fate::Failed))
     }
 
     /// Adds what may happen next.
@@ -320,7 +322,10 @@ impl World {
         };
         let (rpc, direction) = reply.or_else(call)?;
         let connection = &peer.connection;
-        let (len, threshold) = (self.len(setup, side, rpc, direction), connection.inline_send());
+        let (len, threshold) = (
+            self.len(setup, side, rpc, direction),
+            connection.inline_send(),
+        );
         Some((rpc, direction, Cutter::new(len, threshold, 36)))
     }
 
@@ -339,17 +344,18 @@ impl World {
 
     fn is_ready(&self, setup: &Setup, side: Side) -> bool {
         // Trying is the only way to know.
-        self.next_message(setup, side).is_some_and(|(rpc, direction, mut cutter)| {
-            let mut peer = self.peers[index(side)].clone();
-            let config = &setup.configs[index(side)];
-            match cutter.next_cut() {
-                Some(cut) => {
-                    let tried = Self::header(config, &mut peer, self.now, rpc, direction, &cut);
-                    !matches!(tried, Err(SendError::NoCredit | SendError::NotReady))
+        self.next_message(setup, side)
+            .is_some_and(|(rpc, direction, mut cutter)| {
+                let mut peer = self.peers[index(side)].clone();
+                let config = &setup.configs[index(side)];
+                match cutter.next_cut() {
+                    Some(cut) => {
+                        let tried = Self::header(config, &mut peer, self.now, rpc, direction, &cut);
+                        !matches!(tried, Err(SendError::NoCredit | SendError::NotReady))
+                    }
+                    None => true,
                 }
-                None => true,
-            }
-        })
+            })
     }
 
     fn header(
@@ -373,7 +379,9 @@ impl World {
             Self::post(config, peer);
         }
         let mut header = vec![0; 64];
-        let len = peer.connection.send(now, &mut header, &outgoing, &NoChunks)?;
+        let len = peer
+            .connection
+            .send(now, &mut header, &outgoing, &NoChunks)?;
         header.truncate(len);
         Ok(header)
     }
@@ -393,6 +401,14 @@ impl World {
             Err(error) => return self.broke(format!("a message cannot be sent: {error:?}")),
         };
         message.extend(&octets[cut.range.start as usize..cut.range.end as usize]);
+        if cut.more {
+            // Another message would fall between the parts.
+            let mut other = peer.clone();
+            let tried = Self::header(config, &mut other, self.now, rpc + 1, direction, &cut);
+            if tried != Err(SendError::Busy) {
+                return self.broke("a message is sent between the parts of another");
+            }
+        }
         peer.sending = cut.more.then_some((rpc, direction, cutter));
         let credited = peer.connection.version() == Some(Version::V2);
         match direction {
@@ -407,7 +423,8 @@ impl World {
     }
 
     fn post(config: &Config, peer: &mut Peer) {
-        peer.connection.handle_posted(RecvCredits::receives(config.ceiling) - peer.held);
+        peer.connection
+            .handle_posted(RecvCredits::receives(config.ceiling) - peer.held);
     }
 
     fn transmit(&mut self, setup: &Setup, from: Side, message: Vec<u8>, credited: bool) {
@@ -429,7 +446,9 @@ impl World {
         peer.inbox.push_back(message);
         let (len, count) = (peer.inbox[peer.inbox.len() - 1].len(), peer.inbox.len());
         if count > receives as usize && !setup.retries {
-            self.broke(format!("{count} messages for {receives} Receives of the {to}"));
+            self.broke(format!(
+                "{count} messages for {receives} Receives of the {to}"
+            ));
         }
         if len > receive_len as usize {
             self.broke(format!("{len} octets in a Receive of {receive_len}"));
@@ -447,7 +466,10 @@ impl World {
             let busy = self.next_message(setup, side).is_some();
             let mut out = [0; MAX_CONTROL_LEN];
             let peer = &mut self.peers[index(side)];
-            match peer.connection.poll_transmit(self.now, waiting, busy, &mut out) {
+            match peer
+                .connection
+                .poll_transmit(self.now, waiting, busy, &mut out)
+            {
                 None => return,
                 Some(transmit) => {
                     self.transmit(setup, side, out[..transmit.len].to_vec(), transmit.credited);
@@ -525,7 +547,10 @@ impl World {
             MsgType::Call => other(side),
             MsgType::Reply => side,
         };
-        let known = setup.rpcs.get(rpc).is_some_and(|known| known.caller == expected_caller);
+        let known = setup
+            .rpcs
+            .get(rpc)
+            .is_some_and(|known| known.caller == expected_caller);
         let len = u32::try_from(joined.len()).unwrap_or(u32::MAX);
         if !known || len != arrived.part.len || joined != payload(rpc, direction, len) {
             self.broke("an RPC message is not what was sent");
@@ -586,7 +611,9 @@ impl World {
         self.fates[0] = Fate::Waiting;
         let calls = setup.rpcs.iter().zip(&self.fates);
         let mut calls = calls.into_iter().map(|(rpc, fate)| (rpc.caller, *fate));
-        let next = calls.position(|call| call == (Side::Client, Fate::Waiting)).unwrap_or(0);
+        let next = calls
+            .position(|call| call == (Side::Client, Fate::Waiting))
+            .unwrap_or(0);
         self.peers = Self::connect(setup, &self.memory, self.now, next);
         self.pump(setup, Side::Client);
     }

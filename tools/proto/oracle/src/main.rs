@@ -34,7 +34,9 @@ impl Fields {
     }
 
     fn segment(&mut self, segment: &Segment) {
-        self.add(segment.handle.0).add(segment.length).add(segment.offset);
+        self.add(segment.handle.0)
+            .add(segment.length)
+            .add(segment.offset);
     }
 
     fn array(&mut self, segments: &[Segment]) {
@@ -205,9 +207,8 @@ fn draw_v1(random: &mut Random) -> Message {
     fields.add(xid).add(1_u32).add(credit).add(nomsg);
     lists.describe(&mut fields);
     let kind = if nomsg { Kind::Nomsg } else { Kind::Msg };
-    let bytes = lists.with_chunks(|chunks| {
-        encoded(|out| v1::encode(out, Xid(xid), credit, kind, chunks))
-    });
+    let bytes =
+        lists.with_chunks(|chunks| encoded(|out| v1::encode(out, Xid(xid), credit, kind, chunks)));
     Message {
         fields: fields.0,
         bytes: Some(bytes),
@@ -236,10 +237,17 @@ fn draw_v1_error(random: &mut Random) -> Message {
         },
     };
     let mut fields = Fields::new(1);
-    fields.add(request.xid.0).add(request.version).add(credit).add(4_u32).report(report);
+    fields
+        .add(request.xid.0)
+        .add(request.version)
+        .add(credit)
+        .add(4_u32)
+        .report(report);
     Message {
         fields: fields.0,
-        bytes: Some(encoded(|out| v1::encode_error(out, &request, credit, report))),
+        bytes: Some(encoded(|out| {
+            v1::encode_error(out, &request, credit, report)
+        })),
     }
 }
 
@@ -253,9 +261,17 @@ fn draw_grant(random: &mut Random) -> Grant {
 
 fn draw_v2(random: &mut Random) -> Message {
     let (xid, grant) = (random.word(), draw_grant(random));
-    let direction = if random.below(2) == 0 { MsgType::Call } else { MsgType::Reply };
+    let direction = if random.below(2) == 0 {
+        MsgType::Call
+    } else {
+        MsgType::Reply
+    };
     let more = random.below(4) == 0;
-    let lists = if more { Lists::none() } else { Lists::draw(random) };
+    let lists = if more {
+        Lists::none()
+    } else {
+        Lists::draw(random)
+    };
     let nomsg = !more && random.below(2) == 0;
     // Without chunks it is a grant, which has no XID.
     let (xid, direction) = match nomsg && lists.is_empty() {
@@ -268,11 +284,20 @@ fn draw_v2(random: &mut Random) -> Message {
         direction,
         kind: if nomsg { Kind::Nomsg } else { Kind::Msg },
         more,
-        inv_handle: if offers { Handle(random.word()) } else { Handle::NONE },
+        inv_handle: if offers {
+            Handle(random.word())
+        } else {
+            Handle::NONE
+        },
     };
     let flags = u32::from(direction == MsgType::Reply) | u32::from(more) << 1;
     let mut fields = Fields::new(2);
-    fields.add(xid).add(2_u32).add(grant.to_word()).add(nomsg).add(flags);
+    fields
+        .add(xid)
+        .add(2_u32)
+        .add(grant.to_word())
+        .add(nomsg)
+        .add(flags);
     fields.add(outgoing.inv_handle.0);
     lists.describe(&mut fields);
     let mut bytes =
@@ -318,7 +343,12 @@ fn draw_v2_error(random: &mut Random) -> Message {
         _ => ErrorReport::Unknown(random.word().max(11)),
     };
     let mut fields = Fields::new(2);
-    fields.add(request.xid.0).add(2_u32).add(grant.to_word()).add(4_u32).add(1_u32);
+    fields
+        .add(request.xid.0)
+        .add(2_u32)
+        .add(grant.to_word())
+        .add(4_u32)
+        .add(1_u32);
     fields.report(report);
     // Of ERR_VERS the core reads this layout and never sends it.
     let sent = !matches!(report, ErrorReport::Version { .. });
@@ -330,7 +360,12 @@ fn draw_v2_error(random: &mut Random) -> Message {
 
 fn connprop(xid: u32, grant: Grant, more: bool, properties: impl FnOnce(&mut Fields)) -> String {
     let mut fields = Fields::new(2);
-    fields.add(xid).add(2_u32).add(grant.to_word()).add(5_u32).add(u32::from(more) << 1);
+    fields
+        .add(xid)
+        .add(2_u32)
+        .add(grant.to_word())
+        .add(5_u32)
+        .add(u32::from(more) << 1);
     properties(&mut fields);
     fields.0
 }
@@ -340,7 +375,11 @@ fn draw_own_properties(random: &mut Random) -> Message {
     let (xid, grant) = (random.word(), draw_grant(random));
     let more = random.below(2) == 0;
     let material: Vec<u8> = (0..random.below(64)).map(|_| random.u32() as u8).collect();
-    let reverse = [ReverseSupport::None, ReverseSupport::Inline, ReverseSupport::General];
+    let reverse = [
+        ReverseSupport::None,
+        ReverseSupport::Inline,
+        ReverseSupport::General,
+    ];
     let number = random.below(3);
     let properties = Properties {
         send_size: random.word(),
@@ -378,7 +417,9 @@ fn draw_own_properties(random: &mut Random) -> Message {
     });
     Message {
         fields,
-        bytes: Some(encoded(|out| v2::encode_properties(out, Xid(xid), grant, &set, more))),
+        bytes: Some(encoded(|out| {
+            v2::encode_properties(out, Xid(xid), grant, &set, more)
+        })),
     }
 }
 
@@ -415,7 +456,11 @@ fn draw_properties(random: &mut Random) -> Message {
 fn read(version: u32, bytes: &[u8]) -> Option<String> {
     let (fixed, rest) = FixedWords::split(bytes)?;
     let mut fields = Fields::new(version);
-    fields.add(fixed.xid.0).add(fixed.version).add(fixed.credit).add(fixed.htype);
+    fields
+        .add(fixed.xid.0)
+        .add(fixed.version)
+        .add(fixed.credit)
+        .add(fixed.htype);
     let body = if version == 1 {
         v1::decode(&fixed, rest).ok()?
     } else {
@@ -442,14 +487,24 @@ fn read(version: u32, bytes: &[u8]) -> Option<String> {
 
 fn read_lists(fields: &mut Fields, chunks: &ChunkLists<'_>) {
     let reads: Vec<_> = chunks.reads.iter().collect();
-    let writes: Vec<_> = chunks.writes.iter().map(|chunk| chunk.segments().collect()).collect();
+    let writes: Vec<_> = chunks
+        .writes
+        .iter()
+        .map(|chunk| chunk.segments().collect())
+        .collect();
     let reply: Option<Vec<_>> = chunks.reply.map(|chunk| chunk.segments().collect());
     fields.lists(&reads, &writes, reply.as_deref());
 }
 
 fn read_properties(fields: &mut Fields, set: &PropertySet<'_>) {
     let reverse = set.reverse.map(|reverse| reverse as u32);
-    let words = [set.send_size, set.recv_size, set.segment_size, set.segments, reverse];
+    let words = [
+        set.send_size,
+        set.recv_size,
+        set.segment_size,
+        set.segments,
+        reverse,
+    ];
     let unknown: Vec<_> = set.unknown().collect();
     let known = words.iter().flatten().count() + set.hostauth.iter().count();
     fields.add((known + unknown.len()) as u64);
@@ -471,8 +526,13 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
-    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+    let pairs = text
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| std::str::from_utf8(pair).ok());
+    pairs
+        .map(|pair| u8::from_str_radix(pair?, 16).ok())
+        .collect()
 }
 
 /// The program that answers lines with lines.
@@ -509,7 +569,11 @@ impl Oracle {
 }
 
 fn check(oracle: &mut Oracle, message: &Message) -> Result<(), String> {
-    let version = if message.fields.starts_with('1') { 1 } else { 2 };
+    let version = if message.fields.starts_with('1') {
+        1
+    } else {
+        2
+    };
     let mut questions = vec![format!("E {}", message.fields)];
     if let Some(bytes) = &message.bytes {
         questions.push(format!("D {version} {}", hex(bytes)));
@@ -533,13 +597,19 @@ fn check(oracle: &mut Oracle, message: &Message) -> Result<(), String> {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let number = |index: usize| arguments.get(index).and_then(|text| text.parse::<u64>().ok());
+    let number = |index: usize| {
+        arguments
+            .get(index)
+            .and_then(|text| text.parse::<u64>().ok())
+    };
     let (Some(program), Some(count)) = (arguments.first(), number(1)) else {
         eprintln!("usage: rpcrdma-proto-oracle PROGRAM COUNT [SEED]");
         return ExitCode::from(2);
     };
     let clock = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seed = number(2).unwrap_or(clock.map_or(1, |since| since.as_nanos() as u64)).max(1);
+    let seed = number(2)
+        .unwrap_or(clock.map_or(1, |since| since.as_nanos() as u64))
+        .max(1);
     let mut oracle = match Oracle::start(program) {
         Ok(oracle) => oracle,
         Err(error) => {
@@ -551,7 +621,10 @@ fn main() -> ExitCode {
     for done in 0..count {
         let message = draw(&mut random);
         if let Err(why) = check(&mut oracle, &message) {
-            println!("# message {done} of seed {seed}: {}\n# {why}", message.fields);
+            println!(
+                "# message {done} of seed {seed}: {}\n# {why}",
+                message.fields
+            );
             println!("not ok the core and the XDR of the documents agree");
             return ExitCode::FAILURE;
         }

@@ -28,13 +28,19 @@ pub fn run(input: &[u8]) {
     let (offset, read) = CmPrivate::find(&wire).expect("there is one");
     assert_eq!(offset, 0);
     assert_eq!(read.remote_invalidation, own.remote_invalidation);
-    for (read, own) in [(read.send_size, own.send_size), (read.recv_size, own.recv_size)] {
+    for (read, own) in [
+        (read.send_size, own.send_size),
+        (read.recv_size, own.recv_size),
+    ] {
         assert!(read <= own.max(1024) && read % 1024 == 0 && (1024..=262_144).contains(&read));
         assert!(own >= 262_144 || own < 1024 || own - read < 1024);
     }
     let peer = CmPrivate::decode(source.rest());
     let (ours, theirs) = (Effective::new(&own, &peer), Effective::new(&peer, &own));
-    assert_eq!((ours.inline_send, ours.inline_recv), (theirs.inline_recv, theirs.inline_send));
+    assert_eq!(
+        (ours.inline_send, ours.inline_recv),
+        (theirs.inline_recv, theirs.inline_send)
+    );
     assert!(ours.inline_send <= own.send_size && ours.inline_recv <= own.recv_size);
     assert_eq!(ours.remote_invalidation, theirs.remote_invalidation);
     assert!(!ours.remote_invalidation || own.remote_invalidation);

@@ -17,7 +17,8 @@ use crate::source::Source;
 
 pub fn run(input: &[u8]) {
     let mut source = Source::new(input);
-    let mut config = [v1_only, both, small][source.below(3) as usize]((1 + source.u8() % 64).into());
+    let mut config =
+        [v1_only, both, small][source.below(3) as usize]((1 + source.u8() % 64).into());
     config.continued = source.length(1 << 16);
     config.mechanism = source.flag();
     config.auth = [Policy::Ignore, Policy::Log, Policy::Require][source.below(3) as usize];
@@ -110,7 +111,10 @@ impl Subject {
                     let len = offset + payload.len() as u32;
                     assert_eq!(len, arrived.part.len);
                     let several = offset != 0 || arrived.more;
-                    assert!(!several || len <= self.config.continued, "memory without bound");
+                    assert!(
+                        !several || len <= self.config.continued,
+                        "memory without bound"
+                    );
                     assert!(!several || v2(&self.connection));
                     self.sequence = arrived.more.then_some(len);
                     let start = arrived.part.start;
@@ -132,10 +136,12 @@ impl Subject {
             _ => {}
         }
         let after = self.connection.version();
-        assert!(before.is_none() || after == before || !self.connection.is_settled() || {
-            // The one change there may be.
-            self.final_version.is_none()
-        });
+        assert!(
+            before.is_none() || after == before || !self.connection.is_settled() || {
+                // The one change there may be.
+                self.final_version.is_none()
+            }
+        );
         true
     }
 
@@ -149,19 +155,34 @@ impl Subject {
         };
         let outgoing = Outgoing {
             xid: Xid(source.below(3)),
-            direction: if source.flag() { MsgType::Reply } else { MsgType::Call },
-            kind: if source.flag() { Kind::Nomsg } else { Kind::Msg },
+            direction: if source.flag() {
+                MsgType::Reply
+            } else {
+                MsgType::Call
+            },
+            kind: if source.flag() {
+                Kind::Nomsg
+            } else {
+                Kind::Msg
+            },
             more: source.flag(),
             inv_handle: Handle(source.u8().into()),
         };
         let mut out = vec![0; source.below(256) as usize];
-        let before = (self.connection.send_credits().balance(), self.connection.calls().outstanding());
+        let before = (
+            self.connection.send_credits().balance(),
+            self.connection.calls().outstanding(),
+        );
         let result = if source.flag() {
             self.connection.send(self.now, &mut out, &outgoing, &chunks)
         } else {
-            self.connection.send(self.now, &mut out, &outgoing, &NoChunks)
+            self.connection
+                .send(self.now, &mut out, &outgoing, &NoChunks)
         };
-        let after = (self.connection.send_credits().balance(), self.connection.calls().outstanding());
+        let after = (
+            self.connection.send_credits().balance(),
+            self.connection.calls().outstanding(),
+        );
         match result {
             Ok(len) => {
                 assert!(len <= out.len() && len % 4 == 0);
@@ -181,7 +202,9 @@ impl Subject {
     fn send_material(&mut self, source: &mut Source<'_>) {
         let mut out = vec![0; source.below(512) as usize];
         let len = source.u8();
-        let sent = self.connection.send_hostauth(&mut out, source.bytes(len.into()));
+        let sent = self
+            .connection
+            .send_hostauth(&mut out, source.bytes(len.into()));
         if let Ok(len) = sent {
             assert!(len <= out.len());
             self.credited += 1;
@@ -192,7 +215,10 @@ impl Subject {
         let mut out = [0; MAX_CONTROL_LEN];
         // Reports, properties, a grant: what there is ends.
         for _ in 0..40 {
-            match self.connection.poll_transmit(self.now, waiting, busy, &mut out) {
+            match self
+                .connection
+                .poll_transmit(self.now, waiting, busy, &mut out)
+            {
                 None => return,
                 Some(transmit) => {
                     assert!(transmit.len >= 20 && transmit.len <= MAX_CONTROL_LEN);
@@ -206,7 +232,11 @@ impl Subject {
 
     fn check(&mut self) {
         let connection = &self.connection;
-        assert!(self.credited <= self.granted, "more is sent than was granted: {:?}", connection);
+        assert!(
+            self.credited <= self.granted,
+            "more is sent than was granted: {:?}",
+            connection
+        );
         if connection.is_settled() {
             let version = connection.version();
             assert!(self.final_version.is_none() || self.final_version == version);
@@ -232,7 +262,11 @@ fn message(source: &mut Source<'_>, version: Option<Version>) -> Option<Vec<u8>>
         Some(Version::V1) => source.u8() % 8 == 1,
         None => source.flag(),
     };
-    let kind = if source.u8() % 4 == 1 { Kind::Nomsg } else { Kind::Msg };
+    let kind = if source.u8() % 4 == 1 {
+        Kind::Nomsg
+    } else {
+        Kind::Msg
+    };
     let segments = [Segment::default(); 2];
     let writes = [&segments[..source.below(3) as usize]];
     let chunks = ChunkSlices {
@@ -269,7 +303,11 @@ fn message(source: &mut Source<'_>, version: Option<Version>) -> Option<Vec<u8>>
         _ if v2 => {
             let outgoing = Outgoing {
                 xid,
-                direction: if response { MsgType::Reply } else { MsgType::Call },
+                direction: if response {
+                    MsgType::Reply
+                } else {
+                    MsgType::Call
+                },
                 kind,
                 more,
                 inv_handle: Handle::NONE,

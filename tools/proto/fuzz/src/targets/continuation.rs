@@ -77,7 +77,10 @@ fn parts(source: &mut Source<'_>) {
         let offset = now.joined.len();
         now.joined.extend(payload);
         let part = result.expect("it keeps the rules");
-        assert_eq!((part.offset as usize, part.len as usize), (offset, now.joined.len()));
+        assert_eq!(
+            (part.offset as usize, part.len as usize),
+            (offset, now.joined.len())
+        );
         assert_eq!(part.start, RpcStart::peek(&now.joined));
         assert_eq!(part.swallowed, now.failed);
         open = more.then_some(now);

@@ -91,14 +91,21 @@ fn version2(source: &mut Source<'_>) {
 }
 
 fn step(peers: &mut [Peer; 2], side: usize, action: u8) {
-    if peers.iter().all(|peer| peer.inbox.is_empty() && peer.incomplete == 0) {
+    if peers
+        .iter()
+        .all(|peer| peer.inbox.is_empty() && peer.incomplete == 0)
+    {
         for (side, other) in [(0, 1), (1, 0)] {
             let counted = peers[side].recv.balance();
             peers[side].excess = peers[other].send.balance() - counted;
         }
     }
     let [first, second] = peers;
-    let (own, peer) = if side == 0 { (first, second) } else { (second, first) };
+    let (own, peer) = if side == 0 {
+        (first, second)
+    } else {
+        (second, first)
+    };
     let filler = own.recv.grantable() == 0;
     match action % 3 {
         // Who has given that many fillers has to look at what came first.
@@ -142,13 +149,22 @@ fn hostile(source: &mut Source<'_>) {
                 if grant.ceiling != 0 {
                     ceiling = grant.ceiling.into();
                 }
-                assert_eq!(send.handle_grant(grant), grant.granted != 0 && grant.ceiling != 0);
+                assert_eq!(
+                    send.handle_grant(grant),
+                    grant.granted != 0 && grant.ceiling != 0
+                );
                 let room = ceiling.saturating_sub(send.outstanding());
                 assert!(send.balance() <= room.max(1));
             }
             3 => {
                 let grant = recv.grant();
                 assert_eq!(Grant::from_word(grant.to_word()), grant);
+                let [ceiling, granted] = [source.u16(), source.u16()];
+                let sent = Grant::from_word(Grant { granted, ceiling }.to_word());
+                assert_eq!(
+                    (sent.granted, sent.ceiling),
+                    (granted.max(1), ceiling.max(1))
+                );
                 assert!(recv.balance() <= recv.ceiling().max(1).into());
             }
             4 => {

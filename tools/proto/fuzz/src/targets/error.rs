@@ -83,7 +83,10 @@ fn check_v1(request: &FixedWords, report: ErrorReport) {
         _ => ErrorReport::BadXdr,
     };
     assert_eq!(decode_v1(message), Some(expected));
-    assert_eq!(v1::encode_error(&mut out[..len - 1], request, 7, report), Err(NoRoom));
+    assert_eq!(
+        v1::encode_error(&mut out[..len - 1], request, 7, report),
+        Err(NoRoom)
+    );
 }
 
 fn check_v2(request: &FixedWords, report: ErrorReport) {
@@ -107,7 +110,10 @@ fn check_v2(request: &FixedWords, report: ErrorReport) {
         report => report,
     };
     assert_eq!(decode_v2(message), (true, Some(expected)));
-    assert_eq!(v2::encode_error(&mut out[..len - 1], request, grant, report), Err(NoRoom));
+    assert_eq!(
+        v2::encode_error(&mut out[..len - 1], request, grant, report),
+        Err(NoRoom)
+    );
 }
 
 /// Nothing behind the fixed words of an error message can make it anything else.

@@ -18,9 +18,7 @@ use rpcrdma_proto::proto::plan::{
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape, Response};
 use rpcrdma_proto::proto::responder::{accept, CallLimits, Source as From};
-use rpcrdma_proto::proto::types::{
-    Handle, MsgType, ReadSegment, Segment, Version, Xid,
-};
+use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::xdr::padded_len;
 use rpcrdma_proto::proto::{v1, v2};
 
@@ -205,19 +203,27 @@ impl Request {
     fn new(call: &CallShape<'_>, limits: &Limits, plan: &Plan) -> Self {
         let cut = |buf: &Buf, base: u64, range: Range<u32>| -> Vec<Segment> {
             let pieces = limits.cut(buf, range);
-            pieces.map(|piece| register(buf, base, &piece, limits)).collect()
+            pieces
+                .map(|piece| register(buf, base, &piece, limits))
+                .collect()
         };
         let reads = plan.read_chunks(call).flat_map(|(position, range)| {
             let segments = cut(&call.send, CALL_BASE, range);
-            segments.into_iter().map(move |segment| ReadSegment { position, segment })
+            segments
+                .into_iter()
+                .map(move |segment| ReadSegment { position, segment })
         });
         let writes = plan.write_chunks(call);
         let reply = plan.reply_chunk.then(|| plan.reply_payload(call));
         Self {
             reads: reads.collect(),
-            writes: writes.map(|range| cut(&call.receive, REPLY_BASE, range)).collect(),
+            writes: writes
+                .map(|range| cut(&call.receive, REPLY_BASE, range))
+                .collect(),
             reply: reply.map(|ranges| {
-                ranges.flat_map(|range| cut(&call.receive, REPLY_BASE, range)).collect()
+                ranges
+                    .flat_map(|range| cut(&call.receive, REPLY_BASE, range))
+                    .collect()
             }),
         }
     }
@@ -237,11 +243,20 @@ impl Request {
                 v2::encode(&mut header, &outgoing, Grant::from_word(0x0001_0001), self)
             }
         };
-        assert_eq!(len, Ok(header.len()), "the plan knows the length of the header");
+        assert_eq!(
+            len,
+            Ok(header.len()),
+            "the plan knows the length of the header"
+        );
         let arrays = self.writes.iter().chain(&self.reply);
         let counts: Vec<_> = arrays.map(Vec::len).collect();
-        assert!(counts.iter().all(|count| *count <= limits.chunk_segments as usize));
-        assert_eq!(self.reads.len() + counts.iter().sum::<usize>(), plan.segments as usize);
+        assert!(counts
+            .iter()
+            .all(|count| *count <= limits.chunk_segments as usize));
+        assert_eq!(
+            self.reads.len() + counts.iter().sum::<usize>(),
+            plan.segments as usize
+        );
         assert!(self.reads.is_sorted_by_key(|read| read.position));
         header
     }
@@ -399,7 +414,10 @@ fn check_reply(
         reply_chunk: true,
     };
     let response = respond(chunks, &shape, &reply_limits).expect("the Requester made room");
-    let payload: u32 = response.payload().map(|range| range.end - range.start).sum();
+    let payload: u32 = response
+        .payload()
+        .map(|range| range.end - range.start)
+        .sum();
     assert_eq!(payload, response.payload_len);
     assert!(response.header_len <= limits.inline_recv);
     match response.form {
@@ -423,7 +441,12 @@ fn check_reply(
                 more: false,
                 inv_handle: Handle::NONE,
             };
-            v2::encode(&mut header, &outgoing, Grant::from_word(0x0001_0001), &response)
+            v2::encode(
+                &mut header,
+                &outgoing,
+                Grant::from_word(0x0001_0001),
+                &response,
+            )
         }
     };
     assert_eq!(encoded, Ok(header.len()));
@@ -460,5 +483,8 @@ fn check_written(response: &Response<'_>, results: &[Option<Item>], len: u32) {
     }
     check_once(len, ranges);
     memory.sort_by_key(|range| range.start);
-    assert!(memory.windows(2).all(|pair| pair[0].end <= pair[1].start), "memory is written twice");
+    assert!(
+        memory.windows(2).all(|pair| pair[0].end <= pair[1].start),
+        "memory is written twice"
+    );
 }

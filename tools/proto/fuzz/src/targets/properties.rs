@@ -21,7 +21,10 @@ pub fn run(input: &[u8]) {
             if let Some(plain) = plain {
                 let bad = |(id, value): &(u32, &[u8])| match id {
                     1..=5 => !matches!(value.len(), 0 | 4),
-                    6 => !value.is_empty() && opaque(&mut &value[..]).is_none_or(|o| o.1 != value.len()),
+                    6 => {
+                        !value.is_empty()
+                            && opaque(&mut &value[..]).is_none_or(|o| o.1 != value.len())
+                    }
                     _ => false,
                 };
                 let twice = (1..=6).any(|id| plain.iter().filter(|p| p.0 == id).count() > 1);
@@ -74,7 +77,11 @@ fn check(set: &PropertySet<'_>, plain: &[(u32, &[u8])]) {
         &v[4..4 + len]
     });
     assert_eq!(set.hostauth, material);
-    let unknown: Vec<_> = plain.iter().map(|p| p.0).filter(|id| !(1..=6).contains(id)).collect();
+    let unknown: Vec<_> = plain
+        .iter()
+        .map(|p| p.0)
+        .filter(|id| !(1..=6).contains(id))
+        .collect();
     assert_eq!(set.unknown().collect::<Vec<_>>(), unknown);
 }
 
@@ -86,8 +93,11 @@ fn own(input: &[u8]) {
         recv_size: source.u32(),
         segment_size: source.u32(),
         segments: source.u32(),
-        reverse: [ReverseSupport::None, ReverseSupport::Inline, ReverseSupport::General]
-            [source.below(3) as usize],
+        reverse: [
+            ReverseSupport::None,
+            ReverseSupport::Inline,
+            ReverseSupport::General,
+        ][source.below(3) as usize],
     };
     let (own, peer) = (draw(), draw());
     let mut wire = [0xee; SET_LEN];

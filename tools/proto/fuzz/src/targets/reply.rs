@@ -23,7 +23,10 @@ pub fn run(input: &[u8]) {
         reply: reply.as_deref(),
     };
     let handle = Handle(source.u8().into());
-    let own = offered.writes().flatten().chain(offered.reply().into_iter().flatten());
+    let own = offered
+        .writes()
+        .flatten()
+        .chain(offered.reply().into_iter().flatten());
     let known = own.map(|segment| segment.handle).any(|h| h == handle);
     let expected = if known {
         invalidate::Invalidated::Handle(handle)
@@ -57,7 +60,11 @@ fn arbitrary(message: &[u8], offered: &ChunkSlices<'_>) {
 }
 
 fn check_taken(message: &[u8], reply: &Reply<'_>, offered: &ChunkSlices<'_>) {
-    let most: u64 = offered.writes().flatten().map(|s| u64::from(s.length)).sum();
+    let most: u64 = offered
+        .writes()
+        .flatten()
+        .map(|s| u64::from(s.length))
+        .sum();
     assert!(u64::from(reply.written) <= most);
     match reply.payload {
         Payload::Inline(payload) => {
@@ -112,7 +119,11 @@ fn returned(
         in_reply = octets;
         list
     });
-    let kind = if source.flag() { Kind::Nomsg } else { Kind::Msg };
+    let kind = if source.flag() {
+        Kind::Nomsg
+    } else {
+        Kind::Msg
+    };
     if kind == Kind::Msg {
         for segment in reply.iter_mut().flatten() {
             segment.length = 0;
@@ -131,14 +142,15 @@ fn returned(
         _ => false,
     };
     // A Segment that is not full with one behind it that is not empty leaves a gap.
-    let gap = spoil & 7 == 3 && lists.iter_mut().any(|list| match list.as_mut_slice() {
-        [first, second, ..] if second.length != 0 => {
-            first.length -= 1;
-            total -= 1;
-            true
-        }
-        _ => false,
-    });
+    let gap = spoil & 7 == 3
+        && lists.iter_mut().any(|list| match list.as_mut_slice() {
+            [first, second, ..] if first.length != 0 && second.length != 0 => {
+                first.length -= 1;
+                total -= 1;
+                true
+            }
+            _ => false,
+        });
     let slices: Vec<_> = lists.iter().map(Vec::as_slice).collect();
     let chunks = ChunkSlices {
         reads: &[],
@@ -153,7 +165,8 @@ fn returned(
     }
     let (fixed, rest) = FixedWords::split(&message).expect("our own");
     let body = v1::decode(&fixed, rest);
-    let good = !spoilt && !gap && (kind == Kind::Msg || in_reply != 0) && u32::try_from(total).is_ok();
+    let good =
+        !spoilt && !gap && (kind == Kind::Msg || in_reply != 0) && u32::try_from(total).is_ok();
     match check(&fixed, body, offered) {
         Verdict::Complete(taken) => {
             assert!(good, "a bad Reply was taken");

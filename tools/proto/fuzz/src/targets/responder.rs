@@ -15,8 +15,16 @@ use crate::source::Source;
 
 pub fn run(input: &[u8]) {
     let mut source = Source::new(input);
-    let version = if source.flag() { Version::V2 } else { Version::V1 };
-    let kind = if source.flag() { Kind::Nomsg } else { Kind::Msg };
+    let version = if source.flag() {
+        Version::V2
+    } else {
+        Version::V1
+    };
+    let kind = if source.flag() {
+        Kind::Nomsg
+    } else {
+        Kind::Msg
+    };
     let reads: Vec<_> = (0..source.u8() % 6).map(|_| read(&mut source)).collect();
     let writes: Vec<_> = (0..source.u8() % 4).map(|_| array(&mut source)).collect();
     let writes: Vec<_> = writes.iter().map(Vec::as_slice).collect();
@@ -82,7 +90,10 @@ fn check_call(
     assert!(segments(conveyed) <= limits.segments as usize);
 
     // The Read chunks in the order of their Positions, each with its Segments in list order.
-    let mut sorted: Vec<_> = reads.iter().filter(|read| read.position != Position::ZERO).collect();
+    let mut sorted: Vec<_> = reads
+        .iter()
+        .filter(|read| read.position != Position::ZERO)
+        .collect();
     sorted.sort_by_key(|read| read.position);
     let mut expected = sorted.into_iter().filter(|read| read.segment.length != 0);
     let (mut at, mut used, mut pad_allowed) = (0, 0, false);
@@ -135,34 +146,56 @@ fn check_response(source: &mut Source<'_>, version: Version, conveyed: &Conveyed
     let limits = ReplyLimits {
         version,
         inline_send: 1024 + source.below(8192),
-        continued: if version == Version::V2 { source.length(1 << 18) } else { 0 },
+        continued: if version == Version::V2 {
+            source.length(1 << 18)
+        } else {
+            0
+        },
         reply_chunk: source.u8() % 4 != 1,
     };
     let Ok(response) = respond(conveyed.chunks, &shape, &limits) else {
         return;
     };
-    assert_eq!(response.form == Form::ReplyChunk, response.kind() == Kind::Nomsg);
+    assert_eq!(
+        response.form == Form::ReplyChunk,
+        response.kind() == Kind::Nomsg
+    );
     assert!(response.form != Form::Continued || response.payload_len <= limits.continued);
-    check_memory(&response, conveyed);
+    let reduced = results.iter().enumerate();
+    let reduced = reduced.filter(|(index, _)| response.reduced.contains(*index));
+    let octets = reduced
+        .map(|(_, item)| u64::from(item.expect("reduced").len))
+        .sum();
+    check_memory(&response, conveyed, octets);
     let mut at = source.below(100);
-    let reply: Vec<_> = conveyed.chunks.reply.iter().flat_map(|chunk| chunk.segments()).collect();
+    let reply: Vec<_> = conveyed
+        .chunks
+        .reply
+        .iter()
+        .flat_map(|chunk| chunk.segments())
+        .collect();
     while !source.is_empty() {
         let end = at.saturating_add(source.length(1 << 16));
         let total: u64 = reply.iter().map(|s| u64::from(s.length)).sum();
-        let sliced: u64 = slice(reply.iter().copied(), at..end).map(|s| u64::from(s.length)).sum();
+        let sliced: u64 = slice(reply.iter().copied(), at..end)
+            .map(|s| u64::from(s.length))
+            .sum();
         assert_eq!(sliced, total.min(end.into()) - total.min(at.into()));
         at = end;
     }
 }
 
 /// The Reply returns the lists of the Call, and fills them from the front.
-fn check_memory(response: &Response<'_>, conveyed: &Conveyed<'_>) {
+fn check_memory(response: &Response<'_>, conveyed: &Conveyed<'_>, reduced: u64) {
     let offered = conveyed.chunks;
     let check = |returned: Vec<Segment>, offered: Vec<Segment>| {
         assert_eq!(returned.len(), offered.len());
         let mut filled = true;
         for (returned, offered) in returned.iter().zip(&offered) {
-            assert_eq!((returned.handle, returned.offset), (offered.handle, offered.offset));
+            assert_eq!(
+                (returned.handle, returned.offset),
+                (offered.handle, offered.offset)
+            );
             assert!(returned.length <= offered.length);
             assert!(filled || returned.length == 0);
             filled = returned.length == offered.length;
@@ -176,10 +209,16 @@ fn check_memory(response: &Response<'_>, conveyed: &Conveyed<'_>) {
         written += check(returned.collect(), chunk.segments().collect());
     }
     assert!(chunks.next().is_none());
-    let octets: u64 = response.writes().map(|(_, range)| u64::from(range.end - range.start)).sum();
-    assert_eq!(written, octets);
+    let octets: u64 = response
+        .writes()
+        .map(|(_, range)| u64::from(range.end - range.start))
+        .sum();
+    assert_eq!((written, octets), (reduced, reduced));
     if let Some(returned) = response.reply() {
         let offered = offered.reply.expect("offered").segments().collect();
-        assert_eq!(check(returned.collect(), offered), u64::from(response.payload_len));
+        assert_eq!(
+            check(returned.collect(), offered),
+            u64::from(response.payload_len)
+        );
     }
 }

@@ -19,7 +19,11 @@ pub fn run(input: &[u8]) {
     for _ in 0..source.u8() % 8 {
         let (call, reply) = (8 + source.below(6000), 8 + source.below(6000));
         let reversed = source.u8() % 4 == 1;
-        rpcs.push(if reversed { reverse(call, reply) } else { forward(call, reply) });
+        rpcs.push(if reversed {
+            reverse(call, reply)
+        } else {
+            forward(call, reply)
+        });
     }
     let setup = Setup {
         configs,
@@ -49,9 +53,16 @@ pub fn run(input: &[u8]) {
         steps += 1;
         assert!(steps < 10_000, "no end");
     }
-    assert!(world.is_over(), "{:?} of {:?} in {setup:?}", world.fates(), world.version());
+    assert!(
+        world.is_over(),
+        "{:?} of {:?} in {setup:?}",
+        world.fates(),
+        world.version()
+    );
     assert!(world.fates().iter().all(|fate| *fate == Fate::Done));
-    let both_speak_v2 = configs.iter().all(|config| config.versions.high == Version::V2);
+    let both_speak_v2 = configs
+        .iter()
+        .all(|config| config.versions.high == Version::V2);
     if both_speak_v2 && setup.losses == 0 && setup.impatience == 0 {
         assert_eq!(world.version(), Some(Version::V2));
     }

@@ -20,8 +20,15 @@ pub fn run(message: &[u8]) {
             check_lists(&conveyed.chunks);
             assert!(conveyed.kind == Kind::Msg || !conveyed.chunks.is_empty());
             let mut out = vec![0xee; header.len()];
-            let encode =
-                |out: &mut [u8]| v1::encode(out, fixed.xid, fixed.credit, conveyed.kind, &conveyed.chunks);
+            let encode = |out: &mut [u8]| {
+                v1::encode(
+                    out,
+                    fixed.xid,
+                    fixed.credit,
+                    conveyed.kind,
+                    &conveyed.chunks,
+                )
+            };
             assert_eq!(encode(&mut out), Ok(header.len()));
             if fixed.version == 1 && fixed.credit != 0 {
                 assert_eq!(out, header);
@@ -56,7 +63,10 @@ pub fn check_lists(chunks: &ChunkLists<'_>) {
     for chunk in writes {
         assert_eq!(chunk.segments().count(), chunk.count());
         for segment in chunk.segments().filter(|s| s.length != 0) {
-            assert!(segment.offset.checked_add(u64::from(segment.length) - 1).is_some());
+            assert!(segment
+                .offset
+                .checked_add(u64::from(segment.length) - 1)
+                .is_some());
         }
     }
 }

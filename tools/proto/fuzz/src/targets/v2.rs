@@ -34,7 +34,11 @@ pub fn run(message: &[u8]) {
             }
             let outgoing = Outgoing {
                 xid: fixed.xid,
-                direction: if flags.response { MsgType::Reply } else { MsgType::Call },
+                direction: if flags.response {
+                    MsgType::Reply
+                } else {
+                    MsgType::Call
+                },
                 kind: conveyed.kind,
                 more: flags.more,
                 inv_handle: conveyed.inv_handle,
