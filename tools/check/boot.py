@@ -72,6 +72,24 @@ class Boot:
         report.result(f"{self.name}: {program}", tally, shown, time.monotonic() - started)
 
 
+@dataclasses.dataclass
+class Command:
+    """A program of the host that speaks KTAP, run beside the boots."""
+    name: str
+    argv: tuple
+
+    def run(self, _client, out, report):
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        started = time.monotonic()
+        report.say(f"{self.name}: {' '.join(map(str, self.argv))}")
+        ended = subprocess.run(self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+        (out / "output.log").write_text(ended.stdout, encoding="utf-8")
+        tally, shown = parse(ended.stdout.splitlines())
+        report.result(self.name, tally, shown, time.monotonic() - started)
+
+
 def run_all(boots, client, home, report, at_a_time=2):
     """Runs BOOTS, the first ones first, AT_A_TIME of them at a time."""
     waiting = list(boots)
