@@ -28,7 +28,7 @@ impl<'a> Source<'a> {
     }
 
     pub fn u32(&mut self) -> u32 {
-        u32::from(self.u16()) << 16 | u32::from(self.u16())
+        (u32::from(self.u16()) << 16) | u32::from(self.u16())
     }
 
     pub fn flag(&mut self) -> bool {

@@ -119,7 +119,7 @@ impl Random {
             handle: Handle(self.word()),
             length,
             // A Segment ends within the address space.
-            offset: self.u64() >> self.below(40) & (u64::MAX >> 1),
+            offset: (self.u64() >> self.below(40)) & (u64::MAX >> 1),
         }
     }
 
@@ -290,7 +290,7 @@ fn draw_v2(random: &mut Random) -> Message {
             Handle::NONE
         },
     };
-    let flags = u32::from(direction == MsgType::Reply) | u32::from(more) << 1;
+    let flags = u32::from(direction == MsgType::Reply) | (u32::from(more) << 1);
     let mut fields = Fields::new(2);
     fields
         .add(xid)
@@ -465,7 +465,7 @@ fn read(version: u32, bytes: &[u8]) -> Option<String> {
         v1::decode(&fixed, rest).ok()?
     } else {
         let message = v2::decode(&fixed, rest)?;
-        fields.add(u32::from(message.flags.response) | u32::from(message.flags.more) << 1);
+        fields.add(u32::from(message.flags.response) | (u32::from(message.flags.more) << 1));
         message.body.ok()?
     };
     match body {
@@ -522,7 +522,10 @@ fn read_properties(fields: &mut Fields, set: &PropertySet<'_>) {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("memory");
+        text
+    })
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

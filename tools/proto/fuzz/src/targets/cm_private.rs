@@ -33,7 +33,7 @@ pub fn run(input: &[u8]) {
         (read.recv_size, own.recv_size),
     ] {
         assert!(read <= own.max(1024) && read % 1024 == 0 && (1024..=262_144).contains(&read));
-        assert!(own >= 262_144 || own < 1024 || own - read < 1024);
+        assert!(!(1024..262_144).contains(&own) || own - read < 1024);
     }
     let peer = CmPrivate::decode(source.rest());
     let (ours, theirs) = (Effective::new(&own, &peer), Effective::new(&peer, &own));

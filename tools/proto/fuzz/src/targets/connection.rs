@@ -9,6 +9,7 @@ use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
 use rpcrdma_proto::proto::negotiate::{Memory, Time};
+use rpcrdma_proto::proto::plan::Limits;
 use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::{v1, v2};
 use rpcrdma_world::setup::{both, small, v1_only};
@@ -245,6 +246,11 @@ impl Subject {
             assert!(version.is_some_and(|v| (versions.low..=versions.high).contains(&v)));
         }
         assert!(connection.inline_send() <= self.config.properties.send_size.max(1024 * 256));
+        let mut limits = Limits::v1(u32::MAX, u32::MAX);
+        connection.apply(&mut limits);
+        assert!(limits.inline_send == connection.inline_send() && limits.inline_send >= 1024);
+        let due = connection.poll_timeout(true);
+        assert!(due.is_none() || connection.version() == Some(Version::V2));
         assert!(connection.calls().limit() <= self.config.calls.max(1));
         assert!(connection.recv_credits().balance() <= self.config.ceiling.max(1).into());
     }

@@ -47,7 +47,7 @@ fn parts(source: &mut Source<'_>) {
             _ => {}
         }
         let xid = Xid(u32::from(byte >> 6 == 3));
-        let content = match byte >> 4 & 3 {
+        let content = match (byte >> 4) & 3 {
             0 | 1 => Content::Rpc { response: false },
             2 => Content::Rpc { response: true },
             _ => Content::Properties,

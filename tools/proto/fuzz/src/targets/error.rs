@@ -24,7 +24,8 @@ pub fn run(input: &[u8]) {
     arbitrary(&request, source.rest());
 }
 
-fn report(source: &mut Source<'_>) -> ErrorReport {
+/// Draws a report.
+pub fn report(source: &mut Source<'_>) -> ErrorReport {
     match source.u8() % 11 {
         0 => ErrorReport::Version {
             low: source.u32(),

@@ -11,13 +11,14 @@ mod plan;
 mod properties;
 mod reply;
 mod responder;
+mod retry;
 mod session;
 mod v1;
 mod v2;
 
 type Target = fn(&[u8]);
 
-pub const ALL: [(&str, Target); 12] = [
+pub const ALL: [(&str, Target); 13] = [
     ("cm_private", cm_private::run),
     ("connection", connection::run),
     ("continuation", continuation::run),
@@ -27,6 +28,7 @@ pub const ALL: [(&str, Target); 12] = [
     ("properties", properties::run),
     ("reply", reply::run),
     ("responder", responder::run),
+    ("retry", retry::run),
     ("session", session::run),
     ("v1", v1::run),
     ("v2", v2::run),

@@ -5,6 +5,7 @@
 
 use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks};
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind};
+use rpcrdma_proto::proto::invalidate::{self, Invalidated};
 use rpcrdma_proto::proto::plan::Item;
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape, Response};
 use rpcrdma_proto::proto::responder::{accept, slice, Call, CallLimits, Source as From};
@@ -49,6 +50,14 @@ pub fn run(input: &[u8]) {
     let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
         return;
     };
+    let handle = Handle(source.u8().into());
+    let named = invalidate::permitted(true, handle, &conveyed.chunks);
+    assert!(named.is_none() || invalidate::check(named, &chunks) == Invalidated::Handle(handle));
+    let named = invalidate::permitted_v1(true, &conveyed.chunks);
+    assert_eq!(
+        named.unwrap_or(Handle::NONE),
+        invalidate::offer(true, &chunks)
+    );
     if let Ok(call) = accept(&conveyed, stream_len, &limits) {
         check_call(&call, &conveyed, &limits, &reads, stream_len);
     }
