@@ -100,6 +100,8 @@ struct Peer {
     sending: Option<(usize, MsgType, Cutter)>,
     /// The parts that arrived of an RPC message.
     joined: Vec<u8>,
+    /// A message that only grants was sent, and nothing was heard from the other side since.
+    granted: bool,
     /// The version when it was looked at last.
     version: Option<Version>,
     /// It was another one before.
@@ -203,6 +205,7 @@ impl World {
             replies: VecDeque::new(),
             sending: None,
             joined: Vec::new(),
+            granted: false,
             version: None,
             changed: false,
             settled: None,
@@ -472,6 +475,11 @@ impl World {
             {
                 None => return,
                 Some(transmit) => {
+                    let grant =
+                        !transmit.credited && peer.connection.version() == Some(Version::V2);
+                    if grant && std::mem::replace(&mut peer.granted, true) {
+                        self.broke("a second grant without a sign of the other side");
+                    }
                     self.transmit(setup, side, out[..transmit.len].to_vec(), transmit.credited);
                 }
             }
@@ -486,6 +494,7 @@ impl World {
         let Some(message) = peer.inbox.pop_front() else {
             return;
         };
+        peer.granted = false;
         let settled = peer.connection.is_settled();
         let event = peer.connection.handle_message(self.now, &message);
         match event {
@@ -580,8 +589,10 @@ impl World {
         });
         self.now = due.max().unwrap_or(self.now).max(self.now);
         for side in [Side::Client, Side::Server] {
-            let event = self.peers[index(side)].connection.handle_timeout(self.now);
-            if let Event::Close { why, .. } = event {
+            let peer = &mut self.peers[index(side)];
+            // The keep-alive interval has passed.
+            peer.granted = false;
+            if let Event::Close { why, .. } = peer.connection.handle_timeout(self.now) {
                 self.broke(format!("nothing happens any more: {why:?}"));
                 return;
             }
