@@ -40,6 +40,7 @@ pub fn run(input: &[u8]) {
         granted: 1,
         sequence: None,
         final_version: None,
+        silent_since_grant: false,
     };
     while !source.is_empty() && subject.step(&mut source) {
         subject.check();
@@ -59,6 +60,8 @@ struct Subject {
     /// The length of what has arrived of a message in parts.
     sequence: Option<u32>,
     final_version: Option<Version>,
+    /// Nothing was heard, and no time passed, since a message that only grants.
+    silent_since_grant: bool,
 }
 
 impl Subject {
@@ -75,6 +78,7 @@ impl Subject {
                 }
             }
             4 => {
+                self.silent_since_grant = false;
                 self.now = self.now.after(Time(source.length(100_000).into()));
                 if let Event::Close { .. } = self.connection.handle_timeout(self.now) {
                     return false;
@@ -98,6 +102,7 @@ impl Subject {
     }
 
     fn receive(&mut self, message: &[u8], before: Option<Version>) -> bool {
+        self.silent_since_grant = false;
         if let Some((fixed, _)) = FixedWords::split(message) {
             self.granted += u64::from(Grant::from_word(fixed.credit).granted).max(1);
         }
@@ -225,6 +230,11 @@ impl Subject {
                     assert!(transmit.len >= 20 && transmit.len <= MAX_CONTROL_LEN);
                     assert_eq!(transmit.len % 4, 0);
                     self.credited += u64::from(transmit.credited);
+                    let v2 = self.connection.version() == Some(Version::V2);
+                    if v2 && !transmit.credited {
+                        assert!(!self.silent_since_grant, "a second grant");
+                        self.silent_since_grant = true;
+                    }
                 }
             }
         }

@@ -139,6 +139,11 @@ fn returned(
             segment.offset ^= 4;
             segment.length != 0
         }
+        Some(segment) if spoil & 7 == 4 => {
+            // More than any Segment offers.
+            segment.length |= 1 << 31;
+            true
+        }
         _ => false,
     };
     // A Segment that is not full with one behind it that is not empty leaves a gap.
