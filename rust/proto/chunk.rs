@@ -37,10 +37,10 @@ impl Segment {
 
     #[inline(always)]
     fn to_wire(self) -> [u8; Self::ENCODED_LEN] {
-        let [h0, h1, h2, h3] = self.handle.0.to_be_bytes();
-        let [l0, l1, l2, l3] = self.length.to_be_bytes();
-        let [a, b, c, d, e, f, g, h] = self.offset.to_be_bytes();
-        [h0, h1, h2, h3, l0, l1, l2, l3, a, b, c, d, e, f, g, h]
+        // One number, so that it is stored by words and not octet by octet.
+        let handle = u128::from(self.handle.0) << 96;
+        let length = u128::from(self.length) << 64;
+        (handle | length | u128::from(self.offset)).to_be_bytes()
     }
 
     /// The last octet of a Segment has an address of at most 64 bits.
@@ -71,11 +71,14 @@ impl ReadSegment {
 
     #[inline(always)]
     fn to_wire(self) -> [u8; Self::ENCODED_LEN] {
-        let [p0, p1, p2, p3] = self.position.0.to_be_bytes();
-        let [h0, h1, h2, h3, l0, l1, l2, l3, a, b, c, d, e, f, g, h] = self.segment.to_wire();
-        [
-            0, 0, 0, 1, p0, p1, p2, p3, h0, h1, h2, h3, l0, l1, l2, l3, a, b, c, d, e, f, g, h,
-        ]
+        let mut wire = [0; Self::ENCODED_LEN];
+        if let Some((start, rest)) = wire.split_first_chunk_mut() {
+            *start = ((1 << 32) | u64::from(self.position.0)).to_be_bytes();
+            if let Some(end) = rest.first_chunk_mut() {
+                *end = self.segment.to_wire();
+            }
+        }
+        wire
     }
 }
 
