@@ -42,9 +42,10 @@ modules: ## Build rpcrdma.ko for KDIR (default: the running kernel)
 
 install: ## Install it into updates/ of that kernel, before which the kernel's own steps back
 	+$(kbuild) modules_install
+	$(if $(INSTALL_MOD_PATH),,depmod $(release))
 	@echo 'Installed. A loaded rpcrdma stays as it is: unmount, stop nfsd, then: modprobe -r rpcrdma; modprobe rpcrdma'
 
-uninstall: release = $(shell cat $(KDIR)/include/config/kernel.release)
+install uninstall: release = $(shell cat $(KDIR)/include/config/kernel.release)
 uninstall: ## Remove it again, so that the kernel's own module is used
 	rm -f /lib/modules/$(release)/updates/rust/rpcrdma.ko*
 	depmod $(release)
