@@ -55,7 +55,7 @@ clean: ## Remove what a build leaves here
 	+$(kbuild) clean
 
 kdir: ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers package has no Rust metadata)
-	@$(kdir) $(or $(KERNEL),$(shell uname -r))
+	@$(kdir) $(firstword $(subst +, ,$(or $(KERNEL),$(shell uname -r))))
 
 # --- Seeing and checking --------------------------------------------------------
 
