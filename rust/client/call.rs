@@ -5,6 +5,7 @@
 use super::connection::Connection;
 use super::link::Link;
 use crate::proto::chunk::Chunks;
+use crate::proto::plan::Limits;
 use crate::proto::types::{
     Handle,
     Position,
@@ -25,8 +26,8 @@ use kernel::sync::{
     SpinLock, //
 };
 
-/// The most Segments of one chunk (RFC 8267, 6.4: every server takes that many).
-pub(crate) const CHUNK_SEGMENTS: usize = 16;
+/// The most Segments of one chunk.
+pub(crate) const CHUNK_SEGMENTS: usize = Limits::NFS_SAFE_SEGMENTS as usize;
 
 /// The requester's part of a request slot.
 #[pin_data]

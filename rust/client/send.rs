@@ -75,7 +75,8 @@ pub(crate) fn send(conn: &Arc<Connection>, rqst: &RdmaRqst) -> Result {
             return Err(error);
         }
     };
-    post(conn, rqst, chunks, buffer, len).inspect(|()| count(link, &call, &plan, rqst))
+    let segments = chunks.offered.counts();
+    post(conn, rqst, chunks, buffer, len).inspect(|()| count(link, &call, &plan, segments))
 }
 
 /// Sends the Reply to a Call of the server: always in one message, for the server was told how
@@ -325,10 +326,13 @@ fn post(
 }
 
 /// Counts what was sent.
-fn count(link: &Link, call: &CallShape<'_>, plan: &Plan, rqst: &RdmaRqst) {
+fn count(
+    link: &Link,
+    call: &CallShape<'_>,
+    plan: &Plan,
+    (reads, writes, replies): (usize, usize, usize),
+) {
     let stats = &link.stats;
-    // The Reply may have come and gone, but what was offered is not changed by it.
-    let (reads, writes, replies) = rqst.slot().state.lock().offered.counts();
     if reads != 0 {
         let moved: u32 = plan.read_chunks(call).map(|(_, r)| r.end - r.start).sum();
         stats.read_segments.add(reads as u64);
