@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a server may do wrong, by name. peer.py lets them happen.
+
+A fault is given the peer and the Reply that would be sent. It sends that, changed, or something
+else; what it returns is shown to the test.
+"""
+
+import dataclasses
+import random
+import struct
+
+NFS = 100003
+READ, WRITE, READDIRPLUS = 6, 7, 17
+RDMA_MSG, RDMA_NOMSG, RDMA_MSGP, RDMA_DONE, RDMA_ERROR = range(5)
+
+FAULTS = {}
+
+
+def strikes(procedure):
+    """The fault is one for Replies of this procedure of NFS version 3."""
+    def add(fault):
+        FAULTS[fault.__name__] = fault
+        fault.procedure = procedure
+        return fault
+    return add
+
+
+def words(*values):
+    return struct.pack(f">{len(values)}I", *values)
+
+
+# --- Messages that are for no RPC, before the good Reply ------------------------------------
+
+
+@strikes(READ)
+def runt(_, reply):
+    reply.connection.send(words(reply.xid, 1))
+    reply.send()
+
+
+@strikes(READ)
+def empty(_, reply):
+    reply.connection.send(b"")
+    reply.send()
+
+
+@strikes(READ)
+def other_version(_, reply):
+    for reply.version in 0, 2, 0xFFFFFFFF, 1:
+        reply.send()
+
+
+@strikes(READ)
+def foreign_xid(_, reply):
+    for reply.xid in reply.xid ^ 0x5A5A5A5A, reply.xid:
+        reply.send()
+
+
+@strikes(READ)
+def twice(_, reply):
+    reply.send()
+    reply.send()
+
+
+@strikes(READ)
+def call(_, reply):
+    """A Call of the server, where no service of the client takes any."""
+    header = words(reply.xid, 1, 8, RDMA_MSG, 0, 0, 0)
+    reply.connection.send(header + words(reply.xid, 0, 2, 0x40000000, 1, 0, 0, 0, 0, 0))
+    reply.send()
+
+
+@strikes(READ)
+def error_cut_short(_, reply):
+    for rest in (), (1,), (1, 1):
+        reply.connection.send(reply.start()[:12] + words(RDMA_ERROR, *rest))
+    reply.send()
+
+
+@strikes(READ)
+def versions_reversed(_, reply):
+    reply.connection.send(reply.start()[:12] + words(RDMA_ERROR, 1, 2, 1))
+    reply.send()
+
+
+@strikes(READ)
+def flood(_, reply):
+    """Many times as many messages as there are credits."""
+    for _ in range(1000):
+        reply.connection.send(words(reply.xid))
+    reply.send()
+
+
+@strikes(READ)
+def no_credits(_, reply):
+    reply.credits = 0
+    reply.send()
+
+
+@strikes(READ)
+def endless_credits(_, reply):
+    reply.credits = 0xFFFFFFFF
+    reply.send()
+
+
+# --- Replies that cannot be used ------------------------------------------------------------
+
+
+def instead(reply, *body):
+    """Sends the XID, version and credits of the Reply, and then these words."""
+    reply.connection.send(reply.start()[:12] + words(*body))
+
+
+@strikes(READ)
+def error_version(_, reply):
+    instead(reply, RDMA_ERROR, 1, 2, 3)
+
+
+@strikes(READ)
+def error_chunk(_, reply):
+    instead(reply, RDMA_ERROR, 2)
+
+
+@strikes(READ)
+def error_unknown(_, reply):
+    instead(reply, RDMA_ERROR, 77)
+
+
+@strikes(READ)
+def type_msgp(_, reply):
+    reply.kind = RDMA_MSGP
+    reply.send()
+
+
+@strikes(READ)
+def type_done(_, reply):
+    instead(reply, RDMA_DONE)
+
+
+@strikes(READ)
+def type_unknown(_, reply):
+    reply.kind = 0x80000000
+    reply.send()
+
+
+@strikes(READ)
+def header_cut_short(_, reply):
+    instead(reply, RDMA_MSG, 0)
+
+
+@strikes(READ)
+def no_chunk_lists(_, reply):
+    instead(reply, RDMA_MSG)
+
+
+@strikes(READ)
+def presence_of_two(_, reply):
+    instead(reply, RDMA_MSG, 0, 2, 0, 0, 0)
+
+
+@strikes(READ)
+def endless_list(_, reply):
+    instead(reply, RDMA_MSG, 0, *[1, 0] * 500)
+
+
+@strikes(READ)
+def endless_chunk(_, reply):
+    instead(reply, RDMA_MSG, 0, 1, 0xFFFFFFFF, 1, 2, 3, 4)
+
+
+@strikes(READ)
+def no_payload(_, reply):
+    reply.payload = b""
+    reply.send()
+
+
+@strikes(READ)
+def payload_of_another(_, reply):
+    reply.payload = words(reply.xid ^ 1) + reply.payload[4:]
+    reply.send()
+
+
+@strikes(READ)
+def nowhere(_, reply):
+    """RDMA_NOMSG, and no Reply chunk."""
+    reply.kind = RDMA_NOMSG
+    reply.send()
+
+
+@strikes(READ)
+def read_list(_, reply):
+    reply.reads = [(0, dataclasses.replace(reply.call.writes[0][0], length=64))]
+    reply.send()
+
+
+@strikes(READ)
+def reply_chunk_not_offered(_, reply):
+    reply.reply = [dataclasses.replace(reply.call.writes[0][0], length=64)]
+    reply.kind = RDMA_NOMSG
+    reply.send()
+
+
+@strikes(READ)
+def write_chunk_twice(_, reply):
+    reply.writes *= 2
+    reply.send()
+
+
+@strikes(READ)
+def other_handle(_, reply):
+    reply.writes[0][0].handle ^= 0x100
+    reply.send()
+
+
+@strikes(READ)
+def other_offset(_, reply):
+    reply.writes[0][0].offset += 4096
+    reply.send()
+
+
+@strikes(READ)
+def too_much_written(_, reply):
+    reply.writes[0][0].length = 0xFFFFFFFC
+    reply.send()
+
+
+@strikes(READ)
+def one_octet_too_much(_, reply):
+    reply.writes[0][0].length = reply.call.writes[0][0].length + 1
+    reply.send()
+
+
+@strikes(READ)
+def too_many_segments(_, reply):
+    reply.writes[0] += [dataclasses.replace(reply.writes[0][0], length=0)]
+    reply.send()
+
+
+@strikes(READ)
+def behind_the_end_of_addresses(_, reply):
+    reply.writes[0][0].offset = 0xFFFFFFFFFFFFFFF0
+    reply.send()
+
+
+@strikes(READDIRPLUS)
+def reply_chunk_other_handle(_, reply):
+    into_the_reply_chunk(reply)
+    reply.reply[0].handle ^= 0x100
+    reply.send()
+
+
+@strikes(READDIRPLUS)
+def reply_chunk_too_long(_, reply):
+    into_the_reply_chunk(reply)
+    reply.reply[0].length = reply.call.reply[0].length + 4
+    reply.send()
+
+
+@strikes(READDIRPLUS)
+def reply_chunk_unused(_, reply):
+    into_the_reply_chunk(reply)
+    reply.reply[0].length = 0
+    reply.send()
+
+
+@strikes(READDIRPLUS)
+def reply_chunk_and_payload(_, reply):
+    into_the_reply_chunk(reply)
+    reply.kind, reply.payload = RDMA_MSG, words(reply.xid, 1, 0, 0, 0, 0)
+    reply.send()
+
+
+def into_the_reply_chunk(reply):
+    if reply.kind != RDMA_NOMSG:
+        reply.reply = reply.connection.fill(reply.call.reply, reply.payload)
+        reply.kind, reply.payload = RDMA_NOMSG, b""
+
+
+# --- Memory that is not the server's, or not any more ---------------------------------------
+
+
+@strikes(READ)
+def write_after_the_end(peer, reply):
+    """Into memory that an earlier Call had offered."""
+    reply.connection.write(peer.ended["write"][-1], b"x" * 64)
+    reply.send()
+
+
+@strikes(WRITE)
+def read_after_the_end(peer, reply):
+    reply.connection.read(dataclasses.replace(peer.ended["read"][-1], length=64))
+    reply.send()
+
+
+@strikes(READ)
+def write_behind_the_chunk(_, reply):
+    segment = reply.call.writes[0][-1]
+    reply.connection.write(
+        dataclasses.replace(segment, offset=segment.offset + segment.length), b"x")
+    reply.send()
+
+
+@strikes(READ)
+def write_before_the_chunk(_, reply):
+    segment = reply.call.writes[0][0]
+    reply.connection.write(dataclasses.replace(segment, offset=segment.offset - 1), b"x")
+    reply.send()
+
+
+@strikes(READ)
+def read_from_a_write_chunk(_, reply):
+    reply.connection.read(dataclasses.replace(reply.call.writes[0][0], length=64))
+    reply.send()
+
+
+@strikes(WRITE)
+def write_into_a_read_chunk(_, reply):
+    reply.connection.write(reply.call.reads[0][1], b"x" * 64)
+    reply.send()
+
+
+@strikes(READ)
+def guessed_handle(_, reply):
+    segment = reply.call.writes[0][0]
+    for distance in 1, 0x100, 0x10000, 0x80000000:
+        reply.connection.write(
+            dataclasses.replace(segment, handle=segment.handle ^ distance), b"x")
+    reply.send()
+
+
+@strikes(READ)
+def invalidate(_, reply):
+    """As it should be."""
+    reply.invalidate = reply.call.writes[0][0].handle
+    reply.send()
+
+
+@strikes(READ)
+def invalidate_nothing(_, reply):
+    reply.invalidate = reply.call.writes[0][0].handle ^ 0x123400
+    reply.send()
+
+
+@strikes(READ)
+def invalidate_twice(_, reply):
+    reply.invalidate = reply.call.writes[0][0].handle
+    reply.send()
+    reply.send()
+
+
+@strikes(READ)
+def invalidate_memory_of_another(peer, reply):
+    """The Reply to one RPC ends the access to the memory of another one."""
+    for _ in range(5000):
+        other = reply.connection.next_call()
+        if other and other.writes:
+            reply.invalidate = other.writes[0][0].handle
+            reply.send()
+            return "done"
+        if other:
+            peer.answer(other)
+        peer.pause()
+    return "no other Call has come"
+
+
+# --- The connection -------------------------------------------------------------------------
+
+
+@strikes(READ)
+def too_long(_, reply):
+    reply.connection.send(reply.encode() + bytes(100000))
+
+
+@strikes(READ)
+def hang_up(peer, _):
+    peer.hang_up("as told")
+
+
+@strikes(READ)
+def silence(_, _reply):
+    pass
+
+
+@strikes(READ)
+def mutations(_, reply):
+    """Some octets of the header are others."""
+    message = bytearray(reply.encode())
+    header = len(message) - len(reply.payload)
+    for _ in range(random.choice((1, 1, 1, 2, 5))):
+        at = random.randrange(header)
+        message[at] = random.choice((0, 1, 2, 0x7F, 0x80, 0xFF, message[at] ^ 1 << random.randrange(8)))
+    if random.random() < 0.1:
+        del message[random.randrange(len(message)):]
+    reply.connection.send(bytes(message),
+                          reply.call.writes[0][0].handle if random.random() < 0.1 else None)

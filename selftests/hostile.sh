@@ -1,0 +1,241 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# A server that breaks the rules (peer.py, faults.py) is between the client and the export. A bad
+# message costs at most its own RPC or the connection, is counted, and reaches no memory.
+. "$(dirname "$0")/lib.sh"
+
+PEER_PORT=20050
+SIZE=16384
+
+# Mounts through a peer on this machine, with a file that is known.
+start_peer() {
+	python3 -c 'import pyverbs.cmid' 2>/dev/null || skip "needs python3-pyverbs"
+	modprobe -q -a ib_uverbs rdma_ucm || true
+	[ -e /dev/infiniband/rdma_cm ] || skip "needs the modules ib_uverbs and rdma_ucm"
+	address=$(ip -o route get "$SERVER" | sed -n 's/.* src \([^ ]*\).*/\1/p')
+	control=$local/control
+	"$here/peer.py" "$address" $PEER_PORT "$SERVER" "$control" >"$local/peer" 2>&1 &
+	trap 'end_peer '$!' $?' EXIT
+	for _ in $(seq 100); do
+		! grep -q listening "$local/peer" || break
+		kill -0 $! 2>/dev/null || fail "the peer has ended"
+		sleep 0.1
+	done
+	PORT=$PEER_PORT VERS=3
+	MOUNT_OPTIONS=mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2,noac
+	mount_export "$1"
+	head -c $SIZE /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	good
+}
+
+# end_peer PROCESS STATUS
+end_peer() {
+	# Without a server nothing but this leaves the mount.
+	kill -0 "$1" || umount -f -l "$mnt"
+	leave
+	kill "$1" || true
+	[ "$2" = 0 ] || cat "$local/peer"
+	exit "$2"
+}
+
+# strike FAULT [TIMES]: the next Reply that suits the fault has it.
+strike() {
+	rm -f "$control.done"
+	echo "$1 ${2:-1}" >"$control.new"
+	mv "$control.new" "$control"
+}
+
+# What has become of the fault; it must have happened.
+outcome() {
+	for _ in $(seq 50); do
+		[ ! -e "$control.done" ] || break
+		sleep 0.1
+	done
+	[ -e "$control.done" ] || fail "the fault has not happened"
+	cat "$control.done"
+}
+
+# One READ.
+get() {
+	dd if="$dir/file" of="$local/got" bs=$SIZE count=1 iflag=direct 2>"$local/dd"
+}
+
+good() {
+	get && cmp "$local/got" "$local/file"
+}
+
+good_twice() {
+	good
+	good
+}
+
+# It means nothing to any RPC: counted and dropped, and the Reply after it is taken.
+is_dropped() {
+	start_peer
+	connections=$(transport connect_count)
+	strike "$1"
+	grows "$2" good
+	outcome
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	stays "$2" good
+}
+
+# It ends its RPC with an error, and nothing but that.
+fails_its_rpc() {
+	start_peer
+	connections=$(transport connect_count)
+	bad=$(transport bad_reply)
+	strike "$1"
+	! get || fail "the Reply was taken"
+	cat "$local/dd"
+	grep -q 'Input/output error' "$local/dd" || fail "ended otherwise"
+	outcome
+	[ "$(transport bad_reply)" = $((bad + 1)) ] || fail "not counted as a bad Reply"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	stays bad_reply good
+}
+
+fails_its_long_reply() {
+	start_peer
+	: >"$dir/another"
+	connections=$(transport connect_count)
+	bad=$(transport bad_reply)
+	strike "$1"
+	! ls "$dir" || fail "the Reply was taken"
+	outcome
+	[ "$(transport bad_reply)" -gt "$bad" ] || fail "not counted as a bad Reply"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	ls "$dir"
+	stays bad_reply good
+}
+
+# The connection ends, and the RPC is answered over the next one.
+costs_the_connection() {
+	start_peer
+	strike "$1"
+	grows connect_count good_twice
+	outcome
+	good
+}
+
+# The device refuses the access, which ends the connection; nothing has changed.
+is_refused() {
+	start_peer
+	strike "$1"
+	grows connect_count good
+	outcome | grep 'ended with status 10$' || fail "not refused"
+	good
+}
+
+is_refused_when_writing() {
+	start_peer
+	strike "$1"
+	head -c $SIZE /dev/urandom >"$local/file"
+	grows connect_count dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
+	outcome | grep 'ended with status 10$' || fail "not refused"
+	good
+}
+
+makes_no_difference() {
+	start_peer
+	strike "$1"
+	stays "bad_reply connect_count" good
+	outcome
+	readers=
+	for n in 1 2 3 4 5 6 7 8; do
+		dd if="$dir/file" bs=512 iflag=direct 2>/dev/null | cmp - "$local/file" &
+		readers="$readers $!"
+	done
+	for reader in $readers; do
+		wait "$reader"
+	done
+	good
+}
+
+remote_invalidation_is_recognised() {
+	start_peer
+	strike invalidate 3
+	before=$(transport local_invalidates)
+	good
+	good
+	good
+	outcome
+	[ "$(transport local_invalidates)" = "$before" ] || fail "invalidated again"
+	grows local_invalidates good
+}
+
+memory_of_another_rpc_is_invalidated() {
+	start_peer
+	strike invalidate_memory_of_another
+	connections=$(transport connect_count)
+	dd if="$dir/file" of="$local/one" bs=$SIZE iflag=direct &
+	dd if="$dir/file" of="$local/two" bs=$SIZE iflag=direct
+	wait $!
+	outcome | grep -x "done" || fail "the other RPC was not there"
+	cmp "$local/one" "$local/file"
+	cmp "$local/two" "$local/file"
+	[ "$(transport connect_count)" -gt "$connections" ] || fail "the connection was kept"
+	[ "$(transport bad_reply)" = 1 ] || fail "not counted as a bad Reply"
+	good
+}
+
+a_lost_reply_is_asked_for_again() {
+	start_peer timeo=20
+	strike silence
+	good
+	outcome
+}
+
+# Whatever comes, every system call ends and the mount goes on.
+mutations_do_no_harm() {
+	start_peer timeo=5,retrans=1
+	strike mutations "$1"
+	taken=0
+	for n in $(seq "$1"); do
+		! get || taken=$((taken + 1))
+	done
+	note "$taken of $1 Replies were taken; bad_reply, bad_xids, connect_count:" \
+		"$(transport bad_reply bad_xids connect_count)"
+	# Those that are left hit whatever goes on.
+	for _ in $(seq "$1"); do
+		[ "$(wc -l <"$control.done")" -lt "$1" ] || break
+		get || true
+	done
+	good
+}
+
+set --
+for fault in runt empty other_version call error_cut_short versions_reversed flood; do
+	set -- "$@" "is_dropped $fault bad_reply"
+done
+for fault in foreign_xid twice; do
+	set -- "$@" "is_dropped $fault bad_xids"
+done
+for fault in error_version error_chunk error_unknown type_msgp type_done type_unknown \
+	header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk no_payload \
+	payload_of_another nowhere read_list reply_chunk_not_offered write_chunk_twice other_handle \
+	other_offset too_much_written one_octet_too_much too_many_segments \
+	behind_the_end_of_addresses; do
+	set -- "$@" "fails_its_rpc $fault"
+done
+for fault in other_handle too_long unused and_payload; do
+	set -- "$@" "fails_its_long_reply reply_chunk_$fault"
+done
+for fault in write_after_the_end write_behind_the_chunk write_before_the_chunk \
+	read_from_a_write_chunk guessed_handle; do
+	set -- "$@" "is_refused $fault"
+done
+for fault in read_after_the_end write_into_a_read_chunk; do
+	set -- "$@" "is_refused_when_writing $fault"
+done
+for fault in invalidate_nothing invalidate_twice too_long hang_up; do
+	set -- "$@" "costs_the_connection $fault"
+done
+tests "$@" \
+	"makes_no_difference no_credits" \
+	"makes_no_difference endless_credits" \
+	"remote_invalidation_is_recognised" \
+	"memory_of_another_rpc_is_invalidated" \
+	"a_lost_reply_is_asked_for_again" \
+	"mutations_do_no_harm ${MUTATIONS:-200}"

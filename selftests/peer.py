@@ -1,0 +1,421 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""An NFS version 3 server's side of RPC-over-RDMA version 1 that breaks the rules when told to.
+
+usage: peer.py ADDRESS PORT SERVER CONTROL
+
+It listens on ADDRESS and PORT, lets the TCP port of SERVER answer the Calls, and conveys the
+Replies as RFC 8166 says. When the file CONTROL has the name of a fault (see faults.py) and a number,
+so many of the next Replies that suit the fault get it. CONTROL is removed when that begins; a line
+of CONTROL.done says what became of each.
+"""
+
+import dataclasses
+import os
+import select
+import socket
+import struct
+import sys
+import time
+
+from pyverbs.addr import AH  # noqa: F401  pyverbs.qp needs it loaded first
+from pyverbs.cm_enums import (RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DISCONNECTED,
+                              RDMA_PS_TCP)
+from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
+from pyverbs.cq import CQ
+from pyverbs.enums import (IBV_ACCESS_LOCAL_WRITE, IBV_QPS_INIT, IBV_QPS_RTR,
+                           IBV_QPS_RTS, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_SUCCESS,
+                           IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND,
+                           IBV_WR_SEND_WITH_INV)
+from pyverbs.librdmacm_enums import RAI_PASSIVE
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from pyverbs.qp import QP, QPCap, QPInitAttr
+from pyverbs.wr import SGE, RecvWR, SendWR
+
+import faults
+
+INLINE = 4096
+BUFFER = 1 << 20
+RECEIVES = 128
+CREDITS = 64
+VERSION = 1
+RDMA_MSG, RDMA_NOMSG = 0, 1
+NFS, READ = 100003, 6
+# RFC 8797: magic, version, R, and both sizes in units of 1024 octets less one.
+PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 1, INLINE // 1024 - 1, INLINE // 1024 - 1)
+SECONDS = 20
+
+
+class Lost(Exception):
+    """The connection cannot be used any more."""
+
+
+@dataclasses.dataclass
+class Segment:
+    """Memory of the client."""
+    handle: int
+    length: int
+    offset: int
+
+    def encode(self):
+        return struct.pack(">IIQ", self.handle, self.length, self.offset)
+
+
+def padded(data):
+    return data + bytes(-len(data) % 4)
+
+
+class Decoder:
+    """Takes one item after the other."""
+
+    def __init__(self, data):
+        self.data = data
+        self.at = 0
+
+    def word(self):
+        value, = struct.unpack_from(">I", self.data, self.at)
+        self.at += 4
+        return value
+
+    def segment(self):
+        segment = Segment(*struct.unpack_from(">IIQ", self.data, self.at))
+        self.at += 16
+        return segment
+
+    def segments(self):
+        return [self.segment() for _ in range(self.word())]
+
+    def opaque(self):
+        length = self.word()
+        data = self.data[self.at:self.at + length]
+        self.at += length + -length % 4
+        return data
+
+    def rest(self):
+        return self.data[self.at:]
+
+
+class Call:
+    """A Call of the client, with everything that its chunks hold."""
+
+    def __init__(self, message):
+        words = Decoder(message)
+        self.xid, version, self.credits, kind = (words.word() for _ in range(4))
+        if version != VERSION or kind not in (RDMA_MSG, RDMA_NOMSG):
+            raise Lost(f"version {version}, type {kind}")
+        self.reads, self.writes, self.reply = [], [], None
+        while words.word():
+            self.reads.append((words.word(), words.segment()))
+        while words.word():
+            self.writes.append(words.segments())
+        if words.word():
+            self.reply = words.segments()
+        self.payload = words.rest()
+
+    def gather(self, connection):
+        """Reads the Read chunks and makes the Call whole."""
+        chunks = {}
+        for position, segment in self.reads:
+            chunks[position] = chunks.get(position, b"") + connection.read(segment)
+        if 0 in chunks:
+            self.payload = chunks.pop(0)
+        grown = 0
+        for position, data in sorted(chunks.items()):
+            at = position + grown
+            self.payload = self.payload[:at] + padded(data) + self.payload[at:]
+            grown += len(padded(data))
+        self.program, _, self.procedure = struct.unpack_from(">III", self.payload, 12)
+
+
+def reduced(call, answer):
+    """Splits an RPC Reply into what stays in the Payload stream and the data of a READ."""
+    if (call.program, call.procedure) != (NFS, READ) or not call.writes:
+        return answer, b""
+    words = Decoder(answer)
+    words.at = 12
+    words.word()
+    words.opaque()
+    if words.word() or words.word():
+        return answer, b""
+    if words.word():
+        words.at += 84
+    words.at += 8
+    before = words.at + 4
+    return answer[:before], words.opaque()
+
+
+class Reply:
+    """A Reply as it goes over the wire; faults change it before it does."""
+
+    def __init__(self, connection, call, answer):
+        self.connection, self.call = connection, call
+        self.xid, self.version, self.credits, self.kind = call.xid, VERSION, CREDITS, RDMA_MSG
+        self.reads, self.reply, self.invalidate = [], None, None
+        payload, data = reduced(call, answer)
+        self.writes = [connection.fill(chunk, data) for chunk in call.writes[:1]]
+        self.writes += [connection.fill(chunk, b"") for chunk in call.writes[1:]]
+        self.payload = payload
+        if len(self.encode()) > INLINE:
+            if call.reply is None:
+                raise Lost(f"no room for {len(payload)} octets")
+            self.kind, self.payload = RDMA_NOMSG, b""
+            self.reply = connection.fill(call.reply, payload)
+
+    def start(self):
+        return struct.pack(">IIII", self.xid, self.version, self.credits, self.kind)
+
+    def encode(self):
+        one, none = struct.pack(">I", 1), bytes(4)
+        message = self.start()
+        for position, segment in self.reads:
+            message += one + struct.pack(">I", position) + segment.encode()
+        message += none
+        for chunk in self.writes:
+            message += one + encoded(chunk)
+        message += none
+        message += none if self.reply is None else one + encoded(self.reply)
+        return message + self.payload
+
+    def send(self):
+        self.connection.send(self.encode(), self.invalidate)
+
+
+def encoded(chunk):
+    return struct.pack(">I", len(chunk)) + b"".join(segment.encode() for segment in chunk)
+
+
+class Connection:
+    """A queue pair and what it needs. Every request is waited for."""
+
+    def __init__(self, event, listener):
+        self.id = CMID(creator=event, listen_id=listener)
+        self.pd = PD(self.id)
+        context = self.id.context
+        self.sent, self.received = CQ(context, RECEIVES), CQ(context, RECEIVES + 1)
+        self.qp = QP(self.pd, QPInitAttr(
+            qp_type=IBV_QPT_RC, scq=self.sent, rcq=self.received,
+            cap=QPCap(max_send_wr=8, max_recv_wr=RECEIVES, max_send_sge=1, max_recv_sge=1)))
+        self.buffer = MR(self.pd, BUFFER, IBV_ACCESS_LOCAL_WRITE)
+        self.messages = MR(self.pd, RECEIVES * INLINE, IBV_ACCESS_LOCAL_WRITE)
+        self.calls = []
+        for state in (IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS):
+            attributes, mask = self.id.init_qp_attr(state)
+            self.qp.modify(attributes, mask)
+            if state == IBV_QPS_INIT:
+                for number in range(RECEIVES):
+                    self._receive(number)
+        parameters = ConnParam(resources=16, depth=16, qp_num=self.qp.qp_num,
+                               data_len=len(PRIVATE_DATA))
+        parameters.set_private_data(PRIVATE_DATA)
+        self.id.accept(parameters)
+
+    def _receive(self, number):
+        self.qp.post_recv(RecvWR(wr_id=number, num_sge=1, sg=[
+            SGE(self.messages.buf + number * INLINE, INLINE, self.messages.lkey)]))
+
+    def next_call(self):
+        """Returns the next Call, or nothing if none has arrived."""
+        count, completions = self.received.poll(1)
+        if not count:
+            return None
+        done = completions[0]
+        if done.status != IBV_WC_SUCCESS:
+            raise Lost(f"a Receive ended with status {done.status}")
+        call = Call(self.messages.read(done.byte_len, done.wr_id * INLINE))
+        self._receive(done.wr_id)
+        return call
+
+    def _do(self, opcode, length, remote=None, invalidate=0):
+        # The handle to be invalidated lies where the immediate data of other requests do.
+        request = SendWR(opcode=opcode, num_sge=1, send_flags=IBV_SEND_SIGNALED,
+                         imm_data=invalidate,
+                         sg=[SGE(self.buffer.buf, length, self.buffer.lkey)])
+        if remote:
+            request.set_wr_rdma(*remote)
+        self.qp.post_send(request)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            count, completions = self.sent.poll(1)
+            if count:
+                if completions[0].status != IBV_WC_SUCCESS:
+                    raise Lost(f"a request ended with status {completions[0].status}")
+                return
+        raise Lost("a request does not end")
+
+    def send(self, message, invalidate=None):
+        self.buffer.write(message, len(message))
+        self._do(IBV_WR_SEND if invalidate is None else IBV_WR_SEND_WITH_INV, len(message),
+                 invalidate=invalidate or 0)
+
+    def read(self, segment):
+        if segment.length:
+            self._do(IBV_WR_RDMA_READ, segment.length, (segment.handle, segment.offset))
+        return self.buffer.read(segment.length, 0)
+
+    def write(self, segment, data):
+        if data:
+            self.buffer.write(data, len(data))
+            self._do(IBV_WR_RDMA_WRITE, len(data), (segment.handle, segment.offset))
+
+    def fill(self, chunk, data):
+        """Writes DATA into a chunk; returns the chunk with the lengths used."""
+        used = []
+        for segment in chunk:
+            part, data = data[:segment.length], data[segment.length:]
+            self.write(segment, part)
+            used.append(dataclasses.replace(segment, length=len(part)))
+        if data:
+            raise Lost(f"{len(data)} octets have no place in a chunk")
+        return used
+
+    def close(self):
+        """Ends it. The objects stay: closing one of pyverbs' CMIDs closes the device for all."""
+        try:
+            self.id.disconnect()
+        except PyverbsRDMAError as error:
+            print(error, flush=True)
+        self.qp.close()
+
+
+class Answers:
+    """The NFS server, over TCP (RFC 5531, section 11)."""
+
+    def __init__(self, server):
+        for port in range(1023, 600, -1):
+            try:
+                self.stream = socket.create_connection((server, 2049), SECONDS, ("", port))
+                return
+            except OSError as error:
+                last = error
+        raise last
+
+    def _take(self, length):
+        data = b""
+        while len(data) < length:
+            part = self.stream.recv(length - len(data))
+            if not part:
+                sys.exit("the NFS server has closed the connection")
+            data += part
+        return data
+
+    def to(self, payload):
+        self.stream.sendall(struct.pack(">I", 0x80000000 | len(payload)) + payload)
+        answer, last = b"", False
+        while not last:
+            mark, = struct.unpack(">I", self._take(4))
+            last = mark & 0x80000000
+            answer += self._take(mark & 0x7FFFFFFF)
+        return answer
+
+
+class Peer:
+    """Takes connections, one at a time."""
+
+    def __init__(self, address, port, server, control):
+        self.answers = Answers(server)
+        self.control = control
+        known = set(descriptors())
+        self.channel = CMEventChannel()
+        self.events, = set(descriptors()) - known
+        self.listener = CMID(creator=self.channel, port_space=RDMA_PS_TCP)
+        self.listener.bind_addr(AddrInfo(src=address, src_service=port, port_space=RDMA_PS_TCP,
+                                         flags=RAI_PASSIVE))
+        self.listener.listen(8)
+        print("listening", flush=True)
+        self.connection = None
+        self.past = []
+        # An event does not say whose it is, but each connection's end is told once.
+        self.ends_to_come = 0
+        self.fault, self.times = None, 0
+        # Segments of earlier Calls: their RPCs have ended, so they must lead nowhere.
+        self.ended = {"write": [], "read": []}
+
+    def serve(self):
+        while True:
+            if select.select([self.events], [], [], 0 if self.connection else 1)[0]:
+                self.event()
+            try:
+                call = self.connection and self.connection.next_call()
+                if call:
+                    self.answer(call)
+                elif self.connection:
+                    self.pause()
+            except Lost as lost:
+                self.hang_up(lost)
+
+    def event(self):
+        event = CMEvent(self.channel)
+        kind = event.event_type
+        if kind == RDMA_CM_EVENT_CONNECT_REQUEST:
+            self.hang_up("another connection is requested")
+            self.connection = Connection(event, self.listener)
+        event.ack_cm_event()
+        if kind == RDMA_CM_EVENT_DISCONNECTED:
+            if not self.ends_to_come:
+                self.hang_up("the client has disconnected")
+            self.ends_to_come -= 1
+
+    def hang_up(self, why):
+        if self.connection:
+            print(why, flush=True)
+            self.ends_to_come += 1
+            self.connection.close()
+            self.past.append(self.connection)
+            self.connection = None
+
+    def answer(self, call):
+        call.gather(self.connection)
+        reply = Reply(self.connection, call, self.answers.to(call.payload))
+        self.look_for_a_fault()
+        if self.fault and (call.program, call.procedure) == (NFS, self.fault.procedure):
+            self.strike(reply)
+        else:
+            reply.send()
+        self.ended["write"] += [segment for chunk in call.writes for segment in chunk]
+        self.ended["read"] += [segment for _, segment in call.reads]
+
+    def look_for_a_fault(self):
+        try:
+            with open(self.control, encoding="ascii") as control:
+                name, times = control.read().split()
+        except FileNotFoundError:
+            return
+        self.fault, self.times = faults.FAULTS[name], int(times)
+        os.remove(self.control)
+
+    def strike(self, reply):
+        fault, outcome = self.fault, "sent"
+        self.times -= 1
+        if not self.times:
+            self.fault = None
+        print(fault.__name__, flush=True)
+        try:
+            outcome = fault(self, reply) or outcome
+        except Lost as lost:
+            outcome = str(lost)
+            raise
+        finally:
+            with open(self.control + ".done", "a", encoding="ascii") as done:
+                print(outcome, file=done)
+
+    @staticmethod
+    def pause():
+        time.sleep(0.001)
+
+
+def descriptors():
+    """The files of this process that are RDMA connection managers."""
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink("/proc/self/fd/" + number).endswith("rdma_cm"):
+                yield int(number)
+        except OSError:
+            pass
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
+    Peer(*sys.argv[1:]).serve()
