@@ -11,6 +11,7 @@ from .progress import LabError, say
 PACKAGES = {
     "mmdebstrap": "mmdebstrap",
     "unshare": "util-linux",
+    "mount": "mount",
     "chroot": "coreutils",
 }
 

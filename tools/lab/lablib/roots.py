@@ -59,7 +59,7 @@ def in_build_root(argv, binds=(), cwd="/", env=None):
 
     The project and the cache are at their own paths there; cargo keeps its state in the cache.
     """
-    host.need("unshare", "chroot")
+    host.need("unshare", "mount", "chroot")
     root = build_root()
     cargo = HOME / "cargo"
     target = HOME / f"target-{cache.digest(str(PROJECT))}"
