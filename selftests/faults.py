@@ -17,7 +17,7 @@ FAULTS = {}
 
 
 def strikes(procedure):
-    """The fault is one for Replies of this procedure of NFS version 3."""
+    """The fault is one for Replies of this procedure of NFS version 3; None is any."""
     def add(fault):
         FAULTS[fault.__name__] = fault
         fault.procedure = procedure
@@ -276,6 +276,77 @@ def into_the_reply_chunk(reply):
         reply.kind, reply.payload = RDMA_NOMSG, b""
 
 
+# --- Replies that are unusual, and right ----------------------------------------------------
+
+
+@strikes(READ)
+def result_inline(_, reply):
+    """The data of a READ goes with the message, although there is a Write chunk for it."""
+    reply.writes = [[dataclasses.replace(segment, length=0) for segment in chunk]
+                    for chunk in reply.call.writes]
+    reply.payload = reply.answer
+    reply.send()
+
+
+@strikes(READ)
+def nothing_written(_, reply):
+    """The READ claims to have data, and the Write chunk is returned unused."""
+    for segment in reply.writes[0]:
+        segment.length = 0
+    reply.send()
+
+
+@strikes(WRITE)
+def read_again(_, reply):
+    """Until the Reply, what a Call offers to be read stays there and stays the same."""
+    data = [reply.connection.read(segment) for _, segment in reply.call.reads]
+    reply.send()
+    return "the same" if b"".join(data) in reply.call.payload else "other data"
+
+
+# --- Credits --------------------------------------------------------------------------------
+
+
+def calls_that_come(peer, reply):
+    """Holds the Reply back and takes Calls for a while; answers all of them in the end."""
+    held = [reply.call]
+    for _ in range(300):
+        call = reply.connection.next_call()
+        if call:
+            held.append(call)
+        peer.pause()
+    reply.send()
+    for call in held[1:]:
+        peer.answer(call)
+    return len(held)
+
+
+@strikes(READ)
+def grant_of_one(_, reply):
+    reply.credits = reply.connection.credits = 1
+    reply.send()
+
+
+@strikes(READ)
+def grant_of_three(_, reply):
+    reply.credits = reply.connection.credits = 3
+    reply.send()
+
+
+@strikes(READ)
+def count_calls(peer, reply):
+    return f"{calls_that_come(peer, reply)} Calls without a Reply"
+
+
+@strikes(None)
+def first_call(peer, reply):
+    """On a new connection no second Call may come before the first Reply."""
+    if not peer.past:
+        peer.hang_up("as told")
+        return "hung up"
+    return f"{calls_that_come(peer, reply)} Calls without a Reply"
+
+
 # --- Memory that is not the server's, or not any more ---------------------------------------
 
 
@@ -363,6 +434,15 @@ def invalidate_memory_of_another(peer, reply):
     return "no other Call has come"
 
 
+@strikes(READDIRPLUS)
+def write_for_the_dead(peer, reply):
+    """The process that waited is killed, and the answer comes after that."""
+    for _ in range(2000):
+        peer.pause()
+    reply.connection.write(dataclasses.replace(reply.call.reply[0], length=64), b"x" * 64)
+    reply.send()
+
+
 # --- The connection -------------------------------------------------------------------------
 
 
@@ -374,6 +454,36 @@ def too_long(_, reply):
 @strikes(READ)
 def hang_up(peer, _):
     peer.hang_up("as told")
+
+
+def hang_up_and_announce(peer, private_data):
+    peer.private_data = private_data
+    peer.hang_up("as told")
+
+
+@strikes(READ)
+def no_private_data(peer, _):
+    hang_up_and_announce(peer, b"")
+
+
+@strikes(READ)
+def private_data_of_others(peer, _):
+    hang_up_and_announce(peer, bytes(range(180)))
+
+
+@strikes(READ)
+def private_data_of_another_version(peer, _):
+    hang_up_and_announce(peer, struct.pack(">IBBBB", 0xF6AB0E18, 2, 1, 3, 3))
+
+
+@strikes(READ)
+def private_data_cut_short(peer, _):
+    hang_up_and_announce(peer, struct.pack(">IBBB", 0xF6AB0E18, 1, 1, 3))
+
+
+@strikes(READ)
+def private_data_of_the_smallest(peer, _):
+    hang_up_and_announce(peer, struct.pack(">IBBBB", 0xF6AB0E18, 1, 0, 0, 0))
 
 
 @strikes(READ)

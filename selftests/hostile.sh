@@ -66,6 +66,7 @@ good() {
 }
 
 # It means nothing to any RPC: counted and dropped, and the Reply after it is taken.
+#= V1-092, V1-118
 is_dropped() {
 	start_peer
 	connections=$(transport connect_count)
@@ -77,6 +78,7 @@ is_dropped() {
 }
 
 # It ends its RPC with an error, and nothing but that.
+#= V1-092, V1-098, NFS-055
 fails_its_rpc() {
 	start_peer
 	connections=$(transport connect_count)
@@ -91,6 +93,7 @@ fails_its_rpc() {
 	stays bad_reply good
 }
 
+#= V1-078
 fails_its_long_reply() {
 	start_peer
 	: >"$dir/another"
@@ -106,6 +109,7 @@ fails_its_long_reply() {
 }
 
 # The connection ends, and the RPC is answered over the next one.
+#= V1-122, CM-030
 costs_the_connection() {
 	start_peer
 	strike "$1"
@@ -115,6 +119,7 @@ costs_the_connection() {
 }
 
 # The device refuses the access, which ends the connection; nothing has changed.
+#= V1-088, V1-089, V1-141
 is_refused() {
 	start_peer
 	strike "$1"
@@ -137,17 +142,109 @@ makes_no_difference() {
 	strike "$1"
 	stays "bad_reply connect_count" good
 	outcome
+	read_side_by_side
+	good
+}
+
+# Eight readers, each with many READs.
+read_side_by_side() {
 	readers=
-	for n in 1 2 3 4 5 6 7 8; do
+	for _ in 1 2 3 4 5 6 7 8; do
 		dd if="$dir/file" bs=512 iflag=direct 2>/dev/null | cmp - "$local/file" &
 		readers="$readers $!"
 	done
 	for reader in $readers; do
 		wait "$reader"
 	done
+}
+
+#= V1-035, V1-036, V1-037
+calls_keep_to_the_grant() {
+	start_peer
+	strike "grant_of_$1"
+	good
+	outcome
+	strike count_calls
+	read_side_by_side
+	outcome | grep "^$2 Calls"
+}
+
+#= V1-043
+the_first_call_goes_alone() {
+	start_peer
+	strike first_call 2
+	read_side_by_side
+	outcome | grep '^1 Calls'
+}
+
+#= V1-109
+a_small_result_comes_inline() {
+	start_peer
+	head -c 1001 "$local/file" >"$local/small"
+	cp "$local/small" "$dir/small"
+	strike result_inline
+	dd if="$dir/small" of="$local/got" bs=$SIZE iflag=direct
+	outcome
+	cmp "$local/got" "$local/small"
+}
+
+# What lies in the memory of a Write chunk that was not used is no result.
+#= V1-068
+nothing_is_made_of_an_unused_chunk() {
+	start_peer
+	strike nothing_written
+	! get || [ ! -s "$local/got" ] || fail "took $(wc -c <"$local/got") octets"
+	cat "$local/dd"
+	outcome
 	good
 }
 
+#= V1-031
+arguments_stay_until_the_reply() {
+	start_peer
+	strike read_again
+	cp "$local/file" "$dir/file"
+	outcome | grep 'the same'
+	good
+}
+
+# The memory of an RPC that is given up is not the server's any more either.
+#= V1-090
+is_refused_for_a_killed_process() {
+	start_peer
+	for n in $(seq 100); do
+		: >"$dir/$n"
+	done
+	connections=$(transport connect_count)
+	strike write_for_the_dead
+	ls "$dir" >"$local/names" &
+	reader=$!
+	sleep 1
+	kill -KILL $reader
+	! wait $reader
+	[ ! -e "$control" ] || fail "nothing was asked for"
+	sleep 3
+	outcome | grep 'ended with status 10$' || fail "not refused"
+	good
+	[ "$(ls "$dir" | wc -l)" = 101 ]
+	[ "$(transport connect_count)" -gt "$connections" ]
+}
+
+# RFC 8797: what cannot be understood in private data means the defaults. The peer ends if a Call is
+# longer than they allow.
+#= V1-019, V1-047, CM-009, CM-020
+connects_with() {
+	start_peer
+	strike "$1"
+	grows connect_count good
+	outcome
+	cp "$local/file" "$dir/another"
+	remount
+	cmp "$local/file" "$dir/another"
+	ls "$dir"
+}
+
+#= CM-016
 remote_invalidation_is_recognised() {
 	start_peer
 	strike invalidate 3
@@ -240,6 +337,18 @@ done
 tests "$@" \
 	"makes_no_difference no_credits" \
 	"makes_no_difference endless_credits" \
+	"calls_keep_to_the_grant one 1" \
+	"calls_keep_to_the_grant three 3" \
+	"the_first_call_goes_alone" \
+	"a_small_result_comes_inline" \
+	"nothing_is_made_of_an_unused_chunk" \
+	"arguments_stay_until_the_reply" \
+	"is_refused_for_a_killed_process" \
+	"connects_with no_private_data" \
+	"connects_with private_data_of_others" \
+	"connects_with private_data_of_another_version" \
+	"connects_with private_data_cut_short" \
+	"connects_with private_data_of_the_smallest" \
 	"remote_invalidation_is_recognised" \
 	"memory_of_another_rpc_is_invalidated" \
 	"memory_is_invalidated_twice" \

@@ -151,13 +151,15 @@ class Reply:
 
     def __init__(self, connection, call, answer):
         self.connection, self.call = connection, call
-        self.xid, self.version, self.credits, self.kind = call.xid, VERSION, CREDITS, RDMA_MSG
+        self.xid, self.version, self.kind = call.xid, VERSION, RDMA_MSG
+        self.credits = connection.credits
         self.reads, self.reply, self.invalidate = [], None, None
+        self.answer = answer
         payload, data = reduced(call, answer)
         self.writes = [connection.fill(chunk, data) for chunk in call.writes[:1]]
         self.writes += [connection.fill(chunk, b"") for chunk in call.writes[1:]]
         self.payload = payload
-        if len(self.encode()) > INLINE:
+        if len(self.encode()) > connection.inline:
             if call.reply is None:
                 raise Lost(f"no room for {len(payload)} octets")
             self.kind, self.payload = RDMA_NOMSG, b""
@@ -186,10 +188,17 @@ def encoded(chunk):
     return struct.pack(">I", len(chunk)) + b"".join(segment.encode() for segment in chunk)
 
 
+def inline_threshold(private_data):
+    """What the client has to take from it; nothing known means 1024 octets."""
+    return INLINE if private_data == PRIVATE_DATA else 1024
+
+
 class Connection:
     """A queue pair and what it needs. Every request is waited for."""
 
-    def __init__(self, event, listener):
+    def __init__(self, event, listener, private_data):
+        self.credits = CREDITS
+        self.inline = inline_threshold(private_data)
         self.id = CMID(creator=event, listen_id=listener)
         self.pd = PD(self.id)
         context = self.id.context
@@ -207,8 +216,9 @@ class Connection:
                 for number in range(RECEIVES):
                     self._receive(number)
         parameters = ConnParam(resources=16, depth=16, qp_num=self.qp.qp_num,
-                               data_len=len(PRIVATE_DATA))
-        parameters.set_private_data(PRIVATE_DATA)
+                               data_len=len(private_data))
+        if private_data:
+            parameters.set_private_data(private_data)
         self.id.accept(parameters)
 
     def _receive(self, number):
@@ -223,6 +233,8 @@ class Connection:
         done = completions[0]
         if done.status != IBV_WC_SUCCESS:
             raise Lost(f"a Receive ended with status {done.status}")
+        if done.byte_len > self.inline:
+            sys.exit(f"a Call of {done.byte_len} octets, where {self.inline} are allowed")
         call = Call(self.messages.read(done.byte_len, done.wr_id * INLINE))
         self._receive(done.wr_id)
         return call
@@ -326,6 +338,7 @@ class Peer:
         print("listening", flush=True)
         self.connection = None
         self.past = []
+        self.private_data = PRIVATE_DATA
         # An event does not say whose it is, but each connection's end is told once.
         self.ends_to_come = 0
         self.fault, self.times = None, 0
@@ -350,7 +363,7 @@ class Peer:
         kind = event.event_type
         if kind == RDMA_CM_EVENT_CONNECT_REQUEST:
             self.hang_up("another connection is requested")
-            self.connection = Connection(event, self.listener)
+            self.connection = Connection(event, self.listener, self.private_data)
         event.ack_cm_event()
         if kind == RDMA_CM_EVENT_DISCONNECTED:
             if not self.ends_to_come:
@@ -369,7 +382,8 @@ class Peer:
         call.gather(self.connection)
         reply = Reply(self.connection, call, self.answers.to(call.payload))
         self.look_for_a_fault()
-        if self.fault and (call.program, call.procedure) == (NFS, self.fault.procedure):
+        if self.fault and call.program == NFS and (
+                self.fault.procedure in (call.procedure, None)):
             self.strike(reply)
         else:
             reply.send()
