@@ -18,7 +18,6 @@ import struct
 import sys
 import time
 
-from pyverbs.addr import AH  # noqa: F401  pyverbs.qp needs it loaded first
 from pyverbs.cm_enums import (RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DISCONNECTED,
                               RDMA_PS_TCP)
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam

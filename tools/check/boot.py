@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""One run of the lab with test programs in it, and many of them at a time."""
+"""One run of the lab with test programs in it, and many of them while kernels are being built."""
 
 import dataclasses
 import os
@@ -12,6 +12,7 @@ import time
 from tally import PROJECT, Tally, parse
 
 LAB = PROJECT / "tools/lab/lab"
+KDIR = PROJECT / "tools/lab/kdir"
 ENDINGS = {99: "a kernel has reported a fault", 124: "timed out", 125: "the lab has failed"}
 START = re.compile(r"^# selftests: rpcrdma: (.*)")
 END = re.compile(r"^(not )?ok \d+ selftests: rpcrdma: (.*?)( # .*)?$")
@@ -22,6 +23,7 @@ class Boot:
     """Nodes to start and the programs to run on them."""
     name: str
     programs: tuple
+    kernel: str = "uml"
     options: tuple = ()
     settings: dict = dataclasses.field(default_factory=dict)
     timeout: int = 900
@@ -31,7 +33,7 @@ class Boot:
         settings = [f"{key}={value}" for key, value in self.settings.items()]
         return [str(LAB), "--client", client, "--server", "stock", "--mount", "none",
                 "--share", str(PROJECT / "selftests"), "--out", str(out),
-                "--timeout", str(self.timeout), *self.options, "--",
+                "--timeout", str(self.timeout), "--kernel", self.kernel, *self.options, "--",
                 "env", *settings, "/share/run", *self.programs]
 
     def run(self, client, out, report):
@@ -77,6 +79,7 @@ class Command:
     """A program of the host that speaks KTAP, run beside the boots."""
     name: str
     argv: tuple
+    kernel = "uml"
 
     def run(self, _client, out, report):
         shutil.rmtree(out, ignore_errors=True)
@@ -90,17 +93,50 @@ class Command:
         report.result(self.name, tally, shown, time.monotonic() - started)
 
 
+class Queue:
+    """The boots that have not begun, and the kernels that are there for them."""
+
+    def __init__(self, boots, report):
+        self.boots = list(boots)
+        self.report = report
+        self.ready = set()
+        self.changed = threading.Condition()
+
+    def prepare(self):
+        """Makes the kernels, the quickest first. If that fails, the boots will say why."""
+        kernels = {boot.kernel for boot in self.boots}
+        # Debian's is only unpacked, and most often already there.
+        for kernel in sorted(kernels, key=lambda name: (name != "debian", name)):
+            with subprocess.Popen((KDIR, kernel), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True, errors="replace") as process:
+                for line in process.stderr:
+                    self.report.say(line.rstrip("\n"))
+            with self.changed:
+                self.ready.add(kernel)
+                self.changed.notify_all()
+
+    def next(self):
+        """Waits for a boot that can begin; returns nothing when all have begun."""
+        with self.changed:
+            while self.boots:
+                for boot in self.boots:
+                    if boot.kernel in self.ready:
+                        self.boots.remove(boot)
+                        return boot
+                self.changed.wait()
+            # Others may wait for the boot that was the last.
+            self.changed.notify_all()
+        return None
+
+
 def run_all(boots, client, home, report, at_a_time=2):
-    """Runs BOOTS, the first ones first, AT_A_TIME of them at a time."""
-    waiting = list(boots)
-    lock = threading.Lock()
+    """Runs BOOTS, the first ones first, AT_A_TIME of them at a time, as soon as their kernels are
+    there."""
+    queue = Queue(boots, report)
 
     def work():
-        while True:
-            with lock:
-                if not waiting:
-                    return
-                boot = waiting.pop(0)
+        while boot := queue.next():
             try:
                 boot.run(client, home / boot.name.replace(" ", "-"), report)
             except OSError as error:
@@ -111,5 +147,6 @@ def run_all(boots, client, home, report, at_a_time=2):
     workers = [threading.Thread(target=work) for _ in range(at_a_time)]
     for worker in workers:
         worker.start()
+    queue.prepare()
     for worker in workers:
         worker.join()
