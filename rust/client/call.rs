@@ -5,7 +5,6 @@
 use super::connection::Connection;
 use super::link::Link;
 use crate::proto::chunk::Chunks;
-use crate::proto::plan::Limits;
 use crate::proto::types::{
     Handle,
     Position,
@@ -25,9 +24,6 @@ use kernel::sync::{
     Arc,
     SpinLock, //
 };
-
-/// The most Segments of one chunk.
-pub(crate) const CHUNK_SEGMENTS: usize = Limits::NFS_SAFE_SEGMENTS as usize;
 
 /// The requester's part of a request slot.
 #[pin_data]
@@ -60,8 +56,8 @@ pub(crate) struct State {
     pub(crate) conn: Option<Arc<Connection>>,
     /// The fence for `exposed`, made before anything is exposed.
     pub(crate) fence: Option<KBox<FenceWqe<Link>>>,
-    /// The chunks that the peer was told of.
-    pub(crate) offered: Offered,
+    /// The chunks that the peer was told of, made of `exposed`.
+    pub(crate) layout: Layout,
 }
 
 impl Call {
@@ -73,108 +69,87 @@ impl Call {
                 exposed: MrList::new(),
                 conn: None,
                 fence: None,
-                offered: Offered::NONE,
+                layout: Layout::NONE,
             }),
             released: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
         })
     }
 }
 
-/// The Segments of one chunk.
+/// How the registrations of a Call make up its chunk lists, in this order: at most one Read chunk,
+/// and one Write chunk or Reply chunk.
 #[derive(Clone, Copy)]
-struct Segments<T> {
-    count: usize,
-    items: [T; CHUNK_SEGMENTS],
+pub(crate) struct Layout {
+    /// Where the Read chunk belongs.
+    pub(crate) position: Position,
+    /// The Segments of the Read chunk.
+    pub(crate) reads: usize,
+    /// The Segments of the Write chunk.
+    pub(crate) writes: usize,
+    /// The Segments of the Reply chunk.
+    pub(crate) replies: usize,
 }
 
-impl<T: Copy> Segments<T> {
-    const fn none(fill: T) -> Self {
-        Self {
-            count: 0,
-            items: [fill; CHUNK_SEGMENTS],
-        }
-    }
-
-    fn push(&mut self, item: T) -> Result {
-        *self.items.get_mut(self.count).ok_or(E2BIG)? = item;
-        self.count += 1;
-        Ok(())
-    }
-
-    fn iter(&self) -> impl Iterator<Item = T> + '_ {
-        self.items.iter().take(self.count).copied()
-    }
-}
-
-/// The chunk lists of a Call: at most one Read chunk, and one Write chunk or Reply chunk.
-#[derive(Clone, Copy)]
-pub(crate) struct Offered {
-    reads: Segments<ReadSegment>,
-    write: Segments<Segment>,
-    reply: Segments<Segment>,
-}
-
-impl Offered {
-    const NO_SEGMENT: Segment = Segment {
-        handle: Handle::NONE,
-        length: 0,
-        offset: 0,
-    };
-
+impl Layout {
     /// No chunk at all.
     pub(crate) const NONE: Self = Self {
-        reads: Segments::none(ReadSegment {
-            position: Position::ZERO,
-            segment: Self::NO_SEGMENT,
-        }),
-        write: Segments::none(Self::NO_SEGMENT),
-        reply: Segments::none(Self::NO_SEGMENT),
+        position: Position::ZERO,
+        reads: 0,
+        writes: 0,
+        replies: 0,
     };
+}
 
-    /// Adds a Segment to the Read chunk at `position`.
-    pub(crate) fn add_read(&mut self, position: Position, region: Region) -> Result {
-        self.reads.push(ReadSegment {
-            position,
-            segment: segment(region),
+/// The chunk lists of a Call, which are what it has registered.
+pub(crate) struct Offered<R> {
+    /// What belongs to which chunk.
+    pub(crate) layout: Layout,
+    /// The registrations.
+    pub(crate) regions: R,
+}
+
+impl State {
+    /// What the peer was offered, as it was told.
+    pub(crate) fn offered(&self) -> Offered<impl Iterator<Item = Region> + Clone + '_> {
+        Offered {
+            layout: self.layout,
+            regions: self.exposed.regions(),
+        }
+    }
+}
+
+impl<R: Iterator<Item = Region> + Clone> Offered<R> {
+    fn segments(&self, skip: usize, count: usize) -> impl Iterator<Item = Segment> + '_ {
+        let regions = self.regions.clone().skip(skip).take(count);
+        regions.map(|region| Segment {
+            handle: Handle(region.key),
+            length: region.length,
+            offset: region.address,
         })
     }
-
-    /// Adds a Segment to the Write chunk.
-    pub(crate) fn add_write(&mut self, region: Region) -> Result {
-        self.write.push(segment(region))
-    }
-
-    /// Adds a Segment to the Reply chunk.
-    pub(crate) fn add_reply(&mut self, region: Region) -> Result {
-        self.reply.push(segment(region))
-    }
-
-    /// How many Segments there are of Read, Write and Reply chunks.
-    pub(crate) fn counts(&self) -> (usize, usize, usize) {
-        (self.reads.count, self.write.count, self.reply.count)
-    }
 }
 
-fn segment(region: Region) -> Segment {
-    Segment {
-        handle: Handle(region.key),
-        length: region.length,
-        offset: region.address,
-    }
-}
-
-impl Chunks for Offered {
+impl<R: Iterator<Item = Region> + Clone> Chunks for Offered<R> {
     fn reads(&self) -> impl Iterator<Item = ReadSegment> {
-        self.reads.iter()
+        let position = self.layout.position;
+        let segments = self.segments(0, self.layout.reads);
+        segments.map(move |segment| ReadSegment { position, segment })
     }
 
     fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
-        (self.write.count != 0)
-            .then(|| self.write.iter())
+        let Layout { reads, writes, .. } = self.layout;
+        (writes != 0)
+            .then(|| self.segments(reads, writes))
             .into_iter()
     }
 
     fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
-        (self.reply.count != 0).then(|| self.reply.iter())
+        let Layout {
+            reads,
+            writes,
+            replies,
+            ..
+        } = self.layout;
+        (replies != 0).then(|| self.segments(reads + writes, replies))
     }
 }

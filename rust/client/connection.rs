@@ -4,7 +4,7 @@
 
 use super::call::{
     Call,
-    Offered,
+    Layout,
     Phase, //
 };
 use super::link::{
@@ -204,7 +204,7 @@ impl Connection {
             let exposed = {
                 let mut state = call.state.lock();
                 state.phase = Phase::Idle;
-                state.offered = Offered::NONE;
+                state.layout = Layout::NONE;
                 state.conn = None;
                 core::mem::take(&mut state.exposed)
             };

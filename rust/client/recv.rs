@@ -135,7 +135,7 @@ fn check(
     if state.phase != Phase::Sent {
         return Checked::Drop;
     }
-    let form = match reply::check(fixed, body, &state.offered) {
+    let form = match reply::check(fixed, body, &state.offered()) {
         Verdict::Complete(reply) => match reply.payload {
             Payload::Inline(payload) => Form::Inline {
                 len: payload.len(),

@@ -3,13 +3,17 @@
 //! Sending a Call: plan, register, write, post.
 
 use super::call::{
+    Layout,
     Offered,
     Phase, //
 };
 use super::connection::Connection;
 use super::link::Link;
 use super::transport::RdmaRqst;
-use crate::proto::chunk::NoChunks;
+use crate::proto::chunk::{
+    Chunks,
+    NoChunks, //
+};
 use crate::proto::header::Kind;
 use crate::proto::plan::{
     plan,
@@ -22,10 +26,7 @@ use crate::proto::plan::{
     Piece,
     Plan, //
 };
-use crate::proto::types::{
-    Position,
-    Xid, //
-};
+use crate::proto::types::Xid;
 use crate::proto::v1;
 use crate::rdma::dma::Direction;
 use crate::rdma::fence::Fence;
@@ -62,21 +63,21 @@ pub(crate) fn send(conn: &Arc<Connection>, rqst: &RdmaRqst) -> Result {
     let Some(mut buffer) = take_buffer(link) else {
         return Err(EAGAIN);
     };
-    let mut chunks = Chunks::new(conn, rqst);
-    let written = chunks
+    let mut exposure = Exposure::new(conn, rqst);
+    let written = exposure
         .register(&call, &plan)
-        .and_then(|()| write(link, rqst, &call, &plan, &chunks.offered, &mut buffer));
+        .and_then(|()| write(link, rqst, &call, &plan, &exposure.offered(), &mut buffer));
     let len = match written {
         Ok(len) => len,
         Err(error) => {
             link.stats.failed_marshal.add(1);
             link.put_send(buffer);
-            chunks.cancel();
+            exposure.cancel();
             return Err(error);
         }
     };
-    let segments = chunks.offered.counts();
-    post(conn, rqst, chunks, buffer, len).inspect(|()| count(link, &call, &plan, segments))
+    let layout = exposure.layout;
+    post(conn, rqst, exposure, buffer, len).inspect(|()| count(link, &call, &plan, layout))
 }
 
 /// Sends the Reply to a Call of the server: always in one message, for the server was told how
@@ -185,21 +186,21 @@ fn measure(buf: &XdrBuf<'_>) -> Buf {
     }
 }
 
-/// The chunks of a request while they are mapped and before the peer is told of them.
-struct Chunks<'a> {
+/// The memory of a request that will be exposed, before the peer is told of it.
+struct Exposure<'a> {
     conn: &'a Connection,
     rqst: &'a RdmaRqst,
     mapped: MrList<Mapped>,
-    offered: Offered,
+    layout: Layout,
 }
 
-impl<'a> Chunks<'a> {
+impl<'a> Exposure<'a> {
     fn new(conn: &'a Connection, rqst: &'a RdmaRqst) -> Self {
         Self {
             conn,
             rqst,
             mapped: MrList::new(),
-            offered: Offered::NONE,
+            layout: Layout::NONE,
         }
     }
 
@@ -207,40 +208,43 @@ impl<'a> Chunks<'a> {
     fn register(&mut self, call: &CallShape<'_>, plan: &Plan) -> Result {
         let limits = self.conn.limits()?;
         for (position, range) in plan.read_chunks(call) {
-            self.read_chunk(limits, &call.send, position, range)?;
+            self.layout.position = position;
+            self.layout.reads += self.map_range(limits, Direction::ToDevice, &call.send, range)?;
         }
         for range in plan.write_chunks(call) {
-            for piece in limits.cut(&call.receive, range) {
-                let region = self.map(&self.rqst.reply(), piece, Direction::FromDevice)?;
-                self.offered.add_write(region)?;
-            }
+            self.layout.writes +=
+                self.map_range(limits, Direction::FromDevice, &call.receive, range)?;
         }
         if plan.reply_chunk {
             for range in plan.reply_payload(call) {
-                for piece in limits.cut(&call.receive, range) {
-                    let region = self.map(&self.rqst.reply(), piece, Direction::FromDevice)?;
-                    self.offered.add_reply(region)?;
-                }
+                self.layout.replies +=
+                    self.map_range(limits, Direction::FromDevice, &call.receive, range)?;
             }
         }
         Ok(())
     }
 
-    fn read_chunk(
+    /// Maps a range of a buffer and returns how many Segments it takes.
+    fn map_range(
         &mut self,
         limits: &Limits,
-        send: &Buf,
-        position: Position,
+        direction: Direction,
+        measures: &Buf,
         range: Range<u32>,
-    ) -> Result {
-        for piece in limits.cut(send, range) {
-            let region = self.map(&self.rqst.call(), piece, Direction::ToDevice)?;
-            self.offered.add_read(position, region)?;
+    ) -> Result<usize> {
+        let buf = match direction {
+            Direction::ToDevice => self.rqst.call(),
+            Direction::FromDevice => self.rqst.reply(),
+        };
+        let mut count = 0;
+        for piece in limits.cut(measures, range) {
+            self.map(&buf, piece, direction)?;
+            count += 1;
         }
-        Ok(())
+        Ok(count)
     }
 
-    fn map(&mut self, buf: &XdrBuf<'_>, piece: Piece, direction: Direction) -> Result<Region> {
+    fn map(&mut self, buf: &XdrBuf<'_>, piece: Piece, direction: Direction) -> Result {
         let Range { start, end } = piece.range;
         let mr = self.conn.take_mr()?;
         let xid = self.rqst.xid();
@@ -249,9 +253,16 @@ impl<'a> Chunks<'a> {
             PartName::Pages => mr.map(buf.page_spans(start, end), direction, xid),
             PartName::Tail => mr.map(core::iter::once(buf.tail_span(start, end)), direction, xid),
         }?;
-        let region = mr.region();
-        self.mapped.push(mr);
-        Ok(region)
+        self.mapped.push_last(mr);
+        Ok(())
+    }
+
+    /// What the peer will be told.
+    fn offered(&self) -> Offered<impl Iterator<Item = Region> + Clone + '_> {
+        Offered {
+            layout: self.layout,
+            regions: self.mapped.regions(),
+        }
     }
 
     /// The request is not sent.
@@ -266,7 +277,7 @@ fn write(
     rqst: &RdmaRqst,
     call: &CallShape<'_>,
     plan: &Plan,
-    offered: &Offered,
+    offered: &impl Chunks,
     buffer: &mut SendWqe<Link>,
 ) -> Result<usize> {
     let out = buffer.bytes_mut();
@@ -295,20 +306,20 @@ fn write(
 fn post(
     conn: &Arc<Connection>,
     rqst: &RdmaRqst,
-    chunks: Chunks<'_>,
+    exposure: Exposure<'_>,
     buffer: KBox<SendWqe<Link>>,
     len: usize,
 ) -> Result {
     let link = conn.link();
     let mut state = rqst.slot().state.lock();
-    if state.fence.is_none() && !chunks.mapped.is_empty() {
+    if state.fence.is_none() && !exposure.mapped.is_empty() {
         // The first time in this slot, or a task gave up its RPC here.
         drop(state);
         let fence = match Fence::new() {
             Ok(fence) => fence,
             Err(_) => {
                 link.put_send(buffer);
-                chunks.cancel();
+                exposure.cancel();
                 return Err(errno::no_buffers());
             }
         };
@@ -316,9 +327,9 @@ fn post(
         state.fence = Some(fence);
     }
     // The Reply may come before the post returns; its handler waits for the lock.
-    let exposes = !chunks.mapped.is_empty();
-    state.offered = chunks.offered;
-    let (exposed, posted) = conn.qp().send(chunks.mapped, buffer, len);
+    let exposes = !exposure.mapped.is_empty();
+    state.layout = exposure.layout;
+    let (exposed, posted) = conn.qp().send(exposure.mapped, buffer, len);
     state.exposed = exposed;
     state.conn = exposes.then(|| conn.clone());
     state.phase = Phase::Sent;
@@ -326,23 +337,18 @@ fn post(
 }
 
 /// Counts what was sent.
-fn count(
-    link: &Link,
-    call: &CallShape<'_>,
-    plan: &Plan,
-    (reads, writes, replies): (usize, usize, usize),
-) {
+fn count(link: &Link, call: &CallShape<'_>, plan: &Plan, layout: Layout) {
     let stats = &link.stats;
-    if reads != 0 {
+    if layout.reads != 0 {
         let moved: u32 = plan.read_chunks(call).map(|(_, r)| r.end - r.start).sum();
-        stats.read_segments.add(reads as u64);
+        stats.read_segments.add(layout.reads as u64);
         stats.total_rdma_request.add(u64::from(moved));
     }
-    if writes != 0 {
-        stats.write_segments.add(writes as u64);
+    if layout.writes != 0 {
+        stats.write_segments.add(layout.writes as u64);
     }
-    if replies != 0 {
-        stats.reply_segments.add(replies as u64);
+    if layout.replies != 0 {
+        stats.reply_segments.add(layout.replies as u64);
     }
     if plan.conveyance == Conveyance::Long {
         stats.nomsg_call.add(1);

@@ -2,7 +2,6 @@
 
 //! How large a connection's resources are, from what the device can do.
 
-use super::call::CHUNK_SEGMENTS;
 use crate::proto::cm_private::Effective;
 use crate::proto::plan::Limits;
 use crate::rdma::device::Attributes;
@@ -57,14 +56,14 @@ impl Sizes {
         // With gaps, some devices walk a slow path beyond a number of pages that they report as
         // that of an RDMA Read.
         let mut pages = device.max_registration_pages;
-        if device.sg_gaps && device.preferred_gap_pages > CHUNK_SEGMENTS as u32 {
+        if device.sg_gaps && device.preferred_gap_pages > Limits::NFS_SAFE_SEGMENTS {
             pages = pages.min(device.preferred_gap_pages);
         }
         let pages = pages.min(MAX_DATA_PAGES);
 
         // The pieces of a message: head, pages and tail each need registrations of their own.
         let chunk_segments = MAX_DATA_PAGES.div_ceil(pages) + 2;
-        if chunk_segments > CHUNK_SEGMENTS as u32 {
+        if chunk_segments > Limits::NFS_SAFE_SEGMENTS {
             return Err(errno::not_supported());
         }
         // An RPC registers at most a Read chunk and a Write or Reply chunk; later they are

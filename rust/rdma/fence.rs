@@ -71,7 +71,11 @@ impl<H: Handler> Work for Fence<H> {
 }
 
 impl<H: Handler> Node for FenceWqe<H> {
-    fn next(&mut self) -> &mut Option<KBox<Self>> {
+    fn link(&self) -> &Option<KBox<Self>> {
+        &self.next
+    }
+
+    fn link_mut(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
 }

@@ -81,7 +81,7 @@ impl Invalidated {
 pub(crate) struct Unexposed(());
 
 /// The memory that a registration exposes, as the peer names it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Region {
     /// The steering tag (R_key).
     pub(crate) key: u32,
@@ -99,6 +99,8 @@ pub(super) struct Inner {
     raw: NonNull<bindings::ib_mr>,
     sg: KVec<bindings::scatterlist>,
     mapped: Option<(i32, Direction)>,
+    /// What `mapped` is called by the peer.
+    region: Region,
     /// The work request that registers, and later the one that invalidates.
     wr: bindings::ib_reg_wr,
     /// The queue pair that it was registered on last, to compare only.
@@ -125,16 +127,6 @@ impl Inner {
         }
     }
 
-    fn region(&self) -> Region {
-        // SAFETY: valid by the type invariant; the fields change only while it is mapped.
-        let mr = unsafe { self.raw.as_ref() };
-        Region {
-            key: mr.rkey,
-            length: mr.length as u32,
-            address: mr.iova,
-        }
-    }
-
     /// Turns the work request into the registration on `qp`, in front of `next`.
     pub(super) fn register_wr(
         &mut self,
@@ -158,7 +150,7 @@ impl Inner {
                 ..Default::default()
             },
             mr: self.raw.as_ptr(),
-            key: self.region().key,
+            key: self.region.key,
             access: access as i32,
         };
         &raw const self.wr.wr
@@ -177,7 +169,7 @@ impl Inner {
             opcode: bindings::ib_wr_opcode_IB_WR_LOCAL_INV,
             ..Default::default()
         };
-        wr.ex.invalidate_rkey = self.region().key;
+        wr.ex.invalidate_rkey = self.region.key;
         if signaled {
             wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         }
@@ -187,7 +179,11 @@ impl Inner {
 }
 
 impl Node for Inner {
-    fn next(&mut self) -> &mut Option<KBox<Self>> {
+    fn link(&self) -> &Option<KBox<Self>> {
+        &self.next
+    }
+
+    fn link_mut(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
 }
@@ -231,6 +227,7 @@ impl Mr<Idle> {
             raw,
             sg,
             mapped: None,
+            region: Region::default(),
             wr: bindings::ib_reg_wr::default(),
             qp: 0,
             next: None,
@@ -303,17 +300,15 @@ impl Mr<Idle> {
         let next_key = (mr.rkey as u8).wrapping_add(1);
         // SAFETY: as above.
         unsafe { bindings::ib_update_fast_reg_key(mr, next_key) };
+        inner.region = Region {
+            key: mr.rkey,
+            length: mr.length as u32,
+            address: mr.iova,
+        };
         Ok(Mr {
             inner: self.inner,
             _state: PhantomData,
         })
-    }
-}
-
-impl Mr<Mapped> {
-    /// What the peer will be told.
-    pub(crate) fn region(&self) -> Region {
-        self.inner.region()
     }
 }
 
@@ -335,6 +330,10 @@ impl<S: sealed::State> MrList<S> {
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.inners.is_empty()
+    }
+
+    fn names(&self) -> impl Iterator<Item = Region> + Clone + '_ {
+        self.inners.iter().map(|inner| inner.region)
     }
 
     pub(super) fn for_each(&mut self, f: impl FnMut(&mut Inner)) {
@@ -376,9 +375,14 @@ impl MrList<Idle> {
 }
 
 impl MrList<Mapped> {
-    /// Adds a registration.
-    pub(crate) fn push(&mut self, mr: Mr<Mapped>) {
-        self.inners.push(mr.inner);
+    /// Adds a registration behind the others.
+    pub(crate) fn push_last(&mut self, mr: Mr<Mapped>) {
+        self.inners.push_last(mr.inner);
+    }
+
+    /// What the peer will be told, from the first on.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = Region> + Clone + '_ {
+        self.names()
     }
 
     /// Unmaps the memory; nobody was told of it.
@@ -394,19 +398,24 @@ impl MrList<Mapped> {
 }
 
 impl MrList<Registered> {
+    /// What the peer was told, in the same order, but for what it has invalidated.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = Region> + Clone + '_ {
+        self.names()
+    }
+
     /// Takes the registration that the peer has invalidated from the list, if it is there.
     pub(crate) fn take_invalidated(&mut self, by_peer: Invalidated) -> Option<Mr<Idle>> {
         let mut rest = Stack::new();
         let mut found = None;
         while let Some(mut inner) = self.inners.pop() {
-            if found.is_none() && inner.region().key == by_peer.0 {
+            if found.is_none() && inner.region.key == by_peer.0 {
                 inner.unmap();
                 found = Some(Mr {
                     inner,
                     _state: PhantomData,
                 });
             } else {
-                rest.push(inner);
+                rest.push_last(inner);
             }
         }
         self.inners = rest;

@@ -76,7 +76,11 @@ impl<H: Handler> Work for SendBuf<H> {
 }
 
 impl<H: Handler> Node for SendWqe<H> {
-    fn next(&mut self) -> &mut Option<KBox<Self>> {
+    fn link(&self) -> &Option<KBox<Self>> {
+        &self.next
+    }
+
+    fn link_mut(&mut self) -> &mut Option<KBox<Self>> {
         &mut self.next
     }
 }

@@ -6,8 +6,11 @@ use kernel::prelude::*;
 
 /// A box's content that can be in one [`Stack`].
 pub(crate) trait Node: Sized {
-    /// The place for the link; nobody but the stack uses it.
-    fn next(&mut self) -> &mut Option<KBox<Self>>;
+    /// The link; nobody but the stack uses it.
+    fn link(&self) -> &Option<KBox<Self>>;
+
+    /// The place for the link.
+    fn link_mut(&mut self) -> &mut Option<KBox<Self>>;
 }
 
 /// A stack of boxes.
@@ -26,16 +29,25 @@ impl<N: Node> Stack<N> {
         self.head.is_none()
     }
 
-    /// Adds a box.
+    /// Adds a box in front of all others.
     pub(crate) fn push(&mut self, mut node: KBox<N>) {
-        *node.next() = self.head.take();
+        *node.link_mut() = self.head.take();
         self.head = Some(node);
     }
 
-    /// Takes the box that was added last.
+    /// Adds a box behind all others, which takes as long as there are many.
+    pub(crate) fn push_last(&mut self, node: KBox<N>) {
+        let mut place = &mut self.head;
+        while let Some(node) = place {
+            place = node.link_mut();
+        }
+        *place = Some(node);
+    }
+
+    /// Takes the first box.
     pub(crate) fn pop(&mut self) -> Option<KBox<N>> {
         let mut node = self.head.take()?;
-        self.head = node.next().take();
+        self.head = node.link_mut().take();
         Some(node)
     }
 
@@ -46,12 +58,17 @@ impl<N: Node> Stack<N> {
         }
     }
 
-    /// Calls `f` for each, the one that was added last first.
+    /// All of them from the first on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &N> + Clone {
+        core::iter::successors(self.head.as_deref(), |node| node.link().as_deref())
+    }
+
+    /// Calls `f` for each from the first on.
     pub(crate) fn for_each(&mut self, mut f: impl FnMut(&mut N)) {
         let mut next = self.head.as_deref_mut();
         while let Some(node) = next {
             f(node);
-            next = node.next().as_deref_mut();
+            next = node.link_mut().as_deref_mut();
         }
     }
 }
