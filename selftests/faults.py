@@ -175,6 +175,12 @@ def no_payload(_, reply):
 
 
 @strikes(READ)
+def longer_than_its_buffers(_, reply):
+    reply.payload += bytes(3000)
+    reply.send()
+
+
+@strikes(READ)
 def payload_of_another(_, reply):
     reply.payload = words(reply.xid ^ 1) + reply.payload[4:]
     reply.send()

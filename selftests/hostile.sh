@@ -316,9 +316,9 @@ for fault in foreign_xid twice; do
 done
 for fault in error_version error_chunk error_unknown type_msgp type_done type_unknown \
 	header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk no_payload \
-	payload_of_another nowhere read_list reply_chunk_not_offered write_chunk_twice other_handle \
-	other_offset too_much_written one_octet_too_much too_many_segments \
-	behind_the_end_of_addresses; do
+	longer_than_its_buffers payload_of_another nowhere read_list reply_chunk_not_offered \
+	write_chunk_twice other_handle other_offset too_much_written one_octet_too_much \
+	too_many_segments behind_the_end_of_addresses; do
 	set -- "$@" "fails_its_rpc $fault"
 done
 for fault in other_handle too_long unused and_payload; do
