@@ -347,7 +347,7 @@ def count_calls(peer, reply):
 @strikes(None)
 def first_call(peer, reply):
     """On a new connection no second Call may come before the first Reply."""
-    if not peer.past:
+    if peer.struck == 1:
         peer.hang_up("as told")
         return "hung up"
     return f"{calls_that_come(peer, reply)} Calls without a Reply"

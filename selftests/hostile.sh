@@ -7,20 +7,12 @@
 PEER_PORT=20050
 SIZE=16384
 
-# Mounts through a peer on this machine, with a file that is known.
-start_peer() {
-	python3 -c 'import pyverbs.cmid' 2>/dev/null || skip "needs python3-pyverbs"
-	modprobe -q -a ib_uverbs rdma_ucm || true
-	[ -e /dev/infiniband/rdma_cm ] || skip "needs the modules ib_uverbs and rdma_ucm"
+# Mounts through the peer, with a file that is known.
+mount_through_the_peer() {
 	address=$(ip -o route get "$SERVER" | sed -n 's/.* src \([^ ]*\).*/\1/p')
-	control=$local/control
-	"$here/peer.py" "$address" $PEER_PORT "$SERVER" "$control" >"$local/peer" 2>&1 &
-	trap 'end_peer '$!' $?' EXIT
-	for _ in $(seq 100); do
-		! grep -q listening "$local/peer" || break
-		kill -0 $! 2>/dev/null || fail "the peer has ended"
-		sleep 0.1
-	done
+	control=$scratch/control
+	peer_runs || start_peer
+	trap 'leave_the_peer $?' EXIT
 	PORT=$PEER_PORT VERS=3
 	MOUNT_OPTIONS=mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2,noac
 	mount_export "$1"
@@ -29,14 +21,32 @@ start_peer() {
 	good
 }
 
-# end_peer PROCESS STATUS
-end_peer() {
+peer_runs() {
+	[ -e "$scratch/peer.pid" ] && kill -0 "$(cat "$scratch/peer.pid")" 2>/dev/null
+}
+
+# It serves all tests and ends after this program.
+start_peer() {
+	python3 -c 'import pyverbs.cmid' 2>/dev/null || skip "needs python3-pyverbs"
+	modprobe -q -a ib_uverbs rdma_ucm || true
+	[ -e /dev/infiniband/rdma_cm ] || skip "needs the modules ib_uverbs and rdma_ucm"
+	"$here/peer.py" "$address" $PEER_PORT "$SERVER" "$control" $$ >"$scratch/peer.log" 2>&1 &
+	echo $! >"$scratch/peer.pid"
+	for _ in $(seq 100); do
+		! grep -q listening "$scratch/peer.log" || return 0
+		peer_runs || break
+		sleep 0.1
+	done
+	cat "$scratch/peer.log"
+	fail "the peer does not listen"
+}
+
+# leave_the_peer STATUS
+leave_the_peer() {
 	# Without a server nothing but this leaves the mount.
-	kill -0 "$1" || umount -f -l "$mnt"
-	leave
-	kill "$1" || true
-	[ "$2" = 0 ] || cat "$local/peer"
-	exit "$2"
+	peer_runs || umount -f -l "$mnt"
+	[ "$1" = 0 ] || tail -n 20 "$scratch/peer.log"
+	exit "$1"
 }
 
 # strike FAULT [TIMES]: the next Reply that suits the fault has it.
@@ -68,7 +78,7 @@ good() {
 # It means nothing to any RPC: counted and dropped, and the Reply after it is taken.
 #= V1-092, V1-118
 is_dropped() {
-	start_peer
+	mount_through_the_peer
 	connections=$(transport connect_count)
 	strike "$1"
 	grows "$2" good
@@ -80,7 +90,7 @@ is_dropped() {
 # It ends its RPC with an error, and nothing but that.
 #= V1-092, V1-098, NFS-055
 fails_its_rpc() {
-	start_peer
+	mount_through_the_peer
 	connections=$(transport connect_count)
 	bad=$(transport bad_reply)
 	strike "$1"
@@ -95,7 +105,7 @@ fails_its_rpc() {
 
 #= V1-078
 fails_its_long_reply() {
-	start_peer
+	mount_through_the_peer
 	: >"$dir/another"
 	connections=$(transport connect_count)
 	bad=$(transport bad_reply)
@@ -111,7 +121,7 @@ fails_its_long_reply() {
 # The connection ends, and the RPC is answered over the next one.
 #= V1-122, CM-030
 costs_the_connection() {
-	start_peer
+	mount_through_the_peer
 	strike "$1"
 	grows connect_count good
 	outcome
@@ -121,7 +131,7 @@ costs_the_connection() {
 # The device refuses the access, which ends the connection; nothing has changed.
 #= V1-088, V1-089, V1-141
 is_refused() {
-	start_peer
+	mount_through_the_peer
 	strike "$1"
 	grows connect_count good
 	outcome | grep 'ended with status 10$' || fail "not refused"
@@ -129,7 +139,7 @@ is_refused() {
 }
 
 is_refused_when_writing() {
-	start_peer
+	mount_through_the_peer
 	strike "$1"
 	head -c $SIZE /dev/urandom >"$local/file"
 	grows connect_count dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
@@ -138,7 +148,7 @@ is_refused_when_writing() {
 }
 
 makes_no_difference() {
-	start_peer
+	mount_through_the_peer
 	strike "$1"
 	stays "bad_reply connect_count" good
 	outcome
@@ -160,7 +170,7 @@ read_side_by_side() {
 
 #= V1-035, V1-036, V1-037
 calls_keep_to_the_grant() {
-	start_peer
+	mount_through_the_peer
 	strike "grant_of_$1"
 	good
 	outcome
@@ -171,7 +181,7 @@ calls_keep_to_the_grant() {
 
 #= V1-043
 the_first_call_goes_alone() {
-	start_peer
+	mount_through_the_peer
 	strike first_call 2
 	read_side_by_side
 	outcome | grep '^1 Calls'
@@ -179,7 +189,7 @@ the_first_call_goes_alone() {
 
 #= V1-109
 a_small_result_comes_inline() {
-	start_peer
+	mount_through_the_peer
 	head -c 1001 "$local/file" >"$local/small"
 	cp "$local/small" "$dir/small"
 	strike result_inline
@@ -191,7 +201,7 @@ a_small_result_comes_inline() {
 # What lies in the memory of a Write chunk that was not used is no result.
 #= V1-068
 nothing_is_made_of_an_unused_chunk() {
-	start_peer
+	mount_through_the_peer
 	strike nothing_written
 	! get || [ ! -s "$local/got" ] || fail "took $(wc -c <"$local/got") octets"
 	cat "$local/dd"
@@ -201,7 +211,7 @@ nothing_is_made_of_an_unused_chunk() {
 
 #= V1-031
 arguments_stay_until_the_reply() {
-	start_peer
+	mount_through_the_peer
 	strike read_again
 	cp "$local/file" "$dir/file"
 	outcome | grep 'the same'
@@ -211,7 +221,7 @@ arguments_stay_until_the_reply() {
 # The memory of an RPC that is given up is not the server's any more either.
 #= V1-090
 is_refused_for_a_killed_process() {
-	start_peer
+	mount_through_the_peer
 	for n in $(seq 100); do
 		: >"$dir/$n"
 	done
@@ -234,7 +244,7 @@ is_refused_for_a_killed_process() {
 # longer than they allow.
 #= V1-019, V1-047, CM-009, CM-020
 connects_with() {
-	start_peer
+	mount_through_the_peer
 	strike "$1"
 	grows connect_count good
 	outcome
@@ -246,7 +256,7 @@ connects_with() {
 
 #= CM-016
 remote_invalidation_is_recognised() {
-	start_peer
+	mount_through_the_peer
 	strike invalidate 3
 	before=$(transport local_invalidates)
 	good
@@ -258,7 +268,7 @@ remote_invalidation_is_recognised() {
 }
 
 memory_of_another_rpc_is_invalidated() {
-	start_peer
+	mount_through_the_peer
 	strike invalidate_memory_of_another
 	connections=$(transport connect_count)
 	dd if="$dir/file" of="$local/one" bs=$SIZE iflag=direct &
@@ -274,7 +284,7 @@ memory_of_another_rpc_is_invalidated() {
 
 # Devices differ in what they make of it; software RDMA lets it pass.
 memory_is_invalidated_twice() {
-	start_peer
+	mount_through_the_peer
 	strike invalidate_twice
 	good
 	outcome
@@ -283,7 +293,7 @@ memory_is_invalidated_twice() {
 }
 
 a_lost_reply_is_asked_for_again() {
-	start_peer timeo=20
+	mount_through_the_peer timeo=20
 	strike silence
 	good
 	outcome
@@ -291,7 +301,7 @@ a_lost_reply_is_asked_for_again() {
 
 # Whatever comes, every system call ends and the mount goes on.
 mutations_do_no_harm() {
-	start_peer timeo=5,retrans=1
+	mount_through_the_peer timeo=5,retrans=1
 	strike mutations "$1"
 	taken=0
 	for n in $(seq "$1"); do

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """An NFS version 3 server's side of RPC-over-RDMA version 1 that breaks the rules when told to.
 
-usage: peer.py ADDRESS PORT SERVER CONTROL
+usage: peer.py ADDRESS PORT SERVER CONTROL PROCESS
 
 It listens on ADDRESS and PORT, lets the TCP port of SERVER answer the Calls, and conveys the
 Replies as RFC 8166 says. When the file CONTROL has the name of a fault (see faults.py) and a number,
 so many of the next Replies that suit the fault get it. CONTROL is removed when that begins; a line
-of CONTROL.done says what became of each.
+of CONTROL.done says what became of each. It ends when PROCESS has ended.
 """
 
 import dataclasses
@@ -324,9 +324,10 @@ class Answers:
 class Peer:
     """Takes connections, one at a time."""
 
-    def __init__(self, address, port, server, control):
+    def __init__(self, address, port, server, control, process):
         self.answers = Answers(server)
         self.control = control
+        self.process = f"/proc/{process}"
         known = set(descriptors())
         self.channel = CMEventChannel()
         self.events, = set(descriptors()) - known
@@ -340,12 +341,12 @@ class Peer:
         self.private_data = PRIVATE_DATA
         # An event does not say whose it is, but each connection's end is told once.
         self.ends_to_come = 0
-        self.fault, self.times = None, 0
+        self.fault, self.times, self.struck = None, 0, 0
         # Segments of earlier Calls: their RPCs have ended, so they must lead nowhere.
-        self.ended = {"write": [], "read": []}
+        self.ended = {}
 
     def serve(self):
-        while True:
+        while os.path.exists(self.process):
             if select.select([self.events], [], [], 0 if self.connection else 1)[0]:
                 self.event()
             try:
@@ -363,6 +364,7 @@ class Peer:
         if kind == RDMA_CM_EVENT_CONNECT_REQUEST:
             self.hang_up("another connection is requested")
             self.connection = Connection(event, self.listener, self.private_data)
+            self.ended = {"write": [], "read": []}
         event.ack_cm_event()
         if kind == RDMA_CM_EVENT_DISCONNECTED:
             if not self.ends_to_come:
@@ -395,13 +397,14 @@ class Peer:
                 name, times = control.read().split()
         except FileNotFoundError:
             return
-        self.fault, self.times = faults.FAULTS[name], int(times)
+        self.fault, self.times, self.struck = faults.FAULTS[name], int(times), 0
+        self.private_data = PRIVATE_DATA
         os.remove(self.control)
 
     def strike(self, reply):
         fault, outcome = self.fault, "sent"
-        self.times -= 1
-        if not self.times:
+        self.struck += 1
+        if self.struck == self.times:
             self.fault = None
         print(fault.__name__, flush=True)
         try:
@@ -429,6 +432,6 @@ def descriptors():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
+    if len(sys.argv) != 6:
         sys.exit(__doc__)
     Peer(*sys.argv[1:]).serve()
