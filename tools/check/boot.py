@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """One run of the lab with test programs in it, and many of them while kernels are being built."""
 
+import concurrent.futures
 import dataclasses
 import os
 import re
@@ -102,19 +103,22 @@ class Queue:
         self.ready = set()
         self.changed = threading.Condition()
 
-    def prepare(self):
-        """Makes the kernels, the quickest first. If that fails, the boots will say why."""
-        kernels = {boot.kernel for boot in self.boots}
-        # Debian's is only unpacked, and most often already there.
-        for kernel in sorted(kernels, key=lambda name: (name != "debian", name)):
-            with subprocess.Popen((KDIR, kernel), stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                  text=True, errors="replace") as process:
-                for line in process.stderr:
-                    self.report.say(line.rstrip("\n"))
-            with self.changed:
-                self.ready.add(kernel)
-                self.changed.notify_all()
+    def prepare(self, at_a_time):
+        """Makes the kernels in the order of the boots, but Debian's first: it is only unpacked."""
+        kernels = dict.fromkeys(boot.kernel for boot in self.boots)
+        with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
+            list(pool.map(self._make, sorted(kernels, key=lambda name: name != "debian")))
+
+    def _make(self, kernel):
+        """Makes one kernel. If that fails, the boots will say why."""
+        with subprocess.Popen((KDIR, kernel), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              text=True, errors="replace") as process:
+            for line in process.stderr:
+                self.report.say(line.rstrip("\n"))
+        with self.changed:
+            self.ready.add(kernel)
+            self.changed.notify_all()
 
     def next(self):
         """Waits for a boot that can begin; returns nothing when all have begun."""
@@ -147,6 +151,6 @@ def run_all(boots, client, home, report, at_a_time=2):
     workers = [threading.Thread(target=work) for _ in range(at_a_time)]
     for worker in workers:
         worker.start()
-    queue.prepare()
+    queue.prepare(at_a_time)
     for worker in workers:
         worker.join()
