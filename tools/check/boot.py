@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 
+from children import end_with_parent
 from tally import PROJECT, Tally, parse
 
 LAB = PROJECT / "tools/lab/lab"
@@ -47,7 +48,7 @@ class Boot:
         with open(out / "output.log", "w", encoding="utf-8", errors="replace") as log, \
                 subprocess.Popen(self.command(client, out), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                 errors="replace",
+                                 errors="replace", preexec_fn=end_with_parent,
                                  env=os.environ | self.environment) as process:
             for line in process.stdout:
                 line = line.rstrip("\n")
@@ -88,7 +89,8 @@ class Command:
         started = time.monotonic()
         report.say(f"{self.name}: {' '.join(map(str, self.argv))}")
         ended = subprocess.run(self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+                               stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+                               preexec_fn=end_with_parent)
         (out / "output.log").write_text(ended.stdout, encoding="utf-8")
         tally, shown = parse(ended.stdout.splitlines())
         report.result(self.name, tally, shown, time.monotonic() - started)
@@ -113,7 +115,8 @@ class Queue:
         """Makes one kernel. If that fails, the boots will say why."""
         with subprocess.Popen((KDIR, kernel), stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              text=True, errors="replace") as process:
+                              text=True, errors="replace",
+                              preexec_fn=end_with_parent) as process:
             for line in process.stderr:
                 self.report.say(line.rstrip("\n"))
         with self.changed:
