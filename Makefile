@@ -72,38 +72,58 @@ check: python ## Every test; ends with: N passed, N failed
 	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build \
 		check-lab check-wire-quick
 
-check-lint: python ## Layers, unsafe code, text, ownership rules that must not compile
-	@failed=0; \
-	$(step) 'layers' tools/lint/layers || failed=1; \
-	$(step) 'unsafe code' tools/lint/unsafe || failed=1; \
-	$(step) 'text' tools/lint/text || failed=1; \
-	$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck || failed=1; \
-	$(step) 'conformance' tools/conformance/conformance --check || failed=1; \
-	$(step) 'lints of the lints' tools/lint/test_lint.py || failed=1; \
-	$(step) --ktap 'messages of the build probe' tools/kbuild/test || failed=1; \
-	exit $$failed
+# Of what follows, as many at a time as there are processors.
+parts = @$(MAKE) --no-print-directory -k -j$(shell nproc)
+
+lint_parts = layers unsafe text format conformance lints probe
+host_parts = core oracle fuzzing model mistakes cost
+build_parts = debian debian-7.3 clippy
+.PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%) build-ownership
+
+check-lint: python ## Layers, unsafe code, text, format, the table of requirements, the lints themselves
+	$(parts) $(lint_parts:%=lint-%)
+lint-layers:
+	@$(step) 'layers' tools/lint/layers
+lint-unsafe:
+	@$(step) 'unsafe code' tools/lint/unsafe
+lint-text:
+	@$(step) 'text' tools/lint/text
+lint-format:
+	@$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck
+lint-conformance:
+	@$(step) 'conformance' tools/conformance/conformance --check
+lint-lints:
+	@$(step) 'lints of the lints' tools/lint/test_lint.py
+lint-probe:
+	@$(step) --ktap 'messages of the build probe' tools/kbuild/test
 
 # With RPCRDMA_VECTORS=FILE the vectors of that file, a line each, take the place of the tree's own.
 core_with_vectors = tools/lab/buildroot --bind $(abspath $(RPCRDMA_VECTORS)):/tmp/vectors.json -- \
 	env RPCRDMA_VECTORS=/tmp/vectors.json tools/proto/check
 
 check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, mistakes, cost
-	@failed=0; \
-	$(if $(RPCRDMA_VECTORS),$(core_with_vectors),$(step) --ktap 'protocol core' $(buildroot) tools/proto/check) || failed=1; \
-	$(step) 'headers as rpcgen makes them' tools/proto/oracle/check || failed=1; \
-	$(step) 'fuzzing' tools/proto/fuzz/check || failed=1; \
-	$(step) 'model' tools/proto/model/check || failed=1; \
-	$(step) 'seeded mistakes are found' tools/proto/mutations/check || failed=1; \
-	$(step) 'cost' tools/proto/cost/check || failed=1; \
-	exit $$failed
+	$(parts) $(host_parts:%=host-%)
+host-core:
+	@$(if $(RPCRDMA_VECTORS),$(core_with_vectors),$(step) --ktap 'protocol core' $(buildroot) tools/proto/check)
+host-oracle:
+	@$(step) 'headers as rpcgen makes them' tools/proto/oracle/check
+host-fuzzing:
+	@$(step) 'fuzzing' tools/proto/fuzz/check
+host-model:
+	@$(step) 'model' tools/proto/model/check
+host-mistakes:
+	@$(step) 'seeded mistakes are found' tools/proto/mutations/check
+host-cost:
+	@$(step) 'cost' tools/proto/cost/check
 
 check-build: python ## The module for Debian's 7.2 and 7.3 kernels, clippy, and what must not compile
-	@failed=0; \
-	$(step) 'build for debian' tools/check/build debian $(out)/debian || failed=1; \
-	$(step) 'build for debian-7.3' tools/check/build debian-7.3 $(out)/debian-7.3 || failed=1; \
-	$(step) 'clippy' $(MAKE) --no-print-directory clippy || failed=1; \
-	$(step) --ktap 'ownership rules' $(buildroot) tools/lint/compile-fail $(out)/debian || failed=1; \
-	exit $$failed
+	$(parts) $(build_parts:%=build-%) build-ownership
+build-debian build-debian-7.3: build-%:
+	@$(step) 'build for $*' tools/check/build $* $(out)/$*
+build-clippy:
+	@$(step) 'clippy' $(MAKE) --no-print-directory clippy
+build-ownership: build-debian
+	@$(step) --ktap 'ownership rules' $(buildroot) tools/lint/compile-fail $(out)/debian
 
 check-lab: python ## The selftests on nodes: User Mode Linux, its sanitizers, Debian's kernel
 	@tools/check/check-lab
