@@ -6,6 +6,7 @@ else; what it returns is shown to the test.
 """
 
 import dataclasses
+import functools
 import random
 import struct
 
@@ -21,6 +22,18 @@ def strikes(procedure):
     def add(fault):
         FAULTS[fault.__name__] = fault
         fault.procedure = procedure
+        return fault
+    return add
+
+
+def spoils(procedure):
+    """The fault changes such a Reply, which then goes its way."""
+    def add(change):
+        @strikes(procedure)
+        @functools.wraps(change)
+        def fault(_, reply):
+            change(reply)
+            reply.send()
         return fault
     return add
 
@@ -91,16 +104,14 @@ def flood(_, reply):
     reply.send()
 
 
-@strikes(READ)
-def no_credits(_, reply):
+@spoils(READ)
+def no_credits(reply):
     reply.credits = 0
-    reply.send()
 
 
-@strikes(READ)
-def endless_credits(_, reply):
+@spoils(READ)
+def endless_credits(reply):
     reply.credits = 0xFFFFFFFF
-    reply.send()
 
 
 # --- Replies that cannot be used ------------------------------------------------------------
@@ -126,10 +137,9 @@ def error_unknown(_, reply):
     instead(reply, RDMA_ERROR, 77)
 
 
-@strikes(READ)
-def type_msgp(_, reply):
+@spoils(READ)
+def type_msgp(reply):
     reply.kind = RDMA_MSGP
-    reply.send()
 
 
 @strikes(READ)
@@ -137,10 +147,9 @@ def type_done(_, reply):
     instead(reply, RDMA_DONE)
 
 
-@strikes(READ)
-def type_unknown(_, reply):
+@spoils(READ)
+def type_unknown(reply):
     reply.kind = 0x80000000
-    reply.send()
 
 
 @strikes(READ)
@@ -168,112 +177,95 @@ def endless_chunk(_, reply):
     instead(reply, RDMA_MSG, 0, 1, 0xFFFFFFFF, 1, 2, 3, 4)
 
 
-@strikes(READ)
-def no_payload(_, reply):
+@spoils(READ)
+def no_payload(reply):
     reply.payload = b""
-    reply.send()
 
 
-@strikes(READ)
-def longer_than_its_buffers(_, reply):
+@spoils(READ)
+def longer_than_its_buffers(reply):
     reply.payload += bytes(3000)
-    reply.send()
 
 
-@strikes(READ)
-def payload_of_another(_, reply):
+@spoils(READ)
+def payload_of_another(reply):
     reply.payload = words(reply.xid ^ 1) + reply.payload[4:]
-    reply.send()
 
 
-@strikes(READ)
-def nowhere(_, reply):
+@spoils(READ)
+def nowhere(reply):
     """RDMA_NOMSG, and no Reply chunk."""
     reply.kind = RDMA_NOMSG
-    reply.send()
 
 
-@strikes(READ)
-def read_list(_, reply):
+@spoils(READ)
+def read_list(reply):
     reply.reads = [(0, dataclasses.replace(reply.call.writes[0][0], length=64))]
-    reply.send()
 
 
-@strikes(READ)
-def reply_chunk_not_offered(_, reply):
+@spoils(READ)
+def reply_chunk_not_offered(reply):
     reply.reply = [dataclasses.replace(reply.call.writes[0][0], length=64)]
     reply.kind = RDMA_NOMSG
-    reply.send()
 
 
-@strikes(READ)
-def write_chunk_twice(_, reply):
+@spoils(READ)
+def write_chunk_twice(reply):
     reply.writes *= 2
-    reply.send()
 
 
-@strikes(READ)
-def other_handle(_, reply):
+@spoils(READ)
+def other_handle(reply):
     reply.writes[0][0].handle ^= 0x100
-    reply.send()
 
 
-@strikes(READ)
-def other_offset(_, reply):
+@spoils(READ)
+def other_offset(reply):
     reply.writes[0][0].offset += 4096
-    reply.send()
 
 
-@strikes(READ)
-def too_much_written(_, reply):
+@spoils(READ)
+def too_much_written(reply):
     reply.writes[0][0].length = 0xFFFFFFFC
-    reply.send()
 
 
-@strikes(READ)
-def one_octet_too_much(_, reply):
+@spoils(READ)
+def one_octet_too_much(reply):
     reply.writes[0][0].length = reply.call.writes[0][0].length + 1
-    reply.send()
 
 
-@strikes(READ)
-def too_many_segments(_, reply):
+@spoils(READ)
+def too_many_segments(reply):
     reply.writes[0] += [dataclasses.replace(reply.writes[0][0], length=0)]
-    reply.send()
 
 
-@strikes(READ)
-def behind_the_end_of_addresses(_, reply):
+@spoils(READ)
+def behind_the_end_of_addresses(reply):
     reply.writes[0][0].offset = 0xFFFFFFFFFFFFFFF0
-    reply.send()
 
 
-@strikes(READDIRPLUS)
-def reply_chunk_other_handle(_, reply):
+@spoils(READDIRPLUS)
+def reply_chunk_other_handle(reply):
     into_the_reply_chunk(reply)
     reply.reply[0].handle ^= 0x100
-    reply.send()
 
 
-@strikes(READDIRPLUS)
-def reply_chunk_too_long(_, reply):
+@spoils(READDIRPLUS)
+def reply_chunk_too_long(reply):
     into_the_reply_chunk(reply)
     reply.reply[0].length = reply.call.reply[0].length + 4
-    reply.send()
 
 
-@strikes(READDIRPLUS)
-def reply_chunk_unused(_, reply):
+@spoils(READDIRPLUS)
+def reply_chunk_unused(reply):
     into_the_reply_chunk(reply)
     reply.reply[0].length = 0
-    reply.send()
 
 
-@strikes(READDIRPLUS)
-def reply_chunk_and_payload(_, reply):
+@spoils(READDIRPLUS)
+def reply_chunk_and_payload(reply):
     into_the_reply_chunk(reply)
     reply.kind, reply.payload = RDMA_MSG, words(reply.xid, 1, 0, 0, 0, 0)
-    reply.send()
 
 
 def into_the_reply_chunk(reply):
@@ -285,13 +277,12 @@ def into_the_reply_chunk(reply):
 # --- Replies that are unusual, and right ----------------------------------------------------
 
 
-@strikes(READ)
-def result_inline(_, reply):
+@spoils(READ)
+def result_inline(reply):
     """The data of a READ goes with the message, although there is a Write chunk for it."""
     reply.writes = [[dataclasses.replace(segment, length=0) for segment in chunk]
                     for chunk in reply.call.writes]
     reply.payload = reply.answer
-    reply.send()
 
 
 @strikes(READ)
@@ -327,16 +318,14 @@ def calls_that_come(peer, reply):
     return len(held)
 
 
-@strikes(READ)
-def grant_of_one(_, reply):
+@spoils(READ)
+def grant_of_one(reply):
     reply.credits = reply.connection.credits = 1
-    reply.send()
 
 
-@strikes(READ)
-def grant_of_three(_, reply):
+@spoils(READ)
+def grant_of_three(reply):
     reply.credits = reply.connection.credits = 3
-    reply.send()
 
 
 @strikes(READ)
@@ -405,17 +394,15 @@ def guessed_handle(_, reply):
     reply.send()
 
 
-@strikes(READ)
-def invalidate(_, reply):
+@spoils(READ)
+def invalidate(reply):
     """As it should be."""
     reply.invalidate = reply.call.writes[0][0].handle
-    reply.send()
 
 
-@strikes(READ)
-def invalidate_nothing(_, reply):
+@spoils(READ)
+def invalidate_nothing(reply):
     reply.invalidate = reply.call.writes[0][0].handle ^ 0x123400
-    reply.send()
 
 
 @strikes(READ)
