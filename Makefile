@@ -54,7 +54,7 @@ clean: ## Remove what a build leaves here
 	rm -rf $(out)
 	+$(kbuild) clean
 
-kdir: ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers package has no Rust metadata)
+kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers package has no Rust metadata)
 	@$(kdir) $(firstword $(subst +, ,$(or $(KERNEL),$(shell uname -r))))
 
 # --- Seeing and checking --------------------------------------------------------
@@ -63,7 +63,7 @@ kdir: ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers package 
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
-		apt-get update -q && apt-get install -qy python3; }
+		{ apt-get update -q && apt-get install -qy python3; } >&2; }
 
 demo: python ## Build for Debian's kernel, boot two nodes with it, mount, move data, show all
 	@tools/demo/demo

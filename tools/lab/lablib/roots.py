@@ -27,11 +27,12 @@ def debian(name, options):
         host.need("mmdebstrap", "unshare")
         sources = tmp / "sources.list"
         shutil.copy(LAB / "roots/sources.list", sources)
-        # In namespaces, so that what mmdebstrap starts and mounts ends with it.
+        # In namespaces, so that what mmdebstrap starts and mounts ends with it; its temporary
+        # files are the entry's.
         progress.run(f"making the {name} root", [
             "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-            "mmdebstrap", "--variant=apt", *options, "--include=" + ",".join(packages(name)),
-            SUITE, tmp / "root", sources], tmp / "log")
+            "env", f"TMPDIR={tmp}", "mmdebstrap", "--variant=apt", *options,
+            "--include=" + ",".join(packages(name)), SUITE, tmp / "root", sources], tmp / "log")
 
     return cache.entry(f"{name}-root", inputs, build)
 
