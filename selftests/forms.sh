@@ -21,6 +21,7 @@ prepare() {
 	: >"$dir/file"
 }
 
+#= V1-079, NFS-034
 short_messages() {
 	VERS=3
 	prepare 100
@@ -31,6 +32,7 @@ short_messages() {
 	grows sends get 100
 }
 
+#= V1-048, V1-080, NFS-009
 read_chunk() {
 	VERS=3
 	prepare 65536
@@ -39,6 +41,7 @@ read_chunk() {
 	get 65536
 }
 
+#= V1-048, V1-080, NFS-011
 write_chunk() {
 	VERS=3
 	prepare 65536
@@ -60,6 +63,7 @@ read_and_write_chunks_with_padding() {
 }
 
 # Position Zero: what is not eligible for direct placement and does not fit inline.
+#= V1-081
 long_call_by_an_attribute() {
 	VERS=4.2
 	prepare 16000
@@ -72,6 +76,7 @@ long_call_by_an_attribute() {
 
 # The server takes less than a page of entries of each kind, and a directory has two kinds, which go
 # in one call.
+#= V1-081, V1-137, NFS-018
 long_call_by_an_acl() {
 	needs setfacl
 	VERS=3
@@ -84,6 +89,7 @@ long_call_by_an_acl() {
 	[ "$(getfacl -cnpd "$dir" | grep -c '^user:1[0-9]*:r--')" = 320 ]
 }
 
+#= V1-076, V1-081, NFS-027
 long_reply_by_a_directory() {
 	VERS=$1
 	prepare 1
@@ -109,6 +115,7 @@ long_reply_by_a_symbolic_link() {
 	grows bytes_replied readlink "$dir/link"
 }
 
+#= V1-076, NFS-027
 long_reply_by_an_attribute() {
 	VERS=4.2
 	prepare 16000
@@ -118,6 +125,7 @@ long_reply_by_an_attribute() {
 }
 
 # The largest data set that goes inline is found, and the sizes on both sides of it are moved.
+#= V1-079, V1-081
 inline_limit_of_calls() {
 	VERS=$1
 	prepare 8192

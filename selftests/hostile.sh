@@ -242,7 +242,7 @@ is_refused_for_a_killed_process() {
 
 # RFC 8797: what cannot be understood in private data means the defaults. The peer ends if a Call is
 # longer than they allow.
-#= V1-019, V1-047, CM-009, CM-020
+#= V1-019, V1-047, CM-001, CM-009, CM-020, CM-023
 connects_with() {
 	mount_through_the_peer
 	strike "$1"

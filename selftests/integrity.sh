@@ -15,6 +15,7 @@ if [ -n "${QUICK:-}" ]; then
 fi
 
 # compares HOW SIZE...: the data are written HOW on both sides and compared after a remount.
+#= V1-030, V1-063, V1-066
 compares() {
 	mount_export
 	"$here/io.py" write "$local" "$dir" "$@"

@@ -18,6 +18,7 @@ used() {
 	[ "$(transport connect_count)" -ge 1 ]
 }
 
+#= V1-029, V1-113, V1-115
 mounts_and_moves_data() {
 	VERS=$1
 	case $2 in
@@ -46,6 +47,7 @@ mounts_and_moves_data() {
 }
 
 # The server is asked for its port and the mount protocol's for version 3, whatever the transport.
+#= V1-112, NFS-062
 mounts_without_a_port() {
 	mount -t nfs -o "rdma,vers=$VERS" "$SERVER:$EXPORT" "$mnt"
 	findmnt -no OPTIONS "$mnt" | grep -w 'proto=rdma'

@@ -32,6 +32,7 @@ stop_work() {
 	done
 }
 
+#= V1-102
 server_restarts() {
 	needs_server_command
 	VERS=$1
@@ -70,6 +71,7 @@ heal() {
 }
 
 # Frames that are sent again by the device: the transport notices nothing.
+#= V1-102
 frames_are_lost() {
 	mount_export
 	link loss "$1"
