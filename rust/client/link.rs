@@ -261,9 +261,10 @@ impl Link {
             core::mem::take(&mut stranded.fences)
         };
         self.resolve(fences, drained);
-        drop(core::mem::take(&mut *self.sends.lock()));
+        // The guards go first, so that nothing is freed under a lock.
+        let sends = core::mem::take(&mut *self.sends.lock());
         let mrs = core::mem::take(&mut *self.mrs.lock());
-        drop(mrs);
+        drop((sends, mrs));
     }
 
     fn resolve(&self, mut fences: Fences<Link>, drained: Drained) {
