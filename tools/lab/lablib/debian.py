@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from . import cache, progress, roots, sandbox
+from . import cache, progress, roots
 from .cache import LAB
 from .progress import LabError, say
 
@@ -29,7 +29,7 @@ def series(version):
 
 
 def _in_root(*argv):
-    done = subprocess.run(sandbox.command(roots.build_root(), argv), capture_output=True, text=True)
+    done = subprocess.run(roots.in_build_root(argv), capture_output=True, text=True)
     if done.returncode:
         raise LabError(f"{' '.join(argv)} failed in the build root: {done.stderr.strip()}")
     return done.stdout
