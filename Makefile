@@ -37,22 +37,26 @@ help: ## Show this list
 
 .PHONY: modules install uninstall clean kdir
 modules: ## Build rpcrdma.ko for KDIR (default: the running kernel)
-	@tools/kbuild/probe $(KDIR)
+	@tools/kbuild/probe '$(KDIR)'
 	+$(kbuild) modules
 
 install: ## Install it into updates/ of that kernel, before which the kernel's own steps back
+	@tools/kbuild/probe '$(KDIR)'
 	+$(kbuild) modules_install
 	$(if $(INSTALL_MOD_PATH),,depmod $(release))
 	@echo 'Installed. A loaded rpcrdma stays as it is: unmount, stop nfsd, then: modprobe -r rpcrdma; modprobe rpcrdma'
 
-install uninstall: release = $(shell cat $(KDIR)/include/config/kernel.release)
+install uninstall: release = $(shell cat '$(KDIR)/include/config/kernel.release' 2>/dev/null)
 uninstall: ## Remove it again, so that the kernel's own module is used
+	@[ -n '$(release)' ] || { \
+		echo 'KDIR ($(KDIR)) is no configured kernel: it does not say which release it is.' >&2; exit 1; }
 	rm -f /lib/modules/$(release)/updates/rust/rpcrdma.ko*
 	depmod $(release)
 
 clean: ## Remove what a build leaves here
 	rm -rf $(out)
-	+$(kbuild) clean
+	+@if [ -f '$(KDIR)/Makefile' ]; then $(kbuild) clean; \
+	else echo 'KDIR ($(KDIR)) is no kernel tree: what a build left outside of build/ stays.'; fi
 
 kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers package has no Rust metadata)
 	@$(kdir) $(firstword $(subst +, ,$(or $(KERNEL),$(shell uname -r))))
