@@ -53,43 +53,46 @@ server_restarts() {
 	[ "$after" -gt "$before" ]
 }
 
-# Software RDMA devices send through a network interface that can be told to lose frames.
-link() {
+# Software RDMA devices send through a network interface that can be told to lose frames. What does
+# that is there before the traffic begins and goes when it has ended: when it was exchanged under
+# traffic, the interface of User Mode Linux sometimes sent nothing any more.
+lossy_link() {
 	needs tc
 	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 	[ -n "$interface" ] || fail "no route to $SERVER"
 	rdma link | grep -q "netdev $interface\b" || skip "needs a software RDMA device (rxe or siw)"
 	rdma link | grep -q '^link \(rxe\|siw\)' || skip "needs a software RDMA device (rxe or siw)"
-	tc qdisc add dev "$interface" root netem "$@" || skip "needs the netem queueing discipline"
+	tc qdisc add dev "$interface" root netem || skip "needs the netem queueing discipline"
 	trap 'tc qdisc del dev $interface root' EXIT
 }
 
-# The discipline is taken away when the test ends and nothing is on its way: under traffic, the
-# interface of User Mode Linux sends nothing any more now and then.
-heal() {
-	tc qdisc change dev "$interface" root netem loss 0%
+# lose SHARE: of the frames that the client sends.
+lose() {
+	tc qdisc change dev "$interface" root netem loss "$1"
 }
 
 # Frames that are sent again by the device: the transport notices nothing.
 #= V1-102
 frames_are_lost() {
 	mount_export
-	link loss "$1"
+	lossy_link
+	lose "$1"
 	start_work
 	sleep 3
-	heal
+	lose 0%
 	stop_work
 }
 
 link_goes_away() {
 	VERS=$1
 	mount_export
+	lossy_link
 	before=$(transport connect_count)
 	start_work
 	sleep 1
-	link loss 100%
+	lose 100%
 	sleep "$2"
-	heal
+	lose 0%
 	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
 	note "$(transport connect_count) connections after $before"
 	stop_work
