@@ -40,9 +40,13 @@ modules: ## Build rpcrdma.ko for KDIR (default: the running kernel)
 	@tools/kbuild/probe '$(KDIR)'
 	+$(kbuild) modules
 
+# A distribution keeps its key; Documentation/admin-guide.rst tells how to sign with one's own.
+sign_key = $(subst ",,$(call kconfig,MODULE_SIG_KEY))
+unsigned = $(if $(filter /% pkcs11:%,$(sign_key))$(wildcard $(KDIR)/$(sign_key)),,CONFIG_MODULE_SIG_ALL=)
+
 install: ## Install it into updates/ of that kernel, before which the kernel's own steps back
 	@tools/kbuild/probe '$(KDIR)'
-	+$(kbuild) modules_install
+	+$(kbuild) $(unsigned) modules_install
 	$(if $(INSTALL_MOD_PATH),,depmod $(release))
 	@echo 'Installed. A loaded rpcrdma stays as it is: unmount, stop nfsd, then: modprobe -r rpcrdma; modprobe rpcrdma'
 
