@@ -10,8 +10,7 @@ import subprocess
 import threading
 import time
 
-from children import end_with_parent
-from tally import PROJECT, Tally, parse
+from tally import PROJECT, TIED, Tally, parse
 
 LAB = PROJECT / "tools/lab/lab"
 KDIR = PROJECT / "tools/lab/kdir"
@@ -33,7 +32,7 @@ class Boot:
 
     def command(self, client, out):
         settings = [f"{key}={value}" for key, value in self.settings.items()]
-        return [str(LAB), "--client", client, "--server", "stock", "--mount", "none",
+        return [*TIED, str(LAB), "--client", client, "--server", "stock", "--mount", "none",
                 "--share", str(PROJECT / "selftests"), "--out", str(out),
                 "--timeout", str(self.timeout), "--kernel", self.kernel, *self.options, "--",
                 "env", *settings, "/share/run", *self.programs]
@@ -48,7 +47,7 @@ class Boot:
         with open(out / "output.log", "w", encoding="utf-8", errors="replace") as log, \
                 subprocess.Popen(self.command(client, out), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                 errors="replace", preexec_fn=end_with_parent,
+                                 errors="replace",
                                  env=os.environ | self.environment) as process:
             for line in process.stdout:
                 line = line.rstrip("\n")
@@ -88,9 +87,8 @@ class Command:
         out.mkdir(parents=True)
         started = time.monotonic()
         report.say(f"{self.name}: {' '.join(map(str, self.argv))}")
-        ended = subprocess.run(self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
-                               preexec_fn=end_with_parent)
+        ended = subprocess.run((*TIED, *self.argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
         (out / "output.log").write_text(ended.stdout, encoding="utf-8")
         tally, shown = parse(ended.stdout.splitlines())
         report.result(self.name, tally, shown, time.monotonic() - started)
@@ -113,15 +111,16 @@ class Queue:
 
     def _make(self, kernel):
         """Makes one kernel. If that fails, the boots will say why."""
-        with subprocess.Popen((KDIR, kernel), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              text=True, errors="replace",
-                              preexec_fn=end_with_parent) as process:
-            for line in process.stderr:
-                self.report.say(line.rstrip("\n"))
-        with self.changed:
-            self.ready.add(kernel)
-            self.changed.notify_all()
+        try:
+            with subprocess.Popen((*TIED, KDIR, kernel), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True, errors="replace") as process:
+                for line in process.stderr:
+                    self.report.say(line.rstrip("\n"))
+        finally:
+            with self.changed:
+                self.ready.add(kernel)
+                self.changed.notify_all()
 
     def next(self):
         """Waits for a boot that can begin; returns nothing when all have begun."""

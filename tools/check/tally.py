@@ -14,6 +14,9 @@ import time
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
+# Before a command line: it gets SIGTERM when what has started it ends, however that was. The lab
+# cleans up on that signal, and make hands it on.
+TIED = ("setpriv", "--pdeathsig", "TERM")
 RESULT = re.compile(r"^(not ok|ok) \d+ ?(?:- )?(.*?)(?: # (SKIP|TIMEOUT)\b ?(.*))?$")
 
 
