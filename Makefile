@@ -24,7 +24,9 @@ CHECK_KERNEL ?= debian
 
 # rustfmt follows the modules from here.
 rust_roots = rust/rpcrdma_main.rs tools/proto/src/lib.rs $(wildcard tools/lint/compile_fail/*.rs tools/lint/compile_fail/*/*.rs)
-step = tools/check/step
+# What ends when make does, however that was.
+tied = setpriv --pdeathsig TERM
+step = $(tied) tools/check/step
 
 .DEFAULT_GOAL := modules
 
@@ -35,23 +37,26 @@ help: ## Show this list
 
 # --- The module ---------------------------------------------------------------
 
-.PHONY: modules install uninstall clean kdir
+.PHONY: modules install uninstall kmod clean kdir
 modules: ## Build rpcrdma.ko for KDIR (default: the running kernel)
 	@tools/kbuild/probe '$(KDIR)'
 	+$(kbuild) modules
+
+kmod:
+	@command -v depmod >/dev/null || { echo 'depmod is missing: apt-get install kmod' >&2; exit 1; }
 
 # A distribution keeps its key; Documentation/admin-guide.rst tells how to sign with one's own.
 sign_key = $(subst ",,$(call kconfig,MODULE_SIG_KEY))
 unsigned = $(if $(filter /% pkcs11:%,$(sign_key))$(wildcard $(KDIR)/$(sign_key)),,CONFIG_MODULE_SIG_ALL=)
 
-install: ## Install it into updates/ of that kernel, before which the kernel's own steps back
+install: kmod ## Install it into updates/ of that kernel, before which the kernel's own steps back
 	@tools/kbuild/probe '$(KDIR)'
 	+$(kbuild) $(unsigned) modules_install
 	$(if $(INSTALL_MOD_PATH),,depmod $(release))
 	@echo 'Installed. A loaded rpcrdma stays as it is: unmount, stop nfsd, then: modprobe -r rpcrdma; modprobe rpcrdma'
 
 install uninstall: release = $(shell cat '$(KDIR)/include/config/kernel.release' 2>/dev/null)
-uninstall: ## Remove it again, so that the kernel's own module is used
+uninstall: kmod ## Remove it again, so that the kernel's own module is used
 	@[ -n '$(release)' ] || { \
 		echo 'KDIR ($(KDIR)) is no configured kernel: it does not say which release it is.' >&2; exit 1; }
 	rm -f /lib/modules/$(release)/updates/rust/rpcrdma.ko*
@@ -67,7 +72,7 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python demo check check-lint check-host check-build check-lab check-wire check-wire-quick
+.PHONY: python demo check check-lint check-host check-build check-lab check-wire check-wire-quick check-demo
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -78,15 +83,15 @@ demo: python ## Build for Debian's kernel, boot two nodes with it, mount, move d
 
 check: python ## Every test; ends with: N passed, N failed
 	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build \
-		check-lab check-wire-quick
+		check-lab check-wire-quick check-demo
 
 # Of what follows, as many at a time as there are processors.
-parts = @$(MAKE) --no-print-directory -k -j$(shell nproc)
+parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
 lint_parts = layers unsafe text format conformance lints probe
 host_parts = core oracle fuzzing model mistakes cost
-build_parts = debian debian-7.3 clippy
-.PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%) build-ownership
+build_parts = debian debian-7.3 clippy ownership
+.PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
 
 check-lint: python ## Layers, unsafe code, text, format, the table of requirements, the lints themselves
 	$(parts) $(lint_parts:%=lint-%)
@@ -125,7 +130,7 @@ host-cost:
 	@$(step) 'cost' tools/proto/cost/check
 
 check-build: python ## The module for Debian's 7.2 and 7.3 kernels, clippy, and what must not compile
-	$(parts) $(build_parts:%=build-%) build-ownership
+	$(parts) $(build_parts:%=build-%)
 build-debian build-debian-7.3: build-%:
 	@$(step) 'build for $*' tools/check/build $* $(out)/$*
 build-clippy:
@@ -141,6 +146,9 @@ check-wire: python ## nfstest_rdma, all of it, ours beside the kernel's own clie
 
 check-wire-quick: python
 	@tools/check/check-wire --quick
+
+check-demo: python
+	@$(step) 'demo' tools/demo/demo
 
 .PHONY: conformance clippy rustfmt rustfmtcheck rustdoc rust-analyzer
 conformance: python ## Table of requirements, where they are fulfilled and tested
