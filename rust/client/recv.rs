@@ -207,7 +207,9 @@ impl Pending {
             form,
             credits,
         } = self;
-        rqst.slot().state.lock().fence = fence;
+        if let Some(fence) = fence {
+            rqst.slot().state.lock().fence = Some(fence);
+        }
         let copied = place(link, &rqst, &message, form);
         // Receives for all credits are posted, so the window may grow before the wake-up.
         link.xprt.set_credits(credits);

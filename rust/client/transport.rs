@@ -2,7 +2,10 @@
 
 //! The transport as sunrpc sees it.
 
-use super::call::Call;
+use super::call::{
+    Call,
+    Phase, //
+};
 use super::connection::Connection;
 use super::link::Waiter;
 use super::send;
@@ -144,6 +147,8 @@ impl Transport for Rdma {
         let call = rqst.slot();
         let (exposed, conn, fence) = {
             let mut state = call.state.lock();
+            // The slot's next RPC is not sent yet: a Reply with its XID is a forged one.
+            state.phase = Phase::Idle;
             let exposed = core::mem::take(&mut state.exposed);
             if exposed.is_empty() {
                 // As always, unless the task gave up before the Reply.
