@@ -230,6 +230,9 @@ impl Pending {
 }
 
 /// Puts the Reply where the RPC's decoder expects it, and returns its length.
+///
+/// The decoder refuses a length that is no multiple of four. Some servers leave XDR pad out of an
+/// inline Reply, or pad it wrongly; what the decoder looks at is there all the same.
 fn place(link: &Link, rqst: &Pinned, message: &Received<Link>, form: Form) -> Result<usize> {
     let buf = rqst.reply();
     match form {
@@ -245,7 +248,7 @@ fn place(link: &Link, rqst: &Pinned, message: &Received<Link>, form: Form) -> Re
                 buf.write(0, payload).map_err(|_| EIO)?;
                 let in_pages = len.saturating_sub(head).min(buf.page_len() as usize);
                 link.stats.fixup_copy.add(in_pages as u64);
-                return Ok(len);
+                return Ok(padded_len(len as u32) as usize);
             }
             // The results are in the page list already; what is inline goes around them.
             let (before, after) = payload.split_at_checked(head).unwrap_or((payload, &[]));
@@ -254,7 +257,7 @@ fn place(link: &Link, rqst: &Pinned, message: &Received<Link>, form: Form) -> Re
             buf.write(tail, after).map_err(|_| EIO)?;
             rqst.trim_reply_head(len);
             link.stats.total_rdma_reply.add(u64::from(written));
-            Ok(len + padded_len(written) as usize)
+            Ok((padded_len(len as u32) + padded_len(written)) as usize)
         }
         Form::ReplyChunk { len } => {
             link.stats.total_rdma_reply.add(u64::from(len));
