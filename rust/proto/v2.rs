@@ -73,6 +73,11 @@ impl Message<'_> {
     }
 }
 
+/// Says whether a version 2 message is of a type that conveys RPC messages.
+pub const fn is_rpc(fixed: &FixedWords) -> bool {
+    matches!(fixed.htype, RDMA2_MSG | RDMA2_NOMSG)
+}
+
 /// Reads what follows the fixed words of a version 2 message.
 ///
 /// Returns `None` for a message that is too short to be answered. The words are checked in the

@@ -325,7 +325,7 @@ impl Connection {
         }
     }
 
-    /// The RPC message is bad, but its parts are in order: the rest is let pass.
+    /// The message is bad, but the parts are in order: the rest is let pass.
     fn fail_sequence(
         &mut self,
         fixed: &FixedWords,
@@ -333,24 +333,29 @@ impl Connection {
         bad: BadHeader,
     ) -> Event<'static> {
         self.assembler.fail();
-        if response {
+        self.reject(fixed, response, bad)
+    }
+
+    /// A bad message without RESPONSE is answered, by whichever side. A bad Reply fails its RPC.
+    ///
+    /// Other types need not belong to an RPC, whatever XID they have: with RESPONSE, there is
+    /// nobody to tell.
+    //= V2-011, V2-028, V2-031, V2-034, V2-035, V2-141, V2-145, V2-146, V2-147, D-04, D-19
+    fn reject(&mut self, fixed: &FixedWords, response: bool, bad: BadHeader) -> Event<'static> {
+        if !response {
+            self.refuse_header(fixed, bad)
+        } else if v2::is_rpc(fixed) {
             self.fail(fixed.xid, bad)
         } else {
-            self.refuse_header(fixed, bad)
+            self.drop_message()
         }
     }
 
     /// The message is bad. If a sequence is open, it is broken by that.
-    ///
-    /// A bad message with a Call in it is answered, by whichever side. A bad Reply is not.
-    //= V2-011, V2-031, V2-033, V2-034, V2-035, V2-141, V2-145, V2-146, V2-147, D-04, D-15
+    //= V2-033, D-15
     fn handle_bad(&mut self, fixed: &FixedWords, response: bool, bad: BadHeader) -> Event<'static> {
         let sequence = self.assembler.abandon();
-        let event = if response {
-            self.fail(fixed.xid, bad)
-        } else {
-            self.refuse_header(fixed, bad)
-        };
+        let event = self.reject(fixed, response, bad);
         match sequence {
             None => event,
             Some(sequence) => self.break_sequence(fixed, response, &sequence, event),
@@ -370,11 +375,11 @@ impl Connection {
             let fail = Some(sequence.xid);
             return Event::Close { why, fail };
         }
-        if response {
+        if response && v2::is_rpc(fixed) {
             let fail = Some(fixed.xid);
             return Event::Close { why, fail };
         }
-        if sequence.xid != fixed.xid {
+        if response || sequence.xid != fixed.xid {
             let first = FixedWords {
                 xid: sequence.xid,
                 ..*fixed
@@ -431,8 +436,7 @@ impl Connection {
     ) -> Event<'a> {
         let set = match PropertySet::decode(set) {
             Ok(set) => set,
-            Err(bad) if flags.response => return self.fail(fixed.xid, bad),
-            Err(bad) => return self.refuse_header(fixed, bad),
+            Err(bad) => return self.reject(fixed, flags.response, bad),
         };
         if self.peer.is_none() {
             let peer = Properties::DEFAULT.with(&set);

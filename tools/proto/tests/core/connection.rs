@@ -425,13 +425,11 @@ fn v2_bad_messages_with_calls_are_answered_on_both_sides() {
 #[test]
 fn v2_bad_replies_fail_and_are_not_answered() {
     for bad in [
-        raw(&[9, 2, CREDIT, 2, 1, 0, 0, 0, 0]),
         v2_msg(9, 9, &rpc(9, 1, 40)),
         raw(&[9, 2, CREDIT, 0, 1, 0, 3]),
         raw(&[9, 2, CREDIT, 1, 1, 0, 0, 0, 0]),
         v2_msg(9, 1, &rpc(9, 0, 40)),
         v2_msg(9, 1, &rpc(10, 1, 40)),
-        raw(&[9, 2, CREDIT, 5, 1, 1, 2, 2, 0]),
     ] {
         for mut connection in [v2_server(), v2_client()] {
             let event = connection.handle_message(NOW, bad);
@@ -440,6 +438,33 @@ fn v2_bad_replies_fail_and_are_not_answered() {
             assert!(errors(&mut connection).is_empty());
         }
     }
+}
+
+//= V2-011, V2-028, V2-122, D-04, D-19 (test)
+#[test]
+fn only_replies_end_rpcs() {
+    for bad in [
+        raw(&[9, 2, CREDIT, 2, 1, 0, 0, 0, 0]),
+        raw(&[9, 2, CREDIT, 9, 1]),
+        raw(&[9, 2, CREDIT, 5, 1, 1, 2, 2, 0]),
+        raw(&[9, 2, CREDIT, 5, 5, 0]),
+        raw(&[9, 2, CREDIT, 5, 1]),
+    ] {
+        for mut connection in [v2_server(), v2_client()] {
+            let dropped = connection.counters().dropped;
+            let event = connection.handle_message(NOW, bad);
+            assert!(matches!(event, Event::Dropped), "{bad:?}: {event:?}");
+            assert_eq!(connection.counters().dropped, dropped + 1);
+            assert!(errors(&mut connection).is_empty());
+        }
+    }
+    // Nor does one that breaks in on a Call: the Call is answered, the other not.
+    let mut server = v2_server();
+    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)));
+    let event = server.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 1]));
+    assert!(matches!(event, Event::Dropped), "{event:?}");
+    let answer = words(&[9, 2, 0x0020_0001, 4, 1, 4]);
+    assert_eq!(errors(&mut server), [answer]);
 }
 
 //= V2-143, V2-165, V2-166, V2-167, D-05, D-46 (test)
