@@ -29,14 +29,16 @@ module! {
     alias: ["svcrdma", "xprtrdma", "rpcrdma6"],
 }
 
-/// The loaded module.
+/// The loaded module; what is registered goes in this order.
 struct RpcRdma {
     _requester: sunrpc::Registration<client::transport::Rdma>,
+    _settings: support::sysctl::Table,
 }
 
 impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
+            _settings: client::settings::register()?,
             _requester: sunrpc::Registration::new()?,
         })
     }

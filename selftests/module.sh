@@ -46,11 +46,13 @@ loads_and_unloads_many_times() {
 
 has_the_sysctls() {
 	modprobe rpcrdma
-	[ -e /proc/sys/sunrpc/rdma_slot_table_entries ] || skip "this module has no sysctls"
 	for name in rdma_slot_table_entries rdma_max_inline_read rdma_max_inline_write \
 		rdma_inline_write_padding rdma_memreg_strategy rdma_pad_optimize; do
 		cat /proc/sys/sunrpc/$name >/dev/null
 	done
+	needs_unused_module
+	unload
+	! ls /proc/sys/sunrpc/rdma_* 2>/dev/null
 }
 
 is_loaded_by_a_mount() {

@@ -11,6 +11,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/sysctl.h>
 #include <linux/workqueue.h>
 
 #include <linux/sunrpc/addr.h>

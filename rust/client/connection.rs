@@ -11,10 +11,8 @@ use super::link::{
     Link,
     Step, //
 };
-use super::sizes::{
-    Sizes,
-    INLINE, //
-};
+use super::settings;
+use super::sizes::Sizes;
 use super::stats::Stats;
 use super::transport::Rdma;
 use crate::proto::cm_private::{
@@ -64,6 +62,8 @@ const FIRST_MRS: u32 = 16;
 /// A connection.
 pub(crate) struct Connection {
     sizes: Sizes,
+    /// What the peer is told of us, and what the buffers are made for.
+    own: CmPrivate,
     limits: SetOnce<Limits>,
     qp: Arc<Qp<Link>>,
     pd: Arc<Pd>,
@@ -101,6 +101,11 @@ impl Connection {
         let conn = Arc::new(
             Self {
                 sizes,
+                own: CmPrivate {
+                    remote_invalidation: true,
+                    send_size: settings::inline_send(),
+                    recv_size: settings::inline_recv(),
+                },
                 limits: SetOnce::new(),
                 qp,
                 pd,
@@ -122,11 +127,11 @@ impl Connection {
     /// Makes buffers and registrations, and posts all Receives.
     fn provide(&self) -> Result {
         for _ in 0..self.sizes.receives {
-            let buffer = RecvBuf::new(self.pd.clone(), INLINE as usize)?;
+            let buffer = RecvBuf::new(self.pd.clone(), self.own.recv_size as usize)?;
             self.qp.post_recv(buffer).map_err(|_| EIO)?;
         }
         for _ in 0..self.sizes.sends {
-            let buffer = SendBuf::new(self.pd.clone(), INLINE as usize)?;
+            let buffer = SendBuf::new(self.pd.clone(), self.own.send_size as usize)?;
             self.link.put_send(buffer);
         }
         for _ in 0..FIRST_MRS {
@@ -139,19 +144,14 @@ impl Connection {
     ///
     /// Context: process, may sleep; send lock held.
     pub(crate) fn establish(&self) -> Result {
-        let own = CmPrivate {
-            remote_invalidation: true,
-            send_size: INLINE,
-            recv_size: INLINE,
-        };
         self.id.connect(&ConnectParams {
-            private_data: own.encode(),
+            private_data: self.own.encode(),
             responder_resources: self.sizes.reads_in,
             retry_count: RETRIES,
             rnr_retry_count: RNR_RETRIES,
         })?;
         self.link.wait(Step::Established, CONNECT_TIMEOUT)?;
-        let thresholds = Effective::new(&own, &self.link.peer());
+        let thresholds = Effective::new(&self.own, &self.link.peer());
         self.limits.populate(self.sizes.limits(&thresholds));
         Ok(())
     }

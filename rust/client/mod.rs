@@ -19,6 +19,7 @@ mod connection;
 mod link;
 mod recv;
 mod send;
+pub(crate) mod settings;
 mod sizes;
 mod stats;
 pub(crate) mod transport;

@@ -11,12 +11,6 @@ use crate::support::errno;
 use crate::support::memory::PAGE_SIZE;
 use kernel::prelude::*;
 
-/// Our inline thresholds, both ways (RFC 8797: in units of 1 KiB).
-pub(crate) const INLINE: u32 = 4096;
-
-/// How many RPCs a transport may have in flight, and credits it asks for.
-pub(crate) const MAX_REQUESTS: u32 = 128;
-
 /// The most pages of data in one RPC: 1 MiB that need not begin at a page boundary.
 pub(crate) const MAX_DATA_PAGES: u32 = 257;
 

@@ -9,10 +9,8 @@ use super::call::{
 use super::connection::Connection;
 use super::link::Waiter;
 use super::send;
-use super::sizes::{
-    MAX_DATA_PAGES,
-    MAX_REQUESTS, //
-};
+use super::settings;
+use super::sizes::MAX_DATA_PAGES;
 use super::stats::Stats;
 use crate::proto::types::Version::V1;
 use crate::rdma::Handler;
@@ -79,7 +77,7 @@ impl Transport for Rdma {
     const MAX_PAYLOAD: usize = (MAX_DATA_PAGES * PAGE_SIZE) as usize;
 
     fn slot_count() -> u32 {
-        MAX_REQUESTS
+        settings::slots()
     }
 
     fn create(xprt: XprtHandle<Self>) -> Result<Arc<Self>> {

@@ -147,15 +147,10 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
         return Err(EBADF);
     }
     let module = ModuleRef::get()?;
+    let slots = T::slot_count();
     // SAFETY: allocates and initialises; the net namespace is valid.
-    let xprt = unsafe {
-        bindings::xprt_alloc(
-            args.net,
-            core::mem::size_of::<XprtBox<T>>(),
-            0,
-            T::slot_count(),
-        )
-    };
+    let xprt =
+        unsafe { bindings::xprt_alloc(args.net, core::mem::size_of::<XprtBox<T>>(), 0, slots) };
     let xprt = from_err_ptr(xprt)?;
     let xprt = NonNull::new(xprt).ok_or(ENOMEM)?;
     let unfinished = Unfinished(xprt);
@@ -196,7 +191,7 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
     unsafe { connect::init_work::<T>(this) };
     // SAFETY: valid from here on; `destroy` drops the transport before it frees this.
     let transport = T::create(unsafe { XprtHandle::new(xprt) })?;
-    let slots = super::slot::SlotTable::new(T::slot_count(), T::new_slot)?;
+    let slots = super::slot::SlotTable::new(slots, T::new_slot)?;
     let shared = KBox::try_pin_init(
         try_pin_init!(Shared {
             slots <- slots,

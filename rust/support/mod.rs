@@ -9,3 +9,4 @@ pub(crate) mod memalloc;
 pub(crate) mod memory;
 pub(crate) mod net;
 pub(crate) mod stack;
+pub(crate) mod sysctl;

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The settings in `/proc/sys/sunrpc`, under the names of the kernel's own module.
+//!
+//! They are read when they count: the slots when a transport is created (a mount), the inline
+//! thresholds whenever it connects.
+
+use crate::support::memory::PAGE_SIZE;
+use crate::support::sysctl::{
+    Entry,
+    Range,
+    Table, //
+};
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
+static SLOTS: Atomic<i32> = Atomic::new(128);
+static SLOTS_RANGE: Range = Range { min: 4, max: 16384 };
+
+static INLINE_READ: Atomic<i32> = Atomic::new(4096);
+static INLINE_WRITE: Atomic<i32> = Atomic::new(4096);
+static INLINE_RANGE: Range = Range {
+    min: 1024,
+    max: 65536,
+};
+
+// Scripts set these three and must go on finding them. They mean nothing: no message is padded
+// (RFC 8166 has no RDMA_MSGP any more), memory is registered by fast registration work requests
+// or not at all, and XDR padding never travels in a chunk.
+static PADDING: Atomic<i32> = Atomic::new(0);
+static PADDING_RANGE: Range = Range {
+    min: 0,
+    max: PAGE_SIZE as i32,
+};
+static STRATEGY: Atomic<i32> = Atomic::new(5);
+static STRATEGY_RANGE: Range = Range { min: 0, max: 6 };
+static PAD_OPTIMIZE: Atomic<i32> = Atomic::new(0);
+
+static ENTRIES: [Entry; 6] = [
+    Entry::new(c"rdma_slot_table_entries", &SLOTS, Some(&SLOTS_RANGE)),
+    Entry::new(c"rdma_max_inline_read", &INLINE_READ, Some(&INLINE_RANGE)),
+    Entry::new(c"rdma_max_inline_write", &INLINE_WRITE, Some(&INLINE_RANGE)),
+    Entry::new(c"rdma_inline_write_padding", &PADDING, Some(&PADDING_RANGE)),
+    Entry::new(c"rdma_memreg_strategy", &STRATEGY, Some(&STRATEGY_RANGE)),
+    Entry::new(c"rdma_pad_optimize", &PAD_OPTIMIZE, None),
+];
+
+/// Makes the settings appear. Context: process, may sleep.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn register() -> Result<Table> {
+    Table::new(c"sunrpc", &ENTRIES)
+}
+
+/// How many RPCs a new transport may have in flight, and credits it asks for.
+pub(crate) fn slots() -> u32 {
+    positive(&SLOTS)
+}
+
+/// The largest message that a new connection sends inline, in bytes.
+pub(crate) fn inline_send() -> u32 {
+    whole_units(positive(&INLINE_WRITE))
+}
+
+/// The largest message that a new connection has Receives for, in bytes.
+pub(crate) fn inline_recv() -> u32 {
+    whole_units(positive(&INLINE_READ))
+}
+
+/// The value of a setting whose range excludes negative numbers.
+fn positive(setting: &Atomic<i32>) -> u32 {
+    setting.load(Relaxed).unsigned_abs()
+}
+
+/// A peer is told of sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides keep to those.
+fn whole_units(bytes: u32) -> u32 {
+    bytes / 1024 * 1024
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Settings that userspace reads and writes below `/proc/sys` (`struct ctl_table`).
+//!
+//! A setting is a static atomic. The kernel writes it by itself, after it has checked the range;
+//! whoever uses it loads it at the moment when it counts, and gets the newest value.
+
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+
+/// The least and the greatest value of a setting.
+pub(crate) struct Range {
+    /// The least.
+    pub(crate) min: i32,
+    /// The greatest.
+    pub(crate) max: i32,
+}
+
+/// One file: an integer that everybody may read and root may write.
+///
+/// # Invariants
+///
+/// All that the table points to lives as long as the module and is what `proc_dointvec` and
+/// `proc_dointvec_minmax` expect: integers of `maxlen` bytes.
+#[repr(transparent)]
+pub(crate) struct Entry(bindings::ctl_table);
+
+// SAFETY: the kernel only reads a `ctl_table` (it takes it as const), and what `data` points to is
+// an atomic, which `proc_int_conv` (kernel/sysctl.c) writes with WRITE_ONCE.
+unsafe impl Sync for Entry {}
+
+impl Entry {
+    /// The setting `name`, refused with `EINVAL` beyond its range. Without a range every `int`
+    /// is taken.
+    pub(crate) const fn new(
+        name: &'static CStr,
+        value: &'static Atomic<i32>,
+        range: Option<&'static Range>,
+    ) -> Self {
+        // INVARIANT: all of these are static.
+        Self(bindings::ctl_table {
+            procname: name.as_ptr().cast(),
+            data: value.as_ptr().cast(),
+            maxlen: core::mem::size_of::<i32>() as i32,
+            mode: 0o644,
+            proc_handler: match range {
+                Some(_) => Some(bindings::proc_dointvec_minmax),
+                None => Some(bindings::proc_dointvec),
+            },
+            poll: core::ptr::null_mut(),
+            extra1: match range {
+                Some(range) => (&raw const range.min).cast_mut().cast(),
+                None => core::ptr::null_mut(),
+            },
+            extra2: match range {
+                Some(range) => (&raw const range.max).cast_mut().cast(),
+                None => core::ptr::null_mut(),
+            },
+        })
+    }
+}
+
+/// Registered settings; dropping it takes the files away.
+///
+/// # Invariants
+///
+/// `header` is what `register_sysctl_sz` returned.
+pub(crate) struct Table {
+    header: NonNull<bindings::ctl_table_header>,
+}
+
+// SAFETY: a registered table belongs to no task; sysctl protects it by a lock of its own.
+unsafe impl Send for Table {}
+// SAFETY: a shared `Table` gives access to nothing.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// Makes `entries` appear in `/proc/sys/DIRECTORY`. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: also when the directory has a file of such a name already.
+    pub(crate) fn new(directory: &'static CStr, entries: &'static [Entry]) -> Result<Self> {
+        // SAFETY: `Entry` is a transparent `ctl_table`; path and table are static, as
+        // `__register_sysctl_table` (fs/proc/proc_sysctl.c) wants them, and complete.
+        let header = unsafe {
+            bindings::register_sysctl_sz(
+                directory.as_char_ptr(),
+                entries.as_ptr().cast(),
+                entries.len(),
+            )
+        };
+        // INVARIANT: not null, and just returned.
+        Ok(Self {
+            header: NonNull::new(header).ok_or(ENOMEM)?,
+        })
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: by the type invariant the header is registered, and a drop happens once. The
+        // call waits for readers and writers (`start_unregistering`), so none is left afterwards.
+        unsafe { bindings::unregister_sysctl_table(self.header.as_ptr()) };
+    }
+}

@@ -1,0 +1,173 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# The settings in /proc/sys/sunrpc have the names, defaults and ranges of the kernel's own module,
+# and connections follow them.
+. "$(dirname "$0")/lib.sh"
+
+settings=/proc/sys/sunrpc
+server_inline=$settings/svc_rdma/max_req_size
+
+# What a test changes comes back when it ends.
+change() {
+	old=$(cat "$settings/$1")
+	restore="echo $old >$settings/$1; ${restore:-}"
+	trap 'eval "$restore"' EXIT
+	echo "$2" >"$settings/$1"
+	[ "$(cat "$settings/$1")" = "$2" ]
+}
+
+change_server_inline() {
+	old=$(on_server cat "$server_inline") || skip "the server is not a Linux one with svcrdma"
+	restore="on_server sh -c 'echo $old >$server_inline'; ${restore:-}"
+	trap 'eval "$restore"' EXIT
+	on_server sh -c "echo $1 >$server_inline"
+}
+
+# refuses NAME VALUE: VALUE is not taken, and changes nothing.
+refuses() {
+	before=$(cat "$settings/$1")
+	! echo "$2" 2>/dev/null >"$settings/$1" || fail "$1 has taken $2"
+	[ "$(cat "$settings/$1")" = "$before" ] || fail "$1 has changed"
+}
+
+# The attribute $1 of the mount's transport in sysfs.
+attribute() {
+	sed -n "s/^$1=//p" /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_info
+}
+
+have_the_defaults() {
+	modprobe rpcrdma
+	while read -r name value; do
+		found=$(cat "$settings/$name")
+		[ "$found" = "$value" ] || fail "$name is $found, not $value"
+		[ "$(stat -c %a "$settings/$name")" = 644 ]
+	done <<-END
+		rdma_slot_table_entries 128
+		rdma_max_inline_read 4096
+		rdma_max_inline_write 4096
+		rdma_inline_write_padding 0
+		rdma_memreg_strategy 5
+		rdma_pad_optimize 0
+	END
+}
+
+refuse_what_is_out_of_range() {
+	modprobe rpcrdma
+	page=$(getconf PAGESIZE)
+	while read -r name least most; do
+		change "$name" "$least"
+		change "$name" "$most"
+		refuses "$name" $((least - 1))
+		refuses "$name" $((most + 1))
+		refuses "$name" none
+	done <<-END
+		rdma_slot_table_entries 4 16384
+		rdma_max_inline_read 1024 65536
+		rdma_max_inline_write 1024 65536
+		rdma_inline_write_padding 0 $page
+		rdma_memreg_strategy 0 6
+	END
+	change rdma_pad_optimize -5
+	change rdma_pad_optimize 12345
+}
+
+# parallel_reads COUNT: so many readers at a time.
+parallel_reads() {
+	for _ in $(seq 20); do
+		for n in $(seq "$1"); do
+			dd if="$dir/file" of=/dev/null iflag=direct bs=64k status=none &
+		done
+		wait
+	done
+}
+
+slots_are_those_of_a_new_mount() {
+	modprobe rpcrdma
+	change rdma_slot_table_entries "$1"
+	mount_export
+	[ "$(attribute max_num_slots)" = "$1" ] || fail "$(attribute max_num_slots) slots"
+	head -c 262144 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	remount
+	cmp "$local/file" "$dir/file"
+	# An older mount keeps what it has.
+	change rdma_slot_table_entries 64
+	[ "$(attribute max_num_slots)" = "$1" ]
+}
+
+few_slots_are_all_that_is_used() {
+	modprobe rpcrdma
+	change rdma_slot_table_entries 4
+	mount_export
+	head -c 262144 /dev/urandom >"$dir/file"
+	set -- $(transport inflight sends)
+	grows backlog parallel_reads 12
+	set -- $(transport inflight sends) "$@"
+	note "$(($1 - $3)) in flight, summed over $(($2 - $4)) Calls"
+	[ $(($1 - $3)) -le $((4 * ($2 - $4))) ]
+}
+
+# inline_up_to BYTES: what fits in a message of BYTES goes without chunks, both ways.
+inline_up_to() {
+	io=$here/io.py
+	VERS=3
+	mount_export
+	: >"$dir/file"
+	fits=$(($1 - 512))
+	for bytes in $fits $(($1 + 4)); do
+		head -c $bytes /dev/urandom >"$local/$bytes"
+	done
+	stays read_segments "$io" put "$local/$fits" "$dir/file" $fits
+	stays write_segments "$io" get "$local/$fits" "$dir/file" $fits
+	grows read_segments "$io" put "$local/$(($1 + 4))" "$dir/file" $(($1 + 4))
+	grows write_segments "$io" get "$local/$(($1 + 4))" "$dir/file" $(($1 + 4))
+}
+
+# Both sides are asked, the smaller size holds.
+messages_are_as_large_as_both_sides_allow() {
+	needs_server_command
+	modprobe rpcrdma
+	change_server_inline "$3"
+	change rdma_max_inline_write "$1"
+	change rdma_max_inline_read "$2"
+	inline_up_to "$4"
+}
+
+# A peer is told of whole units of 1,024 bytes, so no message may count on more.
+sizes_between_units_are_rounded_down() {
+	modprobe rpcrdma
+	change rdma_max_inline_write 2900
+	change rdma_max_inline_read 2900
+	inline_up_to 2048
+}
+
+# A connection that stands keeps its sizes; the next one has the new ones.
+sizes_change_with_the_next_connection() {
+	needs_server_command
+	modprobe rpcrdma
+	change_server_inline 65536
+	inline_up_to 4096
+	change rdma_max_inline_write 16384
+	change rdma_max_inline_read 16384
+	head -c 12000 /dev/urandom >"$local/12000"
+	grows read_segments "$io" put "$local/12000" "$dir/file" 12000
+	grows write_segments "$io" get "$local/12000" "$dir/file" 12000
+	remount
+	stays read_segments "$io" put "$local/12000" "$dir/file" 12000
+	stays write_segments "$io" get "$local/12000" "$dir/file" 12000
+}
+
+tests \
+	"have_the_defaults" \
+	"refuse_what_is_out_of_range" \
+	"slots_are_those_of_a_new_mount 4" \
+	"slots_are_those_of_a_new_mount 333" \
+	"slots_are_those_of_a_new_mount 2000" \
+	"few_slots_are_all_that_is_used" \
+	"messages_are_as_large_as_both_sides_allow 1024 1024 65536 1024" \
+	"messages_are_as_large_as_both_sides_allow 16384 16384 65536 16384" \
+	"messages_are_as_large_as_both_sides_allow 65536 65536 65536 65536" \
+	"messages_are_as_large_as_both_sides_allow 65536 65536 16384 16384" \
+	"messages_are_as_large_as_both_sides_allow 65536 65536 4096 4096" \
+	"sizes_between_units_are_rounded_down" \
+	"sizes_change_with_the_next_connection"
