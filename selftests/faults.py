@@ -285,6 +285,14 @@ def result_inline(reply):
     reply.payload = reply.answer
 
 
+@spoils(READDIRPLUS)
+def reply_chunk_cut_to_what_is_used(reply):
+    """Linux before 4.12 leaves out the Segments that it did not use."""
+    into_the_reply_chunk(reply)
+    reply.reply = [segment for segment in reply.reply if segment.length]
+    assert len(reply.reply) < len(reply.call.reply)
+
+
 @strikes(READ)
 def nothing_written(_, reply):
     """The READ claims to have data, and the Write chunk is returned unused."""

@@ -198,6 +198,16 @@ a_small_result_comes_inline() {
 	cmp "$local/got" "$local/small"
 }
 
+#= V1-065
+a_long_reply_returns_what_it_used() {
+	mount_through_the_peer
+	: >"$dir/another"
+	strike reply_chunk_cut_to_what_is_used
+	stays bad_reply ls "$dir"
+	outcome
+	good
+}
+
 # What lies in the memory of a Write chunk that was not used is no result.
 #= V1-068
 nothing_is_made_of_an_unused_chunk() {
@@ -352,6 +362,7 @@ tests "$@" \
 	"calls_keep_to_the_grant three 3" \
 	"the_first_call_goes_alone" \
 	"a_small_result_comes_inline" \
+	"a_long_reply_returns_what_it_used" \
 	"nothing_is_made_of_an_unused_chunk" \
 	"arguments_stay_until_the_reply" \
 	"is_refused_for_a_killed_process" \

@@ -138,7 +138,7 @@ pub enum Failure {
     WriteChunks,
     /// The Reply carries a Reply chunk that was not offered, or that is both used and not.
     ReplyChunk,
-    /// A returned chunk has another number of Segments than the one offered.
+    /// A returned chunk has more Segments than the one offered.
     SegmentCount,
     /// A returned Segment names other memory than the one offered.
     SegmentMemory,
@@ -267,15 +267,13 @@ fn check_writes<C: Chunks + ?Sized>(chunks: &ChunkLists<'_>, offered: &C) -> Res
 
 /// Returns how many octets the peer wrote into a chunk that was offered to it.
 ///
-/// A chunk without Segments is an unused one. What an unused Segment names does not matter.
-//= V1-065, V1-066, V1-067, V2-086, D-37
+/// What an unused Segment names does not matter, and Segments that are left out are unused, so a
+/// chunk without any is an unused one.
+//= V1-065, V2-086, D-37
 fn check_returned(
     returned: Chunk<'_>,
     mut offered: impl Iterator<Item = Segment>,
 ) -> Result<u32, Failure> {
-    if returned.count() == 0 {
-        return Ok(0);
-    }
     let mut written = 0_u32;
     let mut filled = true;
     for segment in returned.segments() {
@@ -287,6 +285,7 @@ fn check_returned(
             if segment.length > offer.length {
                 return Err(Failure::SegmentLength);
             }
+            //= V1-066, V1-067
             if !filled {
                 return Err(Failure::Gap);
             }
@@ -296,8 +295,5 @@ fn check_returned(
         }
         filled &= segment.length == offer.length;
     }
-    match offered.next() {
-        None => Ok(written),
-        Some(_) => Err(Failure::SegmentCount),
-    }
+    Ok(written)
 }

@@ -54,6 +54,7 @@ fn write_chunks_may_be_filled_in_part_or_not_at_all() {
         (writes(&[&[100, 100], &[50]]), 250),
         (writes(&[&[100, 7], &[0]]), 107),
         (writes(&[&[0, 0], &[1]]), 1),
+        (writes(&[&[0], &[]]), 0),
         (Lists::default(), 0),
     ] {
         let message = v1_message(9, Kind::Msg, &returned, &rpc(9, 1, 24));
@@ -67,6 +68,38 @@ fn write_chunks_may_be_filled_in_part_or_not_at_all() {
     assert_eq!(verdict(&message, &offered), Ok((Some(24), 50)));
 }
 
+// Servers of before RFC 8166 return the Segments that they used and no others.
+//= V1-065, V1-066, D-37 (test)
+#[test]
+fn segments_that_are_left_out_are_unused() {
+    let write = writes(&[&[100, 100, 100]]);
+    let reply = Lists {
+        reply: write.writes.first().cloned(),
+        ..Lists::default()
+    };
+    for (lengths, expected) in [
+        (&[100][..], Ok(100)),
+        (&[100, 100], Ok(200)),
+        (&[100, 7], Ok(107)),
+        (&[7], Ok(7)),
+        (&[99, 1], Err(Failure::Gap)),
+        (&[101], Err(Failure::SegmentLength)),
+        (&[100, 100, 100, 0], Err(Failure::SegmentCount)),
+    ] {
+        let returned = writes(&[lengths]);
+        let message = v1_message(9, Kind::Msg, &returned, &rpc(9, 1, 24));
+        let in_write = expected.map(|octets| (Some(24), octets));
+        assert_eq!(verdict(&message, &write), in_write);
+        let returned = Lists {
+            reply: returned.writes.first().cloned(),
+            ..Lists::default()
+        };
+        let message = v1_message(9, Kind::Nomsg, &returned, &[]);
+        let in_reply = expected.map(|octets| (None, octets));
+        assert_eq!(verdict(&message, &reply), in_reply);
+    }
+}
+
 //= V1-065, V1-072, V1-075, V2-107, V2-195 (test)
 #[test]
 fn what_was_not_offered_is_refused() {
@@ -77,7 +110,6 @@ fn what_was_not_offered_is_refused() {
         lists
     };
     for (returned, why) in [
-        (writes(&[&[100]]), Failure::SegmentCount),
         (writes(&[&[100, 100, 0]]), Failure::SegmentCount),
         (writes(&[&[100, 100], &[1]]), Failure::WriteChunks),
         (writes(&[&[99, 1]]), Failure::Gap),

@@ -156,6 +156,13 @@ fn returned(
             }
             _ => false,
         });
+    if source.flag() {
+        // What is unused may be left out.
+        for list in lists.iter_mut().chain(&mut reply) {
+            let used = list.iter().rposition(|segment| segment.length != 0);
+            list.truncate(used.map_or(0, |last| last + 1));
+        }
+    }
     let slices: Vec<_> = lists.iter().map(Vec::as_slice).collect();
     let chunks = ChunkSlices {
         reads: &[],
