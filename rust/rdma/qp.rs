@@ -142,21 +142,39 @@ struct Unsignaled<H: Handler> {
 ///
 /// # Invariants
 ///
-/// `raw` is the queue pair of `id`. Its context is `unit_cqe`.
+/// `raw` is the queue pair of `created.id`. Its context is `created.unit_cqe`.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Qp<H: Handler> {
     raw: NonNull<bindings::ib_qp>,
-    id: Arc<CmId>,
     signal_interval: u32,
     /// Sends under way that no completion was asked for. Protects their order, too: whoever
     /// posts a Send holds this.
     #[pin]
     unsignaled: SpinLock<Unsignaled<H>>,
+    _created: Created<H>,
+}
+
+/// Owns the queue pair of an id and what it was made of, so that the queue pair goes first,
+/// however far its making has come: ib_free_cq() and ib_dealloc_pd() refuse what is in use.
+///
+/// # Invariants
+///
+/// rdma_create_qp() has made the queue pair of `id` with the rest.
+struct Created<H: Handler> {
+    id: Arc<CmId>,
     /// The completion entry of work requests that need no reaction.
     _unit_cqe: KBox<bindings::ib_cqe>,
     _pd: Arc<Pd>,
     _send_cq: Cq<H>,
     _recv_cq: Cq<H>,
+}
+
+impl<H: Handler> Drop for Created<H> {
+    fn drop(&mut self) {
+        // SAFETY: by the type invariant. Nothing is posted: either nothing ever was, or
+        // `Qp::drop` has drained the queues.
+        unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
+    }
 }
 
 // SAFETY: a queue pair does not belong to a task.
@@ -209,30 +227,29 @@ impl<H: Handler> Qp<H> {
         };
         // SAFETY: id, domain and queues are valid, and kept by the queue pair.
         to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
-        // SAFETY: set by rdma_create_qp.
-        let raw = NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENOMEM)?;
-        let owner = id.clone();
-        let created = Arc::pin_init(
+        let qp_id = id.as_raw();
+        // INVARIANT: created just now.
+        let created = Created {
+            id,
+            _unit_cqe: unit_cqe,
+            _pd: pd,
+            _send_cq: send_cq,
+            _recv_cq: recv_cq,
+        };
+        // SAFETY: `created` keeps the id, whose `qp` rdma_create_qp has set.
+        let raw = NonNull::new(unsafe { (*qp_id).qp }).ok_or(ENOMEM)?;
+        Arc::pin_init(
             pin_init!(Self {
                 raw,
-                id: owner,
                 signal_interval: size.signal_interval,
                 unsignaled <- new_spinlock!(Unsignaled {
                     buffers: SendBufs::new(),
                     work_requests: 0,
                 }),
-                _unit_cqe: unit_cqe,
-                _pd: pd,
-                _send_cq: send_cq,
-                _recv_cq: recv_cq,
+                _created: created,
             }),
             GFP_KERNEL,
-        );
-        if created.is_err() {
-            // SAFETY: created above, and nothing was posted.
-            unsafe { bindings::rdma_destroy_qp(id.as_raw()) };
-        }
-        created
+        )
     }
 
     /// Registers `mrs` and sends the first `len` octets of `buffer`, in this order.
@@ -324,7 +341,5 @@ impl<H: Handler> PinnedDrop for Qp<H> {
     fn drop(self: Pin<&mut Self>) {
         // Boxes that are still posted come back through their completions.
         let _ = self.drain();
-        // SAFETY: nothing refers to the queue pair any more.
-        unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
     }
 }
