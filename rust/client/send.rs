@@ -252,7 +252,11 @@ impl<'a> Exposure<'a> {
             PartName::Head => mr.map(core::iter::once(buf.head_span(start, end)), direction, xid),
             PartName::Pages => mr.map(buf.page_spans(start, end), direction, xid),
             PartName::Tail => mr.map(core::iter::once(buf.tail_span(start, end)), direction, xid),
-        }?;
+        }
+        .map_err(|(mr, error)| {
+            self.conn.link().put_mr(mr);
+            error
+        })?;
         self.mapped.push_last(mr);
         Ok(())
     }

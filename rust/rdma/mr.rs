@@ -19,6 +19,7 @@ use super::dma::Direction;
 use super::pd::Pd;
 use super::qp::Drained;
 use crate::bindings;
+use crate::support::errno;
 use crate::support::memory::{
     Span,
     PAGE_SIZE, //
@@ -243,16 +244,37 @@ impl Mr<Idle> {
     /// Maps memory for the device; `tag` becomes the upper half of its address on the wire, so
     /// that a capture shows to which message it belongs.
     ///
+    /// Context: any, does not sleep.
+    ///
     /// # Errors
     ///
-    /// `EINVAL`: too many pieces, or pieces that the device cannot join. `EIO`: not mappable.
+    /// The registration comes back with the error. `ENOBUFS`: the IOMMU or swiotlb has no space
+    /// now; later it may. `EINVAL`: too many pieces, or pieces that the device cannot join. Else
+    /// what `spans` says.
     pub(crate) fn map(
         mut self,
         spans: impl Iterator<Item = Result<Span>>,
         direction: Direction,
         tag: u32,
-    ) -> Result<Mr<Mapped>> {
-        let inner = &mut *self.inner;
+    ) -> Result<Mr<Mapped>, (Self, Error)> {
+        match self.inner.map(spans, direction, tag) {
+            Ok(()) => Ok(Mr {
+                inner: self.inner,
+                _state: PhantomData,
+            }),
+            Err(error) => Err((self, error)),
+        }
+    }
+}
+
+impl Inner {
+    fn map(
+        &mut self,
+        spans: impl Iterator<Item = Result<Span>>,
+        direction: Direction,
+        tag: u32,
+    ) -> Result {
+        let inner = self;
         let mut nents = 0;
         for span in spans {
             let span = span?;
@@ -275,7 +297,7 @@ impl Mr<Idle> {
             )
         };
         if dma_nents == 0 {
-            return Err(EIO);
+            return Err(errno::no_buffers());
         }
         // INVARIANT: mapped just now.
         inner.mapped = Some((nents, direction));
@@ -305,10 +327,7 @@ impl Mr<Idle> {
             length: mr.length as u32,
             address: mr.iova,
         };
-        Ok(Mr {
-            inner: self.inner,
-            _state: PhantomData,
-        })
+        Ok(())
     }
 }
 
