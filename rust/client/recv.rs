@@ -38,6 +38,7 @@ use crate::rdma::mr::{
 use crate::rdma::qp::QpRef;
 use crate::rdma::recv::Received;
 use crate::rdma::Handler;
+use crate::sunrpc::backchannel::Refused;
 use kernel::prelude::*;
 
 /// A checked Reply and the RPC it belongs to.
@@ -98,13 +99,17 @@ pub(crate) fn handle(link: &Link, qp: &QpRef<Link>, message: Received<Link>) {
                 }
             }
         }
-        Arrival::Call { fixed, payload } if link.backchannel.is_open() => {
+        Arrival::Call { fixed, payload } => {
             match link.backchannel.receive(&link.xprt, fixed.xid.0, payload) {
                 Ok(()) => repost(link, qp, message),
-                Err(_) => link.disconnect(),
+                Err(Refused::NoService) => {
+                    link.stats.bad_reply.add(1);
+                    repost(link, qp, message);
+                }
+                Err(Refused::Excess) => link.disconnect(),
             }
         }
-        Arrival::Call { .. } | Arrival::OtherVersion(_) | Arrival::Runt => {
+        Arrival::OtherVersion(_) | Arrival::Runt => {
             link.stats.bad_reply.add(1);
             repost(link, qp, message);
         }

@@ -6,6 +6,10 @@
 //! on how long the callback service takes. Slots are made when the upper layer asks for a
 //! backchannel; receiving a Call never allocates, and a server that sends more Calls than there
 //! are slots breaks its connection, not us.
+//!
+//! A Call may arrive at any time that a connection exists, also when no callback service does:
+//! before the upper layer has set it up, after it has taken it down, and while the transport is
+//! destroyed. Such a Call is dropped without touching the transport's reference count.
 
 use super::ops::Transport;
 use super::xdr_buf::XdrBuf;
@@ -84,13 +88,22 @@ impl Slot {
     }
 }
 
+/// Why a Call of the server was not handed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There is no callback service (yet, or any more): drop the Call.
+    NoService,
+    /// The server has more Calls in progress, or a larger one, than it was told it may.
+    Excess,
+}
+
 /// The slots of a transport that no callback has.
 #[pin_data]
 pub(crate) struct Backchannel {
     /// Protects the free slots; has room for all there are.
     #[pin]
     free: SpinLock<KVec<KBox<Slot>>>,
-    made: Atomic<u32>,
+    made: Atomic<bool>,
 }
 
 impl Backchannel {
@@ -98,18 +111,13 @@ impl Backchannel {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             free <- new_spinlock!(KVec::new()),
-            made: Atomic::new(0),
+            made: Atomic::new(false),
         })
-    }
-
-    /// Whether Calls of the server are expected.
-    pub(crate) fn is_open(&self) -> bool {
-        self.made.load(Relaxed) != 0
     }
 
     /// Makes the slots, once. Context: process, may sleep.
     fn open(&self) -> Result {
-        if self.is_open() {
+        if self.made.load(Relaxed) {
             return Ok(());
         }
         let mut slots = KVec::with_capacity(SLOTS as usize, GFP_KERNEL)?;
@@ -117,9 +125,9 @@ impl Backchannel {
             slots.push(Slot::new()?, GFP_KERNEL)?;
         }
         let mut free = self.free.lock();
-        if !self.is_open() {
+        if !self.made.load(Relaxed) {
             core::mem::swap(&mut *free, &mut slots);
-            self.made.store(SLOTS, Relaxed);
+            self.made.store(true, Relaxed);
         }
         drop(free);
         Ok(())
@@ -127,25 +135,28 @@ impl Backchannel {
 
     /// Hands a Call, an RPC message whose XID is `xid`, to the callback service.
     ///
-    /// # Errors
-    ///
-    /// `ENOBUFS`: the server has more Calls in progress, or a larger one, than it was told it may.
-    ///
-    /// Context: process.
-    pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, call: &[u8]) -> Result {
+    /// Context: process; takes bc_pa_lock. Neither takes nor gives a reference of the transport
+    /// unless there is a service.
+    pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, call: &[u8]) -> Result<(), Refused> {
+        if !xprt.has_callback_service() {
+            return Err(Refused::NoService);
+        }
         let slot = self.free.lock().pop();
         let Some(mut slot) = slot else {
-            return Err(crate::support::errno::no_buffers());
+            return Err(Refused::Excess);
         };
         if !slot.fill(xprt, xid, call) {
             self.put(slot);
-            return Err(crate::support::errno::no_buffers());
+            return Err(Refused::Excess);
         }
-        xprt.count_callback();
         let rqst: *mut bindings::rpc_rqst = KBox::into_raw(slot).cast();
-        // SAFETY: the request is complete. The core, or the callback service, gives it back by
-        // the `bc_free_rqst` operation.
-        unsafe { bindings::xprt_enqueue_bc_request(rqst) };
+        // SAFETY: the request is complete, and of a transport that is alive. The callback
+        // service gives it back by the `bc_free_rqst` operation.
+        if !unsafe { bindings::xprt_try_enqueue_bc_request(rqst) } {
+            // SAFETY: nobody was given the request, so the box is ours as it was.
+            self.put(unsafe { KBox::from_raw(rqst.cast::<Slot>()) });
+            return Err(Refused::NoService);
+        }
         Ok(())
     }
 
@@ -201,7 +212,7 @@ impl<T: Transport> Ops<T> {
         // SAFETY: the core took a reference to the transport, which is one of ours.
         let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
         this.shared().transport.backchannel().put(slot);
-        // SAFETY: the reference that xprt_enqueue_bc_request took.
+        // SAFETY: the reference that xprt_try_enqueue_bc_request took.
         unsafe { bindings::xprt_put(xprt) };
     }
 

@@ -177,10 +177,18 @@ impl Xprt {
         }
     }
 
-    /// A Call of the server begins; the core counts its end.
-    pub(super) fn count_callback(&self) {
-        // SAFETY: the counter is atomic, and the transport alive.
-        unsafe { bindings::atomic_inc(&raw mut (*self.as_raw()).bc_slot_count) };
+    /// Whether the upper layer's callback service is there to take Calls of the server.
+    ///
+    /// Context: process; takes bc_pa_lock.
+    pub(super) fn has_callback_service(&self) -> bool {
+        let xprt = self.as_raw();
+        // SAFETY: xprt_init initialised the lock; it is only taken in process context.
+        unsafe { bindings::spin_lock(&raw mut (*xprt).bc_pa_lock) };
+        // SAFETY: `bc_serv` is protected by `bc_pa_lock`, which is held.
+        let has = unsafe { !(*xprt).bc_serv.is_null() };
+        // SAFETY: taken above.
+        unsafe { bindings::spin_unlock(&raw mut (*xprt).bc_pa_lock) };
+        has
     }
 
     /// Runs `f` with the queue lock.
