@@ -33,8 +33,12 @@ use kernel::sync::atomic::{
 use kernel::sync::SpinLock;
 use kernel::types::Opaque;
 
-/// How many Calls of the server may be in progress.
+/// How many Calls of the server may be in progress, as it is told.
 pub(crate) const SLOTS: u32 = 16;
+
+/// How many places for Calls there are. A place comes back when the Reply's task has ended, which
+/// is after the server may have got the Reply and sent its next Call; so each may be needed twice.
+const PLACES: usize = 2 * SLOTS as usize;
 
 /// The most octets of such a Call, or of its Reply.
 const MESSAGE: usize = 4096;
@@ -120,8 +124,8 @@ impl Backchannel {
         if self.made.load(Relaxed) {
             return Ok(());
         }
-        let mut slots = KVec::with_capacity(SLOTS as usize, GFP_KERNEL)?;
-        for _ in 0..SLOTS {
+        let mut slots = KVec::with_capacity(PLACES, GFP_KERNEL)?;
+        for _ in 0..PLACES {
             slots.push(Slot::new()?, GFP_KERNEL)?;
         }
         let mut free = self.free.lock();
