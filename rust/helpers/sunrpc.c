@@ -50,11 +50,6 @@ __rust_helper void rust_helper_rpc_set_port(struct sockaddr *sap, unsigned short
 	rpc_set_port(sap, port);
 }
 
-__rust_helper bool rust_helper_bc_prealloc(struct rpc_rqst *rqst)
-{
-	return bc_prealloc(rqst);
-}
-
 /*
  * Hands @req, a Call of the server, to the callback service, if there is one.
  *
