@@ -290,8 +290,10 @@ impl Handler for Link {
                 self.reached(Step::Established, Some(CmPrivate::decode(private_data)));
             }
             // mount(8) asks of this one whether an RDMA device leads to the server.
-            Event::AddressError => self.failed(errno::protocol()),
-            Event::RouteError | Event::Unreachable => self.failed(errno::network_unreachable()),
+            // No route is the same to it; both pass, when a port or a fabric comes up again.
+            Event::AddressError | Event::RouteError => self.failed(errno::protocol()),
+            // Also what RoCE says when the server's Ethernet address changes meanwhile.
+            Event::Unreachable => self.failed(errno::timed_out()),
             Event::Rejected { stale: false } => self.failed(errno::connection_refused()),
             Event::Rejected { stale: true }
             | Event::ConnectError

@@ -136,7 +136,7 @@ unsafe extern "C" fn worker_callback<T: Transport>(work: *mut bindings::work_str
         }
         Err(error) => {
             super::ops::disconnect(this);
-            retriable(error)
+            status(&this.xprt, error)
         }
     };
     // SAFETY: the cookie is the one that `connect_callback` locked with.
@@ -162,17 +162,30 @@ fn connected(xprt: &Xprt) {
     unsafe { bindings::xprt_set_connected(raw) };
 }
 
-/// The error by which the core decides what waiting RPCs do.
+/// The error by which the core decides what waiting RPCs do (call_connect_status).
 ///
-/// Errors that it does not know would be final for them, even for a hard mount. But a missing
-/// device may come back (a bond fails over, a driver is reloaded) and memory gets free again.
-fn retriable(error: Error) -> Error {
-    if error == ENOMEM {
-        errno::no_buffers()
-    } else if error == ENODEV || error == EINVAL || error == EIO {
-        errno::protocol()
-    } else {
+/// Those that it does not know are final for every waiting RPC, even on a hard mount. None of
+/// them may leave: a device that lacks something now, a queue pair, an address or memory, may
+/// have it later, or another device may have it. Only a transport that has never been connected
+/// says that its device cannot do this at all, for mount(8) to show.
+///
+/// `ENETUNREACH` does not leave either. It is final for mounts that were made in a network
+/// namespace (`RPC_TASK_NETUNREACH_FATAL`), where it says that the namespace's network is gone,
+/// and no event of the connection manager says that.
+fn status(xprt: &Xprt, error: Error) -> Error {
+    let known = [
+        errno::connection_refused(),
+        errno::protocol(),
+        errno::not_connected(),
+        errno::timed_out(),
+        errno::no_buffers(),
+    ];
+    if known.contains(&error) || (error == errno::not_supported() && !xprt.was_connected()) {
         error
+    } else if error == ENOMEM {
+        errno::no_buffers()
+    } else {
+        errno::protocol()
     }
 }
 

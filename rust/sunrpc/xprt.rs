@@ -116,6 +116,11 @@ impl Xprt {
         unsafe { bindings::xprt_connected(self.as_raw()) }
     }
 
+    /// Whether there has ever been a connection.
+    pub(super) fn was_connected(&self) -> bool {
+        field!(self.stat.connect_count) != 0
+    }
+
     /// Marks the transport as not connected.
     pub(crate) fn clear_connected(&self) {
         // SAFETY: clears a bit of a live transport.

@@ -21,13 +21,11 @@ declare_errno! {
     not_connected => ENOTCONN;
     /// The peer refused the connection.
     connection_refused => ECONNREFUSED;
-    /// No route to the peer, or it does not answer.
-    network_unreachable => ENETUNREACH;
     /// A resource is short: sunrpc sends again after a delay.
     no_buffers => ENOBUFS;
     /// No congestion slot: sunrpc waits for one.
     no_slot => EBADSLT;
-    /// The peers have no common protocol, or no RDMA device leads to the peer.
+    /// The peers have no common protocol, or no RDMA device or route leads to the peer.
     protocol => EPROTO;
     /// The message does not fit what the transport can carry.
     message_size => EMSGSIZE;
