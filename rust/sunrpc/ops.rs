@@ -203,7 +203,7 @@ impl<T: Transport> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by xprt_reserve only: `task` has no slot.
+    /// Called by xprt_reserve only: `xprt` is a transport of ours and `task` has no slot.
     unsafe extern "C" fn alloc_slot_callback(
         xprt: *mut bindings::rpc_xprt,
         task: *mut bindings::rpc_task,
@@ -221,38 +221,42 @@ impl<T: Transport> VTable<T> {
         // SAFETY: `task` is not on a queue.
         unsafe { bindings::xprt_add_backlog_noncongested(xprt, task) };
         // A slot that came free before the task joined the backlog woke nobody: look again.
-        if let Some(rqst) = slots.take() {
-            // SAFETY: just taken.
-            unsafe { Self::pass_on(xprt, rqst) };
+        // SAFETY: promised by the caller.
+        Self::serve_backlog(unsafe { Self::this(xprt) });
+    }
+
+    /// Gives free slots to waiting tasks as long as there are both.
+    ///
+    /// A slot must be back in the table before the queue is looked at, and a task in the queue
+    /// before it looks at the table: the table's lock orders the two, so that one of them sees
+    /// the other, and no task sleeps beside a free slot.
+    fn serve_backlog(this: &XprtBox<T>) {
+        let slots = &this.shared().slots;
+        while this.xprt.has_backlog() {
+            let Some(rqst) = slots.take() else { return };
+            // SAFETY: the transport is alive, and the slot ours and unused; a waiter gets it
+            // zeroed (__xprt_set_rq).
+            if !unsafe { bindings::xprt_wake_up_backlog(this.xprt.as_raw(), rqst.as_ptr()) } {
+                // The waiter was killed meanwhile; another may have come.
+                // SAFETY: taken above, and given to nobody.
+                unsafe { slots.put(rqst) };
+            }
         }
     }
 
-    /// Gives a slot to a waiting task, or back to the table.
-    ///
     /// # Safety
     ///
-    /// The caller owns the slot of `rqst`.
-    unsafe fn pass_on(xprt: *mut bindings::rpc_xprt, rqst: NonNull<bindings::rpc_rqst>) {
-        // SAFETY: the transport is valid, and the slot unused; a waiter gets it zeroed.
-        if unsafe { bindings::xprt_wake_up_backlog(xprt, rqst.as_ptr()) } {
-            return;
-        }
-        // SAFETY: the transport is ours.
-        let slots = &unsafe { Self::this(xprt) }.shared().slots;
-        // SAFETY: the caller owns the slot.
-        unsafe { slots.put(rqst) };
-    }
-
-    /// # Safety
-    ///
-    /// Called by xprt_release only: `rqst` has no user any more.
+    /// Called by xprt_release only: `xprt` is a transport of ours and `rqst` has no user any more.
     unsafe extern "C" fn free_slot_callback(
         xprt: *mut bindings::rpc_xprt,
         rqst: *mut bindings::rpc_rqst,
     ) {
+        // SAFETY: promised by the caller.
+        let this = unsafe { Self::this(xprt) };
         if let Some(rqst) = NonNull::new(rqst) {
             // SAFETY: the slot is the task's, which gives it up.
-            unsafe { Self::pass_on(xprt, rqst) };
+            unsafe { this.shared().slots.put(rqst) };
+            Self::serve_backlog(this);
         }
     }
 

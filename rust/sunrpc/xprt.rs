@@ -110,6 +110,13 @@ impl Xprt {
         field!(self.max_reqs)
     }
 
+    /// Whether tasks wait for a request slot.
+    pub(super) fn has_backlog(&self) -> bool {
+        // SAFETY: the transport is alive; the queue's own lock protects the count, and a reader
+        // without it gets one of its values.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).backlog.qlen) != 0 }
+    }
+
     /// Whether the core takes the transport for connected.
     pub(crate) fn connected(&self) -> bool {
         // SAFETY: tests a bit of a live transport.
