@@ -263,15 +263,25 @@ impl<T: Transport> VTable<T> {
     /// The reply to a request is overdue. A reliable connection does not lose messages, so it
     /// is dead or its peer is: give it up, and send everything again on the next.
     ///
+    /// When a server stalls, many requests expire together, and this runs for each when its task
+    /// does; by then there may be a new connection, which has done nothing wrong.
+    ///
     /// # Safety
     ///
-    /// Called by the core only.
+    /// Called by xprt_timer only, in the context of `task`, which waits for the reply to a
+    /// request that was sent on `xprt`.
     unsafe extern "C" fn timer_callback(
         xprt: *mut bindings::rpc_xprt,
-        _task: *mut bindings::rpc_task,
+        task: *mut bindings::rpc_task,
     ) {
         // SAFETY: the core calls with a transport of ours.
-        unsafe { Self::this(xprt) }.xprt.force_disconnect();
+        let this = unsafe { Self::this(xprt) };
+        // SAFETY: the task keeps its request until xprt_release, and the sender wrote the cookie
+        // before it took the request off the transmit queue (xprt_request_transmit).
+        let sent_on = unsafe { (*(*task).tk_rqstp).rq_connect_cookie };
+        if this.xprt.connection() == sent_on {
+            this.xprt.force_disconnect();
+        }
     }
 
     /// # Safety

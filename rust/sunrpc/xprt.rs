@@ -123,6 +123,13 @@ impl Xprt {
         unsafe { bindings::xprt_connected(self.as_raw()) }
     }
 
+    /// Which connection this is: another number on each, and when one is closed.
+    pub(super) fn connection(&self) -> u32 {
+        // SAFETY: the transport is alive; like xprt_connect_cookie(), which reads it without a
+        // lock, this gets one of its values.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).connect_cookie) }
+    }
+
     /// Whether there has ever been a connection.
     pub(super) fn was_connected(&self) -> bool {
         field!(self.stat.connect_count) != 0
