@@ -26,7 +26,8 @@ const HZ: c_ulong = bindings::HZ as c_ulong;
 pub(super) const TIMEOUT: c_ulong = 60 * HZ;
 /// How long a lookup of the server's port may take.
 pub(super) const BIND_TIMEOUT: c_ulong = 60 * HZ;
-/// The wait after the first failed attempt; doubled by each further one, up to `TIMEOUT`.
+/// The wait after the first failed attempt; doubled by each further one, up to `TIMEOUT` or what
+/// the upper layer sets (NFSv4: half a lease), until a message arrives.
 pub(super) const FIRST_BACKOFF: c_ulong = HZ;
 /// An idle connection is closed after this time.
 pub(super) const IDLE_TIMEOUT: c_ulong = 5 * 60 * HZ;

@@ -121,7 +121,6 @@ fn close<T: Transport>(this: &XprtBox<T>) {
     let raw = this.xprt.as_raw();
     // SAFETY: these are changed with the send lock only.
     let fields = unsafe { &mut *raw };
-    fields.reestablish_timeout = 0;
     fields.connect_cookie = fields.connect_cookie.wrapping_add(1);
     // SAFETY: the transport is valid.
     unsafe { bindings::xprt_disconnect_done(raw) };

@@ -2,6 +2,7 @@
 
 //! The generic transport, `struct rpc_xprt`, and the memory it is embedded in.
 
+use super::connect::FIRST_BACKOFF;
 use super::ops::Transport;
 use super::rqst::PinnedRqst;
 use super::slot::SlotTable;
@@ -188,11 +189,11 @@ impl Xprt {
         unsafe { bindings::xprt_write_space(self.as_raw()) };
     }
 
-    /// The peer was heard: the next reconnect need not be delayed.
+    /// A message arrived from the peer: the wait after failed attempts to connect begins anew.
     pub(crate) fn peer_is_alive(&self) {
-        if field!(self.reestablish_timeout) != 0 {
+        if field!(self.reestablish_timeout) != FIRST_BACKOFF {
             // SAFETY: a plain scalar; like the C transports, written without a lock.
-            unsafe { (*self.as_raw()).reestablish_timeout = 0 };
+            unsafe { (*self.as_raw()).reestablish_timeout = FIRST_BACKOFF };
         }
     }
 
