@@ -26,3 +26,5 @@
 #include <rdma/ib_cm.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
+
+#include <trace/events/rpcrdma_rs.h>

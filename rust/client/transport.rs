@@ -24,6 +24,7 @@ use crate::sunrpc::{
 };
 use crate::support::errno;
 use crate::support::memory::PAGE_SIZE;
+use crate::support::trace;
 use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::seq_file::SeqFile;
@@ -101,6 +102,7 @@ impl Transport for Rdma {
 
     fn connect(&self, xprt: &Xprt) -> Result {
         let result = self.try_connect(xprt);
+        trace::connect(&self.xprt.peer(), result.err().map_or(0, |e| e.to_errno()));
         self.failed.store(i32::from(result.is_err()), Relaxed);
         result
     }

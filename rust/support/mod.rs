@@ -10,3 +10,4 @@ pub(crate) mod memory;
 pub(crate) mod net;
 pub(crate) mod stack;
 pub(crate) mod sysctl;
+pub(crate) mod trace;

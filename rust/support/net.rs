@@ -21,6 +21,11 @@ impl SockAddr {
     pub(crate) fn as_raw(&mut self) -> *mut bindings::sockaddr {
         core::ptr::from_mut(&mut self.storage).cast()
     }
+
+    /// The address for C functions that only read it.
+    pub(super) fn as_ptr(&self) -> *const bindings::__kernel_sockaddr_storage {
+        &self.storage
+    }
 }
 
 /// A network namespace.

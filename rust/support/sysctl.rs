@@ -41,7 +41,7 @@ impl Entry {
     ) -> Self {
         // INVARIANT: all of these are static.
         Self(bindings::ctl_table {
-            procname: name.as_ptr().cast(),
+            procname: name.to_bytes_with_nul().as_ptr().cast(),
             data: value.as_ptr().cast(),
             maxlen: core::mem::size_of::<i32>() as i32,
             mode: 0o644,

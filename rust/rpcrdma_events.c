@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What the trace events are made of, once, and their entry points for Rust. */
+
+#define CREATE_TRACE_POINTS
+#define CREATE_RUST_TRACE_POINTS
+#include <trace/events/rpcrdma_rs.h>
