@@ -72,7 +72,7 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python demo check check-lint check-host check-build check-lab check-wire check-wire-quick check-demo
+.PHONY: python demo cost check check-lint check-host check-build check-lab check-wire check-wire-quick check-demo
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -80,6 +80,9 @@ python:
 
 demo: python ## Build for Debian's kernel, boot two nodes with it, mount, move data, show all
 	@tools/demo/demo
+
+cost: python ## Count what one RPC executes, with our client and with the kernel's own
+	@tools/cost/cost
 
 check: python ## Every test; ends with: N passed, N failed
 	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build \

@@ -59,7 +59,7 @@ def command_file(argv):
     return "\n".join([*lines, "exec " + shlex.join(argv), ""])
 
 
-def _uml(kernel, image, name, link, fds):
+def _uml(kernel, image, name, link, fds, _plugin):
     """User Mode Linux."""
     argv = [kernel.image, f"mem={MEMORY}M", "ncpus=1", "con=null", "con0=null,fd:1", "ssl=null",
             *(f"ssl{n}=fd:{fds[c]}" for n, c in enumerate(CHANNELS, 1)),
@@ -72,7 +72,7 @@ def _uml(kernel, image, name, link, fds):
     return argv
 
 
-def _qemu(kernel, image, name, link, fds):
+def _qemu(kernel, image, name, link, fds, plugin):
     """QEMU without hardware virtualisation, which not every machine has."""
     append = f"console=ttyS0 quiet loglevel=6 panic=-1 rdinit=/init lab={name} mitigations=off"
     argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1",
@@ -91,6 +91,10 @@ def _qemu(kernel, image, name, link, fds):
         mac = "52:54:00:00:00:01" if name == "server" else "52:54:00:00:00:02"
         argv += ["-netdev", f"stream,id=link,addr.type=fd,addr.str={link.fileno()}",
                  "-device", f"virtio-net-pci,netdev=link,mac={mac},host_mtu=4200"]
+    if plugin:
+        # Without the parameter, a kernel with one processor takes its locked instructions away.
+        argv[argv.index(append)] += " noreplace-smp"
+        argv += ["-plugin", plugin]
     return argv
 
 
@@ -102,15 +106,15 @@ def link(kernel):
     return ends
 
 
-def boot(kernel, image, root, name, roles, end):
+def boot(kernel, image, root, name, roles, end, plugin=None):
     """Starts node NAME in ROOT, which holds the run's directories under /lab.
 
-    END is the node's end of the link, or None.
+    END is the node's end of the link, or None; PLUGIN one of the emulator, by its path in ROOT.
     """
     ours, theirs = zip(*(socket.socketpair() for _ in CHANNELS))
     console, write_end = os.pipe()
     fds = {channel: end.fileno() for channel, end in zip(CHANNELS, theirs)}
-    line = (_uml if kernel.is_uml else _qemu)(kernel, image, name, end, fds)
+    line = (_uml if kernel.is_uml else _qemu)(kernel, image, name, end, fds, plugin)
     process = subprocess.Popen(["chroot", str(root), *map(str, line)], stdin=subprocess.DEVNULL,
                                stdout=write_end, stderr=subprocess.STDOUT, pass_fds=[*fds.values(), *([end.fileno()] if end else [])],
                                preexec_fn=die_with_parent, env={"PATH": os.environ["PATH"],

@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * QEMU TCG plugin: counts what the client's kernel executes in rpcrdma.ko, and in what rpcrdma.ko
+ * calls until that returns. README.rst tells what is counted and what is left out.
+ *
+ * The guest steers it by marker instructions (marker.h). Its symbols come in a file, a copy of
+ * /proc/kallsyms; the counts go to a file, one section for each phase. One processor only.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "marker.h"
+
+/* What is used of QEMU's plugin interface, version 4; Debian ships no header for it. */
+
+typedef uint64_t qemu_plugin_id_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+struct qemu_plugin_register;
+struct qemu_plugin_scoreboard;
+typedef struct {
+	struct qemu_plugin_scoreboard *score;
+	size_t offset;
+} qemu_plugin_u64;
+typedef struct {
+	char *data;
+	unsigned int len;
+} GArray;
+typedef struct {
+	uint8_t *data;
+	unsigned int len;
+} GByteArray;
+struct register_descriptor {
+	struct qemu_plugin_register *handle;
+	const char *name;
+	const char *feature;
+};
+enum { CB_NO_REGS, CB_R_REGS };
+enum { COND_NE = 3 };
+typedef void (*executed)(unsigned int vcpu, void *data);
+
+GByteArray *g_byte_array_new(void);
+GByteArray *g_byte_array_set_size(GByteArray *array, unsigned int length);
+void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t id,
+				       void (*cb)(qemu_plugin_id_t id, unsigned int vcpu));
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
+					   void (*cb)(qemu_plugin_id_t id,
+						      struct qemu_plugin_tb *tb));
+void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *tb, executed cb, int flags,
+					       int cond, qemu_plugin_u64 entry, uint64_t imm,
+					       void *data);
+void qemu_plugin_register_vcpu_insn_exec_cond_cb(struct qemu_plugin_insn *insn, executed cb,
+						 int flags, int cond, qemu_plugin_u64 entry,
+						 uint64_t imm, void *data);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, executed cb, int flags,
+					    void *data);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
+uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
+size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t length);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
+GArray *qemu_plugin_get_registers(void);
+int qemu_plugin_read_register(struct qemu_plugin_register *handle, GByteArray *to);
+bool qemu_plugin_read_memory_vaddr(uint64_t address, GByteArray *to, size_t length);
+struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t element_size);
+void qemu_plugin_u64_set(qemu_plugin_u64 entry, unsigned int vcpu, uint64_t value);
+
+__attribute__((visibility("default"))) int qemu_plugin_version = 4;
+
+/* --- Registers and memory of the guest ---------------------------------------------------- */
+
+enum { RCX, RDX, RSI, RSP, REGISTERS };
+static const char *const register_names[REGISTERS] = { "rcx", "rdx", "rsi", "rsp" };
+static struct qemu_plugin_register *registers[REGISTERS];
+static GByteArray *scratch;
+
+static uint64_t reg(int which)
+{
+	uint64_t value = 0;
+
+	g_byte_array_set_size(scratch, 0);
+	qemu_plugin_read_register(registers[which], scratch);
+	memcpy(&value, scratch->data, scratch->len < 8 ? scratch->len : 8);
+	return value;
+}
+
+static bool load(uint64_t address, void *to, size_t length)
+{
+	g_byte_array_set_size(scratch, 0);
+	if (!qemu_plugin_read_memory_vaddr(address, scratch, length))
+		return false;
+	memcpy(to, scratch->data, length);
+	return true;
+}
+
+/* --- Symbols -------------------------------------------------------------------------------- */
+
+enum class {
+	OTHER, OWN, PROVIDER, POST_SEND, POST_RECV, APART, INTERRUPT, INTERRUPT_STUBS, SWITCH, COPY
+};
+
+struct symbol {
+	uint64_t address;
+	enum class class;
+};
+
+static struct symbol *symbols;
+static size_t symbol_count;
+static const char *symbols_path = "/lab/out/kallsyms";
+static const char *counts_path = "/lab/out/counts";
+
+/* Counted apart, with all they call: wake-ups, queued work, scheduling, softirqs, the clock. */
+static const char *const apart[] = {
+	"try_to_wake_up", "__wake_up*", "wake_up_*", "swake_up_*", "complete", "complete_all",
+	"queue_work_on", "queue_delayed_work_on", "mod_delayed_work_on", "schedule", "__schedule",
+	"preempt_schedule*", "__cond_resched", "do_softirq*", "__do_softirq", "handle_softirqs",
+	"ktime_get*", "read_tsc", "sched_clock*",
+};
+static const char *const stubs[] = { "irq_entries_start", "spurious_entries_start" };
+static const char *const interrupts[] = { "asm_sysvec_*", "asm_exc_*" };
+static const char *const copies[] = { "memcpy", "__memcpy", "memmove", "__memmove" };
+
+static bool among(const char *name, const char *const *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t length = strlen(list[i]);
+		bool prefix = list[i][length - 1] == '*';
+
+		if (prefix ? !strncmp(name, list[i], length - 1) : !strcmp(name, list[i]))
+			return true;
+	}
+	return false;
+}
+#define AMONG(name, list) among(name, list, sizeof(list) / sizeof(*(list)))
+
+static enum class classify(const char *name, const char *module)
+{
+	if (!strcmp(module, "[rpcrdma]"))
+		return OWN;
+	if (!strcmp(module, "[rdma_rxe]"))
+		return !strcmp(name, "rxe_post_send") ? POST_SEND :
+		       !strcmp(name, "rxe_post_recv") ? POST_RECV : PROVIDER;
+	if (!strcmp(name, "__switch_to"))
+		return SWITCH;
+	if (AMONG(name, interrupts))
+		return INTERRUPT;
+	if (AMONG(name, stubs))
+		return INTERRUPT_STUBS;
+	if (AMONG(name, apart))
+		return APART;
+	return AMONG(name, copies) ? COPY : OTHER;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct symbol *left = a, *right = b;
+
+	return (left->address > right->address) - (left->address < right->address);
+}
+
+static void read_symbols(void)
+{
+	FILE *file = fopen(symbols_path, "r");
+	char line[1024], name[512], module[64], type;
+	unsigned long long address;
+	size_t room = 1 << 18, unique = 0;
+
+	if (!file) {
+		fprintf(stderr, "counter: no %s\n", symbols_path);
+		exit(1);
+	}
+	symbols = realloc(symbols, room * sizeof(*symbols));
+	symbol_count = 0;
+	while (fgets(line, sizeof(line), file)) {
+		struct symbol *symbol;
+
+		*module = 0;
+		if (sscanf(line, "%llx %c %511s %63s", &address, &type, name, module) < 3 ||
+		    !strchr("tTwW", type) || !strncmp(name, "__pfx_", 6))
+			continue;
+		if (symbol_count == room) {
+			room *= 2;
+			symbols = realloc(symbols, room * sizeof(*symbols));
+		}
+		symbol = &symbols[symbol_count++];
+		symbol->address = address;
+		symbol->class = classify(name, module);
+	}
+	fclose(file);
+	qsort(symbols, symbol_count, sizeof(*symbols), by_address);
+	/* One of several names for an address; the one that says most. */
+	for (size_t i = 0; i < symbol_count; i++) {
+		if (unique && symbols[unique - 1].address == symbols[i].address) {
+			if (symbols[unique - 1].class == OTHER)
+				symbols[unique - 1] = symbols[i];
+		} else {
+			symbols[unique++] = symbols[i];
+		}
+	}
+	symbol_count = unique;
+}
+
+static const struct symbol *symbol_of(uint64_t pc)
+{
+	size_t low = 0, high = symbol_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (symbols[middle].address <= pc)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low ? &symbols[low - 1] : NULL;
+}
+
+/* --- Translation blocks --------------------------------------------------------------------- */
+
+struct block {
+	struct block *next;
+	uint64_t pc;
+	uint64_t repeated;	/* address of the string instruction with REP in it, or 0 */
+	uint32_t insns, locked;
+	bool iret;
+	/* Found out from the symbols at the first execution. */
+	bool resolved, start;
+	enum class class;
+	/* Executions: all; within a call of ours; that left it for something apart. */
+	uint64_t all, within, leaving;
+};
+
+#define BUCKETS (1 << 18)
+static struct block *blocks[BUCKETS];
+
+struct string_insn {
+	uint64_t width;
+};
+
+static qemu_plugin_u64 on;	/* a phase is being counted */
+
+static struct block *block_for(uint64_t pc, uint32_t insns, uint32_t locked, uint64_t repeated,
+			       bool iret)
+{
+	struct block **bucket = &blocks[(pc ^ pc >> 18) % BUCKETS], *block;
+
+	for (block = *bucket; block; block = block->next)
+		if (block->pc == pc && block->insns == insns && block->locked == locked &&
+		    block->repeated == repeated && block->iret == iret)
+			return block;
+	block = calloc(1, sizeof(*block));
+	block->next = *bucket;
+	block->pc = pc;
+	block->insns = insns;
+	block->locked = locked;
+	block->repeated = repeated;
+	block->iret = iret;
+	return *bucket = block;
+}
+
+static void resolve(struct block *block)
+{
+	const struct symbol *symbol = symbol_of(block->pc);
+
+	block->resolved = true;
+	block->class = symbol ? symbol->class : OTHER;
+	block->start = symbol && (symbol->address == block->pc ||
+				   symbol->class == INTERRUPT_STUBS);
+}
+
+/* --- Kernel stacks -------------------------------------------------------------------------- */
+
+/* Stacks are 16 KiB and aligned to that. */
+#define STACK_SHIFT 14
+
+struct stack {
+	uint64_t key;
+	bool inside;		/* a call of ours has not returned yet */
+	bool away;		/* in something apart that it has called */
+	unsigned int interrupts;
+	uint64_t back, back_rsp;	/* where our call returns to */
+	uint64_t away_back, away_rsp;
+};
+
+#define STACKS (1 << 12)
+static struct stack stacks[STACKS];
+static struct stack *current;
+static uint64_t entered, left, lost;
+
+static struct stack *stack_of(uint64_t rsp)
+{
+	uint64_t key = rsp >> STACK_SHIFT;
+	size_t i = key % STACKS;
+
+	while (stacks[i].key && stacks[i].key != key)
+		i = (i + 1) % STACKS;
+	stacks[i].key = key;
+	return &stacks[i];
+}
+
+/* --- What is counted beside instructions ---------------------------------------------------- */
+
+struct entry {
+	uint64_t pc, from, count;
+};
+
+#define ENTRIES (1 << 10)
+static struct entry entries[ENTRIES];
+static uint64_t total, copied, copy_calls, receives, wrs[256], signaled;
+
+static void count_entry(uint64_t pc, uint64_t from)
+{
+	size_t i = (pc ^ from) % ENTRIES;
+
+	while (entries[i].count && (entries[i].pc != pc || entries[i].from != from))
+		i = (i + 1) % ENTRIES;
+	entries[i].pc = pc;
+	entries[i].from = from;
+	entries[i].count++;
+}
+
+/* The second argument of both is a list of work requests, which begin with the next's address. */
+static void count_posts(const struct block *block)
+{
+	struct {
+		uint64_t next, cqe, sges;
+		int32_t sge_count, opcode, flags;
+	} wr;
+
+	if (block->class != POST_SEND && block->class != POST_RECV)
+		return;
+	for (uint64_t at = reg(RSI); at && load(at, &wr, sizeof(wr)); at = wr.next) {
+		if (block->class == POST_RECV) {
+			receives++;
+		} else {
+			wrs[wr.opcode & 255]++;
+			signaled += wr.flags >> 1 & 1;
+		}
+	}
+}
+
+/* --- Execution ------------------------------------------------------------------------------ */
+
+static uint64_t repeating;	/* the last block ended with this string instruction */
+static bool again;		/* this execution goes on with it */
+
+static bool reached(uint64_t pc, uint64_t at, uint64_t rsp)
+{
+	return pc == at && reg(RSP) == rsp;
+}
+
+static bool is_interrupt(const struct block *block)
+{
+	return block->start && (block->class == INTERRUPT || block->class == INTERRUPT_STUBS);
+}
+
+static bool is_apart(const struct block *block)
+{
+	return block->class == PROVIDER || block->class == POST_SEND ||
+	       block->class == POST_RECV || (block->class == APART && block->start);
+}
+
+/* Whether BLOCK is executed within a call of ours, on the stack in use. */
+static bool within(struct block *block)
+{
+	struct stack *stack = current;
+	uint64_t pc = block->pc;
+
+	if (stack && stack->inside) {
+		if (is_interrupt(block)) {
+			stack->interrupts++;
+			return false;
+		}
+		if (stack->interrupts) {
+			stack->interrupts -= block->iret;
+			return false;
+		}
+		if (stack->away) {
+			if (!reached(pc, stack->away_back, stack->away_rsp))
+				return false;
+			stack->away = false;
+		}
+		if (!reached(pc, stack->back, stack->back_rsp)) {
+			if (is_apart(block)) {
+				stack->away_rsp = reg(RSP);
+				load(stack->away_rsp, &stack->away_back, 8);
+				stack->away_rsp += 8;
+				stack->away = true;
+				block->leaving++;
+				count_posts(block);
+				return false;
+			}
+			return true;
+		}
+		stack->inside = false;
+		left++;
+	}
+	if (block->class != OWN)
+		return false;
+	if (!block->start) {
+		lost++;
+		return false;
+	}
+	if (!current)
+		current = stack_of(reg(RSP));
+	stack = current;
+	stack->inside = true;
+	stack->away = false;
+	stack->interrupts = 0;
+	stack->back_rsp = reg(RSP);
+	load(stack->back_rsp, &stack->back, 8);
+	stack->back_rsp += 8;
+	entered++;
+	count_entry(pc, stack->back);
+	return true;
+}
+
+static void block_executed(unsigned int vcpu, void *data)
+{
+	struct block *block = data;
+
+	if (!block->resolved)
+		resolve(block);
+	again = repeating && repeating == block->pc;
+	repeating = block->repeated;
+	if (again)
+		return;
+	if (block->class == SWITCH && block->start)
+		current = stack_of(reg(RSP));
+	block->all++;
+	total += block->insns;
+	if (within(block)) {
+		block->within++;
+		if (block->class == COPY && block->start) {
+			copied += reg(RDX);
+			copy_calls++;
+		}
+	}
+}
+
+static void string_executed(unsigned int vcpu, void *data)
+{
+	const struct string_insn *insn = data;
+	const struct stack *stack = current;
+	const struct symbol *symbol;
+
+	if (again || !stack || !stack->inside || stack->interrupts || stack->away)
+		return;
+	symbol = symbol_of(repeating);
+	if (symbol && symbol->class != COPY)
+		copied += reg(RCX) * insn->width;
+}
+
+/* --- Phases --------------------------------------------------------------------------------- */
+
+static void forget(void)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct block *block = blocks[i]; block; block = block->next)
+			block->all = block->within = block->leaving = 0;
+	memset(entries, 0, sizeof(entries));
+	memset(wrs, 0, sizeof(wrs));
+	total = copied = copy_calls = receives = signaled = 0;
+	entered = left = lost = 0;
+}
+
+static void write_counts(void)
+{
+	static unsigned int phase;
+	FILE *file = fopen(counts_path, phase ? "a" : "w");
+
+	fprintf(file, "phase %u\n", phase++);
+	fprintf(file, "total %lu entered %lu left %lu lost %lu copied %lu copies %lu receives %lu "
+		"signaled %lu\n",
+		total, entered, left, lost, copied, copy_calls, receives, signaled);
+	for (int i = 0; i < 256; i++)
+		if (wrs[i])
+			fprintf(file, "wr %d %lu\n", i, wrs[i]);
+	for (size_t i = 0; i < ENTRIES; i++)
+		if (entries[i].count)
+			fprintf(file, "entry %lx %lx %lu\n", entries[i].pc, entries[i].from,
+				entries[i].count);
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct block *block = blocks[i]; block; block = block->next)
+			if (block->all && (block->class == OWN || block->within || block->leaving ||
+					   block->start))
+				fprintf(file, "block %lx %u %u %lu %lu %lu\n", block->pc,
+					block->insns, block->locked, block->all, block->within,
+					block->leaving);
+	fprintf(file, "end\n");
+	fclose(file);
+}
+
+static void marker_executed(unsigned int vcpu, void *data)
+{
+	switch ((enum marker)(uintptr_t)data) {
+	case MARKER_SYMBOLS:
+		read_symbols();
+		for (size_t i = 0; i < BUCKETS; i++)
+			for (struct block *block = blocks[i]; block; block = block->next)
+				block->resolved = false;
+		forget();
+		break;
+	case MARKER_ON:
+		memset(stacks, 0, sizeof(stacks));
+		current = NULL;
+		repeating = 0;
+		qemu_plugin_u64_set(on, vcpu, 1);
+		break;
+	case MARKER_OFF:
+		qemu_plugin_u64_set(on, vcpu, 0);
+		break;
+	case MARKER_END:
+		write_counts();
+		forget();
+		break;
+	}
+}
+
+/* --- Translation ---------------------------------------------------------------------------- */
+
+static bool is_prefix(uint8_t byte)
+{
+	return byte == 0x66 || byte == 0x67 || byte == 0xf2 || byte == 0xf3 || byte == 0xf0 ||
+	       byte == 0x2e || byte == 0x36 || byte == 0x3e || byte == 0x26 || byte == 0x64 ||
+	       byte == 0x65 || (byte & 0xf0) == 0x40;
+}
+
+static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	size_t insns = qemu_plugin_tb_n_insns(tb);
+	uint64_t pc = qemu_plugin_tb_vaddr(tb), repeated = 0;
+	uint32_t locked = 0;
+	bool kernel = pc >> 63, iret = false;
+
+	for (size_t i = 0; i < insns; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		uint8_t bytes[16] = { 0 };
+		size_t at = 0;
+		bool lock = false, rep = false, wide = false, half = false;
+		uint32_t displacement;
+
+		qemu_plugin_insn_data(insn, bytes, sizeof(bytes));
+		memcpy(&displacement, bytes + 4, 4);
+		if (!memcmp(bytes, "\x0f\x1f\x84\x00", 4) &&
+		    (displacement & ~255u) == MARKER_BASE)
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, marker_executed, CB_NO_REGS,
+				(void *)(uintptr_t)(displacement & 255));
+		if (!kernel)
+			continue;
+		for (; at < 14 && is_prefix(bytes[at]); at++) {
+			lock |= bytes[at] == 0xf0;
+			rep |= bytes[at] == 0xf2 || bytes[at] == 0xf3;
+			half |= bytes[at] == 0x66;
+			wide |= (bytes[at] & 0xf8) == 0x48;
+		}
+		/* An exchange with memory is locked without the prefix. */
+		lock |= (bytes[at] == 0x86 || bytes[at] == 0x87) && bytes[at + 1] < 0xc0;
+		locked += lock;
+		iret |= bytes[at] == 0xcf;
+		if (rep && ((bytes[at] & 0xfc) == 0xa4 || (bytes[at] & 0xfe) == 0xaa ||
+			    (bytes[at] & 0xfc) == 0xac)) {
+			repeated = qemu_plugin_insn_vaddr(insn);
+			if ((bytes[at] & 0xfe) == 0xa4) {
+				struct string_insn *string = malloc(sizeof(*string));
+
+				string->width = !(bytes[at] & 1) ? 1 : wide ? 8 : half ? 2 : 4;
+				qemu_plugin_register_vcpu_insn_exec_cond_cb(insn, string_executed,
+					CB_R_REGS, COND_NE, on, 0, string);
+			}
+		}
+	}
+	if (kernel)
+		qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, block_executed, CB_R_REGS, COND_NE,
+			on, 0, block_for(pc, insns, locked, repeated, iret));
+}
+
+static void vcpu_made(qemu_plugin_id_t id, unsigned int vcpu)
+{
+	GArray *array = qemu_plugin_get_registers();
+	const struct register_descriptor *all = (const void *)array->data;
+
+	for (unsigned int i = 0; i < array->len; i++)
+		for (int which = 0; which < REGISTERS; which++)
+			if (!strcmp(all[i].name, register_names[which]))
+				registers[which] = all[i].handle;
+	for (int which = 0; which < REGISTERS; which++) {
+		if (!registers[which]) {
+			fprintf(stderr, "counter: no register %s\n", register_names[which]);
+			exit(1);
+		}
+	}
+}
+
+__attribute__((visibility("default")))
+int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv)
+{
+	scratch = g_byte_array_new();
+	on.score = qemu_plugin_scoreboard_new(sizeof(uint64_t));
+	qemu_plugin_register_vcpu_init_cb(id, vcpu_made);
+	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+	return 0;
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * load ROW MOUNT KIND FILE COUNT [DEPTH SIZE]: does COUNT operations of a kind on the client, after
+ * a quarter of them uncounted, between the markers that have them counted, and prints how many
+ * RPCs the mount has sent meanwhile. load symbols: lets the counter read the symbols.
+ */
+
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <err.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "marker.h"
+
+#define MARK(kind) \
+	asm volatile(".byte 0x0f, 0x1f, 0x84, 0x00; .long %c0" :: "i"(MARKER_BASE + (kind)))
+
+#define FILE_SIZE (16l << 20)
+#define PAGE 4096l
+#define MAX_DEPTH 256
+
+static const char *mount_point, *kind, *path;
+static long depth = 1, size = PAGE, done;
+static int fd;
+static char *buffers;
+
+/* --- What the mount has sent so far ------------------------------------------------------- */
+
+#define MAX_OPS 100
+struct op {
+	char name[32];
+	long count;
+};
+
+static long sends(struct op *ops)
+{
+	FILE *file = fopen("/proc/self/mountstats", "r");
+	char line[1024], wanted[256];
+	long sent = -1, count;
+	bool ours = false;
+	int n = 0;
+
+	snprintf(wanted, sizeof(wanted), " mounted on %s ", mount_point);
+	memset(ops, 0, MAX_OPS * sizeof(*ops));
+	while (fgets(line, sizeof(line), file)) {
+		if (!strncmp(line, "device ", 7))
+			ours = strstr(line, wanted);
+		else if (ours && strstr(line, "xprt:\trdma"))
+			sscanf(strstr(line, "rdma"), "rdma %*s %*s %*s %*s %*s %ld", &sent);
+		else if (ours && n < MAX_OPS &&
+			 sscanf(line, " %31[A-Z_]: %*d %ld", ops[n].name, &count) == 2)
+			ops[n++].count = count;
+	}
+	fclose(file);
+	if (sent < 0)
+		errx(1, "no statistics of an RDMA mount on %s", mount_point);
+	return sent;
+}
+
+/* --- The kinds of operation ----------------------------------------------------------------- */
+
+static void getattr(long count)
+{
+	struct statx attributes;
+
+	while (count--)
+		if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS,
+			  &attributes))
+			err(1, "statx");
+}
+
+/* Keeps DEPTH operations going until COUNT are done. */
+static void transfer(long count, int opcode)
+{
+	static struct iocb control[MAX_DEPTH], *list[MAX_DEPTH];
+	static struct io_event events[MAX_DEPTH];
+	static aio_context_t context;
+	long going = 0, started = 0, ready = 0;
+
+	if (depth == 1) {
+		for (; count; count--, done++) {
+			long at = done * size % FILE_SIZE;
+			long moved = opcode == IOCB_CMD_PREAD ? pread(fd, buffers, size, at)
+							      : pwrite(fd, buffers, size, at);
+			if (moved != size)
+				err(1, "moved %ld of %ld bytes", moved, size);
+		}
+		return;
+	}
+	if (!context && syscall(SYS_io_setup, MAX_DEPTH, &context))
+		err(1, "io_setup");
+	for (long i = 0; i < depth; i++)
+		list[ready++] = &control[i];
+	while (going || started < count) {
+		long begin = ready < count - started ? ready : count - started;
+
+		for (long i = 0; i < begin; i++, done++) {
+			struct iocb *io = list[ready - 1 - i];
+
+			memset(io, 0, sizeof(*io));
+			io->aio_lio_opcode = opcode;
+			io->aio_fildes = fd;
+			io->aio_buf = (unsigned long)(buffers + (io - control) * size);
+			io->aio_nbytes = size;
+			io->aio_offset = done * size % FILE_SIZE;
+		}
+		if (begin && syscall(SYS_io_submit, context, begin, list + ready - begin) != begin)
+			err(1, "io_submit");
+		ready -= begin;
+		started += begin;
+		going += begin;
+		long ended = syscall(SYS_io_getevents, context, 1l, MAX_DEPTH, events, NULL);
+		if (ended < 1)
+			err(1, "io_getevents");
+		for (long i = 0; i < ended; i++) {
+			if (events[i].res != size)
+				errx(1, "moved %lld of %ld bytes", (long long)events[i].res, size);
+			list[ready++] = (struct iocb *)events[i].obj;
+		}
+		going -= ended;
+	}
+}
+
+static void drop_caches(void)
+{
+	int caches = open("/proc/sys/vm/drop_caches", O_WRONLY);
+
+	if (caches < 0 || write(caches, "3", 1) != 1)
+		err(1, "drop_caches");
+	close(caches);
+}
+
+static void readdir_all(long count, bool counted)
+{
+	while (count--) {
+		static char entries[1 << 16];
+		int dir;
+
+		drop_caches();
+		dir = open(path, O_RDONLY | O_DIRECTORY);
+		if (dir < 0)
+			err(1, "%s", path);
+		if (counted)
+			MARK(MARKER_ON);
+		while (syscall(SYS_getdents64, dir, entries, sizeof(entries)) > 0)
+			;
+		if (counted)
+			MARK(MARKER_OFF);
+		close(dir);
+	}
+}
+
+static void operate(long count)
+{
+	if (!strcmp(kind, "getattr"))
+		getattr(count);
+	else
+		transfer(count, !strncmp(kind, "read", 4) ? IOCB_CMD_PREAD : IOCB_CMD_PWRITE);
+}
+
+/* Buffers whose pages are no neighbours in memory, or, in a huge page, all are. */
+static void make_buffers(bool huge)
+{
+	long length = (depth * size + (2 << 20) - 1) & -(2l << 20), pages = length / PAGE;
+	char *area = mmap(NULL, length + (2 << 20), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (area == MAP_FAILED)
+		err(1, "mmap");
+	buffers = (char *)(((unsigned long)area + (2 << 20) - 1) & -(2l << 20));
+	if (madvise(buffers, length, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE))
+		err(1, "madvise");
+	for (long i = 0; i < pages; i++)
+		buffers[i * 7 % pages * PAGE] = 1;
+}
+
+int main(int argc, char **argv)
+{
+	static struct op before[MAX_OPS], after[MAX_OPS];
+	bool listing;
+	long count, sent;
+
+	if (argc == 2 && !strcmp(argv[1], "symbols")) {
+		MARK(MARKER_SYMBOLS);
+		return 0;
+	}
+	if (argc < 6)
+		errx(2, "usage: load ROW MOUNT KIND FILE COUNT [DEPTH SIZE]");
+	mount_point = argv[2];
+	kind = argv[3];
+	path = argv[4];
+	count = atol(argv[5]);
+	if (argc > 7) {
+		depth = atol(argv[6]);
+		size = atol(argv[7]);
+	}
+	listing = !strcmp(kind, "readdir");
+	if (listing) {
+		readdir_all(1, false);
+	} else {
+		bool data = strcmp(kind, "getattr");
+
+		fd = open(path, data ? O_RDWR | O_DIRECT : O_RDONLY);
+		if (fd < 0)
+			err(1, "%s", path);
+		if (data)
+			make_buffers(strstr(kind, "huge"));
+		operate(depth + count / 4);
+	}
+	sent = sends(before);
+	if (listing) {
+		readdir_all(count, true);
+	} else {
+		MARK(MARKER_ON);
+		operate(count);
+		MARK(MARKER_OFF);
+	}
+	sent = sends(after) - sent;
+	MARK(MARKER_END);
+	printf("row %s %ld", argv[1], sent);
+	for (int i = 0; i < MAX_OPS; i++)
+		if (after[i].count != before[i].count)
+			printf(" %s=%ld", after[i].name, after[i].count - before[i].count);
+	printf("\n");
+	return 0;
+}
