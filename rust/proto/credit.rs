@@ -35,25 +35,23 @@ impl CallCredits {
     //= V1-042, V1-043
     pub const fn new(max: u32) -> Self {
         Self {
-            max,
+            max: if max == 0 { 1 } else { max },
             limit: 1,
             outstanding: 0,
         }
     }
 
     /// Returns how many Calls may be outstanding.
+    #[inline]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
     /// Returns what a Call asks for.
+    #[inline]
     //= V1-006, V1-032
     pub const fn requested(&self) -> u32 {
-        if self.max == 0 {
-            1
-        } else {
-            self.max
-        }
+        self.max
     }
 
     /// Returns how many Calls are outstanding.
@@ -61,18 +59,27 @@ impl CallCredits {
         self.outstanding
     }
 
-    /// Counts a Call that is about to be sent; `false` means it has to wait.
+    /// Says whether a Call may be sent now.
+    #[inline]
+    pub const fn has_room(&self) -> bool {
+        self.outstanding < self.limit
+    }
+
+    /// Counts a Call that is sent; `false` means it has to wait.
     #[inline]
     //= V1-036, V1-037
     pub fn start(&mut self) -> bool {
-        if self.outstanding >= self.limit {
+        if !self.has_room() {
             return false;
         }
         self.outstanding = self.outstanding.saturating_add(1);
         true
     }
 
-    /// Counts a Call that ended, for whatever reason.
+    /// Counts a Call whose Reply has come, or whose connection has gone.
+    ///
+    /// A Call that the Requester has given up goes on counting: its Responder does not know that,
+    /// and works on it.
     #[inline]
     pub fn finish(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);

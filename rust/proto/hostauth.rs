@@ -55,6 +55,7 @@ impl HostAuth {
     }
 
     /// Says whether RPCs may be exchanged with the peer now.
+    #[inline]
     pub fn may_proceed(&self) -> bool {
         self.policy != Policy::Require || self.verdict == Verdict::Accept
     }

@@ -76,6 +76,11 @@ impl Memory {
         self.only_v1_until = Some(now.after(Self::KEEP));
     }
 
+    /// The server speaks version 2 after all.
+    pub fn forget(&mut self) {
+        self.only_v1_until = None;
+    }
+
     /// Returns the version to begin the next connection with.
     pub fn first(&self, now: Time, versions: Versions) -> Version {
         match self.only_v1_until {
@@ -104,19 +109,19 @@ pub enum Answer {
 pub struct Negotiation {
     versions: Versions,
     current: Option<Version>,
-    probe: Xid,
+    probe: Option<Xid>,
     settled: bool,
     fell_back: bool,
 }
 
 impl Negotiation {
-    /// Starts a connection as its client, whose first message will have the XID `probe`.
+    /// Starts a connection as its client.
     //= V2-058, V2-063
-    pub const fn client(versions: Versions, first: Version, probe: Xid) -> Self {
+    pub const fn client(versions: Versions, first: Version) -> Self {
         Self {
             versions,
             current: Some(first),
-            probe,
+            probe: None,
             settled: false,
             fell_back: false,
         }
@@ -127,7 +132,7 @@ impl Negotiation {
         Self {
             versions,
             current: None,
-            probe: Xid(0),
+            probe: None,
             settled: false,
             fell_back: false,
         }
@@ -150,9 +155,19 @@ impl Negotiation {
         self.versions
     }
 
-    /// Returns the XID of the client's first message.
-    pub const fn probe(&self) -> Xid {
-        self.probe
+    /// Says whether the version is final, and is version 1.
+    #[inline]
+    pub fn is_settled_v1(&self) -> bool {
+        self.settled && self.current == Some(Version::V1)
+    }
+
+    /// The client sends a message with this XID while the version is not final: a server that
+    /// does not know the version answers with it.
+    ///
+    /// In version 1, that is whichever Call comes first, and another one when that was given up.
+    //= V2-060, D-19, D-32
+    pub fn note_probe(&mut self, xid: Xid) {
+        self.probe = Some(xid);
     }
 
     /// A message of `version` arrived that is no error: the version is final.
@@ -175,13 +190,14 @@ impl Negotiation {
         if self.settled {
             return Answer::Settled;
         }
-        if xid != self.probe {
+        if self.probe != Some(xid) {
             return Answer::Ignore;
         }
         match self.versions.choose(low, high, current) {
             Some(version) if !self.fell_back => {
                 self.fell_back = true;
                 self.current = Some(version);
+                self.probe = None;
                 Answer::Use(version)
             }
             _ => Answer::NoCommonVersion,
@@ -189,12 +205,14 @@ impl Negotiation {
     }
 
     /// Tells `memory` what is to be known at the next connection, when this one is over or has
-    /// fallen back.
+    /// changed its version.
     //= V2-062, D-32
     pub fn remember(&self, now: Time, memory: &mut Memory) {
-        let asked_in_vain = !self.settled && self.current == Some(Version::V2);
-        if self.fell_back || asked_in_vain {
-            memory.remember_v1(now);
+        match (self.current, self.settled) {
+            (Some(Version::V2), true) => memory.forget(),
+            (Some(Version::V2), false) => memory.remember_v1(now),
+            (Some(Version::V1), _) if self.fell_back => memory.remember_v1(now),
+            _ => {}
         }
     }
 }

@@ -86,6 +86,8 @@ pub struct Config {
     pub cm_private: CmPrivate,
     /// The properties to announce in version 2.
     pub properties: Properties,
+    /// Version 2: an XID that no RPC of this side has, and not zero. Property sets go by it.
+    pub xid: Xid,
     /// Version 1: for how many Calls of this side there are Receives for Replies.
     pub calls: u32,
     /// Version 1: how many Calls of the peer are taken at once.
@@ -154,7 +156,10 @@ pub enum Event<'a> {
     /// [`responder::accept`](crate::proto::responder::accept).
     Call(Arrived<'a>),
     /// An RPC Reply arrived, or a part of one. When it is complete, see
-    /// [`reply::check_conveyed`](crate::proto::reply::check_conveyed).
+    /// [`reply::check_conveyed`](crate::proto::reply::check_conveyed) and, for what the peer has
+    /// invalidated with it, [`invalidate::check`](crate::proto::invalidate::check). That may be
+    /// memory of this RPC only: what names another one's, or belongs to no RPC that waits, closes
+    /// the connection when it invalidates memory that is in use.
     Reply(Arrived<'a>),
     /// The peer refused a Call of this side; see [`retry::react`](crate::proto::retry::react).
     Error {
@@ -163,12 +168,23 @@ pub enum Event<'a> {
         /// What the peer says.
         report: ErrorReport,
     },
-    /// A Reply cannot be used: the RPC ends with an error.
+    /// A Reply cannot be used: the RPC ends with an error. It may have invalidated memory like
+    /// a good one.
     Failed {
         /// The RPC.
         xid: Xid,
         /// What is wrong.
         why: BadHeader,
+    },
+    /// RPC messages may be sent from now on. Told once on a version 2 connection, after the first
+    /// message that has no event of its own. A version 1 client may send at once, and a server
+    /// when a Call has arrived.
+    Ready,
+    /// The connection goes on with another version: [`Connection::version`] says which, and
+    /// limits are to be [applied](Connection::apply) anew.
+    VersionChanged {
+        /// A Call that the peer has refused for its version, and that is to be sent again.
+        refused: Option<Xid>,
     },
     /// A part of a property set arrived. When it is complete, the joined set is to be given to
     /// [`Connection::handle_properties`].
@@ -193,6 +209,36 @@ pub enum Event<'a> {
     },
 }
 
+impl Event<'_> {
+    /// Returns a name for traces.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Dropped => "dropped",
+            Self::Refused(_) => "refused",
+            Self::Call(_) => "call",
+            Self::Reply(_) => "reply",
+            Self::Error { .. } => "error",
+            Self::Failed { .. } => "failed",
+            Self::Ready => "ready",
+            Self::VersionChanged { .. } => "version",
+            Self::Properties { .. } => "properties",
+            Self::HostAuth(_) => "hostauth",
+            Self::Close { .. } => "close",
+        }
+    }
+
+    /// Returns the XID of the RPC that it concerns.
+    pub const fn xid(&self) -> Option<Xid> {
+        match self {
+            Self::Call(arrived) | Self::Reply(arrived) => Some(arrived.fixed.xid),
+            Self::Error { xid, .. } | Self::Failed { xid, .. } => Some(*xid),
+            Self::VersionChanged { refused: xid } | Self::Close { fail: xid, .. } => *xid,
+            _ => None,
+        }
+    }
+}
+
 /// Why a connection has to be closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CloseReason {
@@ -210,6 +256,8 @@ pub enum CloseReason {
     NotAuthenticated,
     /// The peer sends bad messages faster than it takes the answers.
     ReportOverflow,
+    /// The peer invalidated memory with a message that is no Reply.
+    Invalidated,
 }
 
 /// Why a message is not sent now.
@@ -225,6 +273,19 @@ pub enum SendError {
     NotSupported,
     /// The buffer is too short, or the peer's are.
     NoRoom,
+}
+
+impl SendError {
+    /// Returns a number for traces; zero is none of them.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::NotReady => 1,
+            Self::NoCredit => 2,
+            Self::Busy => 3,
+            Self::NotSupported => 4,
+            Self::NoRoom => 5,
+        }
+    }
 }
 
 impl From<NoRoom> for SendError {
@@ -294,7 +355,6 @@ pub struct Connection {
     side: Side,
     config: Config,
     negotiation: Negotiation,
-    own_xid: Xid,
     cm: cm_private::Effective,
     calls: CallCredits,
     send: SendCredits,
@@ -302,6 +362,8 @@ pub struct Connection {
     /// What the peer announced in its first property set.
     peer: Option<Properties>,
     announced: bool,
+    /// [`Event::Ready`] is still to be told.
+    untold: bool,
     /// The peer's first message was a whole Call, which nothing has answered yet.
     reply_first: bool,
     auth: HostAuth,
@@ -323,31 +385,23 @@ pub struct Connection {
 impl Connection {
     /// Starts a connection that this side opened.
     ///
-    /// `first` comes from [`Memory::first`], and `xid` is this side's next XID: the first
-    /// message is recognised by it. `peer` is the private data of the server.
+    /// `first` comes from [`Memory::first`]. `peer` is the private data of the server.
     //= V1-043, V2-054, V2-058, V2-062, D-12, D-20, D-32
-    pub fn client(config: Config, first: Version, xid: Xid, peer: &[u8], now: Time) -> Self {
-        let negotiation = Negotiation::client(config.versions, first, xid);
-        Self::new(Side::Client, config, negotiation, xid, peer, now)
+    pub fn client(config: Config, first: Version, peer: &[u8], now: Time) -> Self {
+        let negotiation = Negotiation::client(config.versions, first);
+        Self::new(Side::Client, config, negotiation, peer, now)
     }
 
     /// Starts a connection that the peer opened.
     ///
-    /// `xid` is this side's next XID. `peer` is the private data of the client.
+    /// `peer` is the private data of the client.
     //= D-12
-    pub fn server(config: Config, xid: Xid, peer: &[u8], now: Time) -> Self {
+    pub fn server(config: Config, peer: &[u8], now: Time) -> Self {
         let negotiation = Negotiation::server(config.versions);
-        Self::new(Side::Server, config, negotiation, xid, peer, now)
+        Self::new(Side::Server, config, negotiation, peer, now)
     }
 
-    fn new(
-        side: Side,
-        config: Config,
-        negotiation: Negotiation,
-        own_xid: Xid,
-        peer: &[u8],
-        now: Time,
-    ) -> Self {
+    fn new(side: Side, config: Config, negotiation: Negotiation, peer: &[u8], now: Time) -> Self {
         // The client may send one message before the server says anything.
         let (send, recv) = match side {
             Side::Client => (1, 0),
@@ -357,13 +411,13 @@ impl Connection {
             side,
             config,
             negotiation,
-            own_xid,
             cm: cm_private::Effective::new(&config.cm_private, &CmPrivate::decode(peer)),
             calls: CallCredits::new(config.calls),
             send: SendCredits::new(send),
             recv: RecvCredits::new(config.ceiling, recv),
             peer: None,
             announced: false,
+            untold: true,
             reply_first: false,
             auth: HostAuth::new(config.auth),
             assembler: Assembler::new(),
@@ -502,8 +556,11 @@ impl Connection {
     }
 
     /// Time has passed.
-    //= D-32
+    //= V2-135, D-32, D-50
     pub fn handle_timeout(&mut self, now: Time) -> Event<'static> {
+        if let Some(refused) = self.check_auth() {
+            return refused;
+        }
         match self.answer_due() {
             Some(due) if now >= due => self.close(CloseReason::NoAnswer),
             _ => Event::None,
@@ -514,7 +571,21 @@ impl Connection {
     //= V2-134, V2-135, D-50
     pub fn handle_auth(&mut self, verdict: Verdict) -> Event<'static> {
         self.auth.handle_verdict(verdict);
-        self.check_auth().unwrap_or(Event::None)
+        match self.check_auth() {
+            Some(refused) => refused,
+            None => self.tell(Event::None),
+        }
+    }
+
+    /// Puts [`Event::Ready`] in the place of nothing, when it is time for it.
+    //= D-12, D-20
+    fn tell<'a>(&mut self, event: Event<'a>) -> Event<'a> {
+        let v2 = self.is_settled() && self.version() == Some(Version::V2);
+        if matches!(event, Event::None) && self.untold && v2 && self.auth.may_proceed() {
+            self.untold = false;
+            return Event::Ready;
+        }
+        event
     }
 
     fn close(&mut self, why: CloseReason) -> Event<'static> {
@@ -523,10 +594,14 @@ impl Connection {
 
     //= V2-135, D-50
     fn check_auth(&mut self) -> Option<Event<'static>> {
-        let possible = self.config.mechanism && self.version() == Some(Version::V2);
-        self.auth
-            .is_refused(possible)
+        self.is_refused()
             .then(|| self.close(CloseReason::NotAuthenticated))
+    }
+
+    /// A version that the peer has still to choose may be one that carries material.
+    fn is_refused(&self) -> bool {
+        let possible = self.config.mechanism && self.version() != Some(Version::V1);
+        self.auth.is_refused(possible)
     }
 
     // When something is due.
@@ -534,9 +609,13 @@ impl Connection {
     /// Returns when [`handle_timeout`](Self::handle_timeout) and then
     /// [`poll_transmit`](Self::poll_transmit) are to be called at the latest.
     ///
-    /// `waiting` says whether RPCs of this side wait for the peer.
-    //= D-32, D-51
+    /// `waiting` says whether RPCs of this side wait for the peer. A time that has passed already
+    /// means at once, as on a connection on which the peer can never prove who it is.
+    //= D-32, D-50, D-51
     pub fn poll_timeout(&self, waiting: bool) -> Option<Time> {
+        if self.is_refused() {
+            return Some(self.active);
+        }
         let answer_due = self.answer_due().or_else(|| self.announcement_due());
         answer_due.or_else(|| self.ping_due().filter(|_| waiting))
     }

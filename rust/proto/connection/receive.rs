@@ -41,6 +41,7 @@ use crate::proto::property::{
     PropertySet, //
 };
 use crate::proto::types::{
+    Handle,
     MsgType,
     Version,
     Xid, //
@@ -50,31 +51,76 @@ use crate::proto::v2;
 use crate::proto::xdr::Reader;
 
 impl Connection {
-    /// A message arrived.
+    /// A message arrived. `invalidated` is the handle that the peer's Send has taken out of use,
+    /// as the Receive completion says.
+    ///
+    /// A Reply on a connection that speaks version 1 for good is what this is made for: all else
+    /// is out of line.
     #[inline]
-    //= V1-004, V1-092, V1-110, V2-004, V2-064, V2-065, D-03, D-46
-    pub fn handle_message<'a>(&mut self, now: Time, message: &'a [u8]) -> Event<'a> {
+    //= V1-004, V1-092, V1-110, V1-118, V1-132, V2-004, V2-064, V2-065, D-03, D-46
+    pub fn handle_message<'a>(
+        &mut self,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Event<'a> {
         let Some((fixed, rest)) = FixedWords::split(message) else {
-            return self.drop_message();
+            return self.handle_runt(invalidated);
         };
+        if fixed.version == Version::V1.number() && self.negotiation.is_settled_v1() {
+            self.handle_v1(&fixed, v1::decode(&fixed, rest), invalidated)
+        } else {
+            self.handle_other(now, &fixed, rest, invalidated)
+        }
+    }
+
+    //= V1-110, V2-167, D-46
+    #[cold]
+    fn handle_runt(&mut self, invalidated: Option<Handle>) -> Event<'static> {
+        let event = self.drop_message();
+        judge(event, invalidated)
+    }
+
+    /// The version is not settled, or not version 1, or the message is of another version.
+    #[inline(never)]
+    fn handle_other<'a>(
+        &mut self,
+        now: Time,
+        fixed: &FixedWords,
+        rest: Reader<'a>,
+        invalidated: Option<Handle>,
+    ) -> Event<'a> {
         let accepted = match self.version() {
             Some(version) => Some(version).filter(|v| v.number() == fixed.version),
             None => self.negotiation.versions().accept(fixed.version),
         };
         let event = match accepted {
-            None => self.handle_other_version(&fixed, rest),
+            None => self.handle_other_version(fixed, rest),
             Some(Version::V1) => {
-                let body = v1::decode(&fixed, rest);
-                self.handle_v1(&fixed, body)
+                let body = v1::decode(fixed, rest);
+                let says_version = !matches!(body, Ok(Body::Error(_)));
+                match says_version.then(|| self.settle(Version::V1)).flatten() {
+                    Some(refused) => refused,
+                    None => self.handle_v1(fixed, body, None),
+                }
             }
-            Some(Version::V2) => match v2::decode(&fixed, rest) {
-                Some(message) => self.handle_v2(&fixed, message),
+            Some(Version::V2) => match v2::decode(fixed, rest) {
+                Some(message) => {
+                    let event = self.handle_v2(fixed, message);
+                    self.tell(event)
+                }
                 None => self.drop_message(),
             },
         };
-        if accepted.is_some() {
+        // Rubbish is no sign of life.
+        if accepted.is_some() && !matches!(event, Event::Dropped) {
             self.active = now;
         }
+        judge(self.check_reports(event), invalidated)
+    }
+
+    /// Closes the connection if there was no room for an error message.
+    fn check_reports<'a>(&mut self, event: Event<'a>) -> Event<'a> {
         if self.overflow {
             return self.close(CloseReason::ReportOverflow);
         }
@@ -146,52 +192,95 @@ impl Connection {
     // Version 1.
 
     #[inline]
-    //= V1-033, V1-035, V1-092, V1-099, V1-132, D-33
+    //= V1-033, V1-035, V1-118, V1-132
     fn handle_v1<'a>(
         &mut self,
         fixed: &FixedWords,
         body: Result<Body<'a>, BadHeader>,
+        invalidated: Option<Handle>,
     ) -> Event<'a> {
-        if let Ok(Body::Error(report)) = body {
-            return match report {
-                Some(report) => self.handle_v1_error(fixed, report),
-                None => self.drop_message(),
-            };
-        }
-        if let Some(event) = self.settle(Version::V1) {
-            return event;
-        }
-        let direction = v1_direction(fixed, &body, self.side);
-        if direction == MsgType::Reply {
-            self.calls.handle_grant(fixed.credit);
-        }
-        let checked = body.and_then(|body| check_v1(fixed, body, direction));
-        match (checked, direction) {
-            (Ok(conveyed), MsgType::Call) if self.auth.may_proceed() => {
-                Event::Call(whole(fixed, conveyed))
+        match body {
+            Ok(Body::Conveyed(conveyed)) => {
+                let start = RpcStart::peek(conveyed.payload);
+                if v1_direction(fixed, &conveyed, start, self.side) == Ok(MsgType::Reply) {
+                    self.calls.handle_grant(fixed.credit);
+                    return Event::Reply(whole(fixed, conveyed, start));
+                }
+                self.handle_v1_call(fixed, conveyed, start, invalidated)
             }
-            (Ok(conveyed), MsgType::Reply) => Event::Reply(whole(fixed, conveyed)),
-            (Ok(_), MsgType::Call) => self.refuse_header(fixed, BadHeader::NotAuthenticated),
-            (Err(bad), MsgType::Call) => self.refuse_header(fixed, bad),
-            (Err(why), MsgType::Reply) => self.fail(fixed.xid, why),
+            Ok(Body::Error(report)) => self.handle_v1_error(fixed, report, invalidated),
+            Ok(Body::Grant | Body::Properties(_)) => {
+                self.handle_v1_bad(fixed, BadHeader::Type, invalidated)
+            }
+            Err(bad) => self.handle_v1_bad(fixed, bad, invalidated),
         }
     }
 
-    //= V1-098, V1-099, D-05
-    fn handle_v1_error(&mut self, fixed: &FixedWords, report: ErrorReport) -> Event<'static> {
-        if let ErrorReport::Version { low, high } = report {
-            if low > high {
-                return self.drop_message();
-            }
-        }
+    /// The message is good, and no Reply.
+    #[inline(never)]
+    //= V1-003, V1-024, V1-095, V1-130, V1-132, D-47
+    fn handle_v1_call<'a>(
+        &mut self,
+        fixed: &FixedWords,
+        conveyed: Conveyed<'a>,
+        start: Option<RpcStart>,
+        invalidated: Option<Handle>,
+    ) -> Event<'a> {
+        let event = match v1_direction(fixed, &conveyed, start, self.side) {
+            Ok(_) if self.auth.may_proceed() => Event::Call(whole(fixed, conveyed, start)),
+            Ok(_) => self.refuse_header(fixed, BadHeader::NotAuthenticated),
+            Err((bad, MsgType::Call)) => self.refuse_header(fixed, bad),
+            Err((bad, MsgType::Reply)) => self.fail_v1(fixed, bad),
+        };
+        judge(self.check_reports(event), invalidated)
+    }
+
+    /// The header is bad. Nothing behind it can be found, so it counts as what the peer usually
+    /// sends.
+    #[cold]
+    //= V1-092, V1-093, V1-095, V1-099, D-33
+    fn handle_v1_bad(
+        &mut self,
+        fixed: &FixedWords,
+        bad: BadHeader,
+        invalidated: Option<Handle>,
+    ) -> Event<'static> {
+        let event = match usual_direction(self.side) {
+            MsgType::Call => self.refuse_header(fixed, bad),
+            MsgType::Reply => self.fail_v1(fixed, bad),
+        };
+        judge(self.check_reports(event), invalidated)
+    }
+
+    /// Even a bad Reply says how many Calls the peer takes.
+    fn fail_v1(&mut self, fixed: &FixedWords, bad: BadHeader) -> Event<'static> {
         self.calls.handle_grant(fixed.credit);
-        match report {
-            ErrorReport::Version { low, high } => self.handle_err_vers(fixed, low, high),
-            report => Event::Error {
-                xid: fixed.xid,
-                report,
-            },
-        }
+        self.fail(fixed.xid, bad)
+    }
+
+    #[cold]
+    //= V1-098, V1-099, D-05
+    fn handle_v1_error(
+        &mut self,
+        fixed: &FixedWords,
+        report: Option<ErrorReport>,
+        invalidated: Option<Handle>,
+    ) -> Event<'static> {
+        let event = match report {
+            None => self.drop_message(),
+            Some(ErrorReport::Version { low, high }) if low > high => self.drop_message(),
+            Some(report) => {
+                self.calls.handle_grant(fixed.credit);
+                match report {
+                    ErrorReport::Version { low, high } => self.handle_err_vers(fixed, low, high),
+                    report => Event::Error {
+                        xid: fixed.xid,
+                        report,
+                    },
+                }
+            }
+        };
+        judge(event, invalidated)
     }
 
     fn fail(&mut self, xid: Xid, why: BadHeader) -> Event<'static> {
@@ -257,12 +346,18 @@ impl Connection {
 
     //= V1-094, V2-060, V2-061, V2-065, V2-165, D-05, D-32
     fn handle_err_vers(&mut self, fixed: &FixedWords, low: u32, high: u32) -> Event<'static> {
+        // In version 1, the probe is a Call.
+        let call = (self.version() == Some(Version::V1)).then_some(fixed.xid);
         match self.negotiation.handle_err_vers(fixed.xid, low, high) {
             Answer::Use(_) => {
                 self.calls = CallCredits::new(self.config.calls);
-                Event::None
+                let changed = Event::VersionChanged { refused: call };
+                self.check_auth().unwrap_or(changed)
             }
-            Answer::NoCommonVersion => self.close(CloseReason::NoCommonVersion),
+            Answer::NoCommonVersion => Event::Close {
+                why: CloseReason::NoCommonVersion,
+                fail: call,
+            },
             Answer::Settled => Event::Error {
                 xid: fixed.xid,
                 report: ErrorReport::Version { low, high },
@@ -450,69 +545,91 @@ impl Connection {
             Some(material) if self.config.mechanism && self.auth.wants_material() => {
                 Event::HostAuth(material)
             }
-            _ => Event::None,
+            _ => self.tell(Event::None),
         }
     }
 }
 
+/// Closes the connection if the peer has invalidated memory with a message that must not do so.
+///
+/// A Reply may. Whether it was memory of its RPC can only be said with that RPC at hand.
+//= V2-116, V2-117, CM-016, D-22
+fn judge(event: Event<'_>, invalidated: Option<Handle>) -> Event<'_> {
+    if invalidated.is_none() {
+        return event;
+    }
+    let fail = match event {
+        Event::Reply(arrived) if !arrived.more => return event,
+        Event::Failed { .. } | Event::Close { .. } => return event,
+        Event::Error { xid, .. } => Some(xid),
+        _ => None,
+    };
+    Event::Close {
+        why: CloseReason::Invalidated,
+        fail,
+    }
+}
+
 /// A whole RPC message in one message.
-fn whole<'a>(fixed: &FixedWords, conveyed: Conveyed<'a>) -> Arrived<'a> {
+#[inline]
+fn whole<'a>(fixed: &FixedWords, conveyed: Conveyed<'a>, start: Option<RpcStart>) -> Arrived<'a> {
     Arrived {
         fixed: *fixed,
         conveyed,
         part: Part {
             offset: 0,
             len: u32::try_from(conveyed.payload.len()).unwrap_or(u32::MAX),
-            start: RpcStart::peek(conveyed.payload),
+            start,
             swallowed: false,
         },
         more: false,
     }
 }
 
-/// Says whether a version 1 message concerns a Call of the peer or a Call of this side.
-///
-/// Its header does not tell, so an inline RPC message has to. Only in the usual direction are
-/// there chunks; and what tells nothing counts as what the peer usually sends.
-//= V1-132, V1-133
-fn v1_direction(fixed: &FixedWords, body: &Result<Body<'_>, BadHeader>, side: Side) -> MsgType {
-    let usual = match side {
+/// What the peer of a version 1 connection sends when it is not told by the message.
+#[inline]
+const fn usual_direction(side: Side) -> MsgType {
+    match side {
         Side::Client => MsgType::Reply,
         Side::Server => MsgType::Call,
-    };
-    match body {
-        Ok(Body::Conveyed(conveyed)) if conveyed.chunks.is_empty() => {
-            match RpcStart::peek(conveyed.payload) {
-                // Whose Call it is cannot be told from a Reply that belongs to no RPC.
-                Some(start) if start.xid != fixed.xid && side == Side::Server => usual,
-                Some(start) => start.msg_type.unwrap_or(usual),
-                None => usual,
-            }
-        }
-        _ => usual,
     }
 }
 
-/// Checks what version 1 demands of a message beside its header.
-//= V1-003, V1-024, V1-095, V1-130, V1-131, D-47
-fn check_v1<'a>(
+/// Says whether a version 1 message is a Call of the peer or a Reply to a Call of this side, or
+/// what is wrong with it and with which of them.
+///
+/// Its header does not tell, so an inline RPC message has to. One in memory comes in the usual
+/// direction only.
+#[inline]
+//= V1-003, V1-024, V1-095, V1-118, V1-130, V1-131, V1-132, V1-133, D-47
+fn v1_direction(
     fixed: &FixedWords,
-    body: Body<'a>,
-    direction: MsgType,
-) -> Result<Conveyed<'a>, BadHeader> {
-    let Body::Conveyed(conveyed) = body else {
-        return Err(BadHeader::Type);
-    };
-    if conveyed.kind == Kind::Msg {
-        let start = RpcStart::peek(conveyed.payload).ok_or(BadHeader::Truncated)?;
-        if start.xid != fixed.xid {
-            return Err(BadHeader::XidMismatch);
-        }
-        if start.msg_type != Some(direction) {
-            return Err(BadHeader::Direction);
-        }
+    conveyed: &Conveyed<'_>,
+    start: Option<RpcStart>,
+    side: Side,
+) -> Result<MsgType, (BadHeader, MsgType)> {
+    let usual = usual_direction(side);
+    if conveyed.kind == Kind::Nomsg {
+        return Ok(usual);
     }
-    Ok(conveyed)
+    let Some(start) = start else {
+        return Err((BadHeader::Truncated, usual));
+    };
+    match start.msg_type {
+        Some(direction) if start.xid == fixed.xid => {
+            let plain = direction == usual || conveyed.chunks.is_empty();
+            if plain {
+                Ok(direction)
+            } else {
+                Err((BadHeader::Direction, direction))
+            }
+        }
+        // Whose Call it is cannot be told from a Reply that belongs to no RPC.
+        Some(_) if side == Side::Server => Err((BadHeader::XidMismatch, usual)),
+        Some(direction) => Err((BadHeader::XidMismatch, direction)),
+        None if start.xid == fixed.xid => Err((BadHeader::Direction, usual)),
+        None => Err((BadHeader::XidMismatch, usual)),
+    }
 }
 
 /// Checks the first words of an RPC message against the header, as soon as they are there.

@@ -50,37 +50,43 @@ impl Connection {
         if !self.auth.may_proceed() {
             return Err(SendError::NotReady);
         }
-        let len = match self.version() {
-            None => return Err(SendError::NotReady),
-            Some(Version::V1) => self.send_v1(out, message, chunks)?,
-            Some(Version::V2) => self.send_v2(now, out, message, chunks)?,
-        };
-        self.active = now;
-        Ok(len)
+        match self.version() {
+            Some(Version::V1) => self.send_v1(out, message, chunks),
+            Some(Version::V2) => self.send_v2(now, out, message, chunks),
+            None => Err(SendError::NotReady),
+        }
     }
 
-    //= V1-006, V1-032, V1-033, V1-034, V1-119, V1-120, V1-130, V1-131, V1-133, D-49, NFS-053
+    #[inline]
+    //= V1-006, V1-032, V1-033, V1-034, V1-036, V1-119, V1-120, V1-130, V1-131, V1-133
+    //= V2-060, D-19, D-49, NFS-053
     fn send_v1<C: Chunks + ?Sized>(
         &mut self,
         out: &mut [u8],
         message: &Outgoing,
         chunks: &C,
     ) -> Result<usize, SendError> {
-        let reverse_call = self.side == Side::Server && message.direction == MsgType::Call;
-        if reverse_call && names_memory(message, chunks) {
+        let reply = message.direction == MsgType::Reply;
+        if reply {
+            let grants = self.config.grants;
+            return Ok(v1::encode(out, message.xid, grants, message.kind, chunks)?);
+        }
+        if self.side == Side::Server && names_memory(message, chunks) {
             return Err(SendError::NotSupported);
         }
-        let mut calls = self.calls;
-        let credit = match message.direction {
-            MsgType::Call if !calls.start() => return Err(SendError::NoCredit),
-            MsgType::Call => calls.requested(),
-            MsgType::Reply => self.config.grants,
-        };
+        if !self.calls.has_room() {
+            return Err(SendError::NoCredit);
+        }
+        let credit = self.calls.requested();
         let len = v1::encode(out, message.xid, credit, message.kind, chunks)?;
-        self.calls = calls;
+        self.calls.start();
+        if !self.is_settled() {
+            self.negotiation.note_probe(message.xid);
+        }
         Ok(len)
     }
 
+    #[inline(never)]
     //= V2-038, V2-040, V2-047, V2-054, V2-170, D-12, D-14, D-28, D-49, NFS-053
     fn send_v2<C: Chunks + ?Sized>(
         &mut self,
@@ -113,6 +119,7 @@ impl Connection {
         self.owes_grant = false;
         self.sending = message.more.then_some(this);
         self.reply_first = false;
+        self.active = now;
         Ok(len)
     }
 
@@ -138,7 +145,7 @@ impl Connection {
             return Err(SendError::Busy);
         }
         let (send, mut recv) = self.credits_for_properties()?;
-        let prefix = v2::encode_properties(out, self.own_xid, recv.grant(), &[], false)?;
+        let prefix = v2::encode_properties(out, self.config.xid, recv.grant(), &[], false)?;
         let mut body = Writer::new(out.get_mut(prefix..).unwrap_or_default());
         property::encode_hostauth(&mut body, material)?;
         let len = prefix.saturating_add(body.len());
@@ -163,7 +170,7 @@ impl Connection {
         more: bool,
     ) -> Result<usize, SendError> {
         let (send, mut recv) = self.credits_for_properties()?;
-        let xid = self.own_xid;
+        let xid = self.config.xid;
         let len = v2::encode_properties(out, xid, recv.grant(), octets, more)?;
         self.check_len(len)?;
         (self.send, self.recv) = (send, recv);
@@ -175,7 +182,7 @@ impl Connection {
         if !self.announced || !self.is_settled() {
             return Err(SendError::NotReady);
         }
-        let this = (self.own_xid, Content::Properties);
+        let this = (self.config.xid, Content::Properties);
         if self.sending.is_some_and(|open| open != this) {
             return Err(SendError::Busy);
         }
@@ -262,9 +269,12 @@ impl Connection {
         let mut body = Writer::new(&mut set);
         self.config.properties.encode(&mut body).ok()?;
         let mut recv = self.recv;
-        let len = v2::encode_properties(out, self.own_xid, recv.grant(), &set, false).ok()?;
+        let len = v2::encode_properties(out, self.config.xid, recv.grant(), &set, false).ok()?;
         (self.send, self.recv) = (send, recv);
         self.announced = true;
+        if !self.is_settled() {
+            self.negotiation.note_probe(self.config.xid);
+        }
         self.owes_grant = false;
         Some(Transmit {
             len,

@@ -63,8 +63,8 @@ fn check_reply(message: &[u8], offered: &ChunkSlices<'_>) -> u32 {
 }
 
 #[no_mangle]
-fn receive(connection: &mut Connection, message: &[u8]) -> u32 {
-    match connection.handle_message(Time(5), message) {
+fn receive(connection: &mut Connection, message: &[u8], invalidated: Option<Handle>) -> u32 {
+    match connection.handle_message(Time(5), message, invalidated) {
         Event::Reply(arrived) | Event::Call(arrived) => arrived.part.len,
         _ => 0,
     }

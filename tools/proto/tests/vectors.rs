@@ -7,14 +7,14 @@
 
 use std::process::ExitCode;
 
-use rpcrdma_proto::proto::chunk::{Chunk, ChunkLists};
+use rpcrdma_proto::proto::chunk::{Chunk, ChunkLists, NoChunks};
 use rpcrdma_proto::proto::cm_private::CmPrivate;
 use rpcrdma_proto::proto::connection::{
     Arrived, CloseReason, Config, Connection, Event, Side, MAX_CONTROL_LEN,
 };
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Flags, Outgoing};
+use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::Policy;
 use rpcrdma_proto::proto::negotiate::{Memory, Time, Versions};
 use rpcrdma_proto::proto::property::{Properties, PropertySet, ReverseSupport};
@@ -172,6 +172,7 @@ fn config(versions: Versions) -> Config {
             segments: 64,
             ..Properties::DEFAULT
         },
+        xid: Xid(0x5e17),
         calls: 128,
         grants: 32,
         ceiling: 128,
@@ -191,7 +192,7 @@ fn connect(message: &[u8], expect: &Value, side: Side) -> Connection {
         Versions::BOTH
     };
     match side {
-        Side::Server => Connection::server(config(versions), Xid(0x5e17), &[], NOW),
+        Side::Server => Connection::server(config(versions), &[], NOW),
         Side::Client => {
             let fixed = FixedWords::split(message).map(|(fixed, _)| fixed);
             let xid = fixed.map_or(Xid(0), |fixed| fixed.xid);
@@ -200,9 +201,24 @@ fn connect(message: &[u8], expect: &Value, side: Side) -> Connection {
                 _ => versions,
             };
             let first = Memory::default().first(NOW, versions);
-            let mut client = Connection::client(config(versions), first, xid, &[], NOW);
-            // A version 2 client has sent its property set.
+            let config = Config {
+                xid,
+                ..config(versions)
+            };
+            let mut client = Connection::client(config, first, &[], NOW);
+            // A version 2 client has sent its property set, one of version 1 a Call.
             transmit(&mut client);
+            if first == Version::V1 {
+                let call = Outgoing {
+                    xid,
+                    direction: MsgType::Call,
+                    kind: Kind::Msg,
+                    more: false,
+                    inv_handle: Handle::NONE,
+                };
+                let sent = client.send(NOW, &mut [0; 28], &call, &NoChunks);
+                assert_eq!(sent, Ok(28));
+            }
             client
         }
     }
@@ -302,12 +318,12 @@ fn receive(
     role: Role,
     joined: &mut Vec<u8>,
 ) -> Result<Outcome> {
-    let before = connection.version();
     let balance = connection.send_credits().balance();
     let zero_grants = connection.counters().zero_grants;
-    let event = connection.handle_message(NOW, message);
+    let event = connection.handle_message(NOW, message, None);
     let mut outcome = match event {
-        Event::None => quiet(connection, message, before),
+        Event::None | Event::Ready => quiet(message),
+        Event::VersionChanged { .. } => renegotiate(connection),
         Event::Dropped => Outcome::new("drop"),
         Event::Refused(_) => Outcome::new("reply_error"),
         Event::Call(arrived) => call(connection, &arrived, joined),
@@ -333,7 +349,7 @@ fn receive(
         }
         Event::HostAuth(_) => Outcome::new("connprop"),
         Event::Close { why, fail } => match (why, fail) {
-            (CloseReason::NoCommonVersion, None) => {
+            (CloseReason::NoCommonVersion, _) => {
                 Outcome::new("fail_connection").fact("next_version", Value::Null)
             }
             (_, Some(xid)) => terminate(xid).fact("disconnect", true.into()),
@@ -362,11 +378,13 @@ fn terminate(xid: Xid) -> Outcome {
     Outcome::new("terminate").fact("xid", xid.0.into())
 }
 
+fn renegotiate(connection: &Connection) -> Outcome {
+    let version = connection.version().map(Version::number);
+    Outcome::new("renegotiate").fact("next_version", version.into())
+}
+
 /// Nothing is to be done by the caller: tells which message it was.
-fn quiet(connection: &Connection, message: &[u8], before: Option<Version>) -> Outcome {
-    if before == Some(Version::V2) && connection.version() == Some(Version::V1) {
-        return Outcome::new("renegotiate").fact("next_version", 1.into());
-    }
+fn quiet(message: &[u8]) -> Outcome {
     let Some((fixed, rest)) = FixedWords::split(message) else {
         return Outcome::new("drop");
     };

@@ -5,9 +5,14 @@
 use std::hint::black_box;
 
 use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, NoChunks};
+use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::connection::{Config, Connection, Event};
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing, RpcStart};
+use rpcrdma_proto::proto::hostauth::Policy;
+use rpcrdma_proto::proto::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part, Plan, PlanError};
+use rpcrdma_proto::proto::property::Properties;
 use rpcrdma_proto::proto::reply::{check, check_conveyed, receive, Arrival, Payload, Verdict};
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
@@ -36,6 +41,8 @@ const OUTGOING: Outgoing = Outgoing {
     more: false,
     inv_handle: Handle(0x2b01),
 };
+
+const NOW: Time = Time(1000);
 
 const GRANT: Grant = Grant {
     granted: 1,
@@ -94,6 +101,15 @@ fn v2_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
     }
 }
 
+/// Returns the length of what is behind the header of a Reply.
+#[inline(always)]
+fn v1_handle(connection: &mut Connection, message: &[u8]) -> usize {
+    match connection.handle_message(NOW, message, None) {
+        Event::Reply(arrived) => arrived.conveyed.payload.len(),
+        _ => usize::MAX,
+    }
+}
+
 /// Functions for callgrind to count: never inlined, and known by their names.
 macro_rules! measured {
     ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty $body:block)*) => {
@@ -140,6 +156,34 @@ measured! {
 
     fn cost_v1_check_reply_write(message: &[u8], offered: &ChunkSlices<'_>) -> usize {
         v1_reply(message, offered)
+    }
+
+    fn cost_v1_send_call(connection: &mut Connection, out: &mut [u8]) -> usize {
+        connection.send(NOW, out, &OUTGOING, &NoChunks).unwrap_or(0)
+    }
+
+    fn cost_v1_send_call_write(
+        connection: &mut Connection,
+        out: &mut [u8],
+        chunks: &ChunkSlices<'_>
+    ) -> usize {
+        connection.send(NOW, out, &OUTGOING, chunks).unwrap_or(0)
+    }
+
+    fn cost_v1_handle_reply(connection: &mut Connection, message: &[u8]) -> usize {
+        v1_handle(connection, message)
+    }
+
+    fn cost_v1_handle_reply_write(connection: &mut Connection, message: &[u8]) -> usize {
+        v1_handle(connection, message)
+    }
+
+    fn cost_v1_handle_reply_nomsg(connection: &mut Connection, message: &[u8]) -> usize {
+        v1_handle(connection, message)
+    }
+
+    fn cost_v1_decode_reply_nomsg(message: &[u8]) -> usize {
+        v1_decode(message)
     }
 
     fn cost_v2_encode_call(out: &mut [u8]) -> usize {
@@ -325,7 +369,82 @@ fn main() {
     repeat(24 + 65536, || {
         cost_v1_accept_call_read(black_box(&long), black_box(&limits))
     });
+    connections();
     plans();
+}
+
+/// A client that speaks version 1 for good, and has been granted enough.
+fn v1_client() -> Connection {
+    let config = Config {
+        versions: Versions::V1,
+        cm_private: CmPrivate::DEFAULT,
+        properties: Properties::DEFAULT,
+        xid: Xid(0),
+        calls: 2 * CALLS,
+        grants: 16,
+        ceiling: 0,
+        continued: 0,
+        keep_alive: Time(60_000),
+        answer: Time(5_000),
+        auth: Policy::Ignore,
+        mechanism: false,
+    };
+    let mut client = Connection::client(config, Version::V1, &[], NOW);
+    let first = message(
+        |out| v1::encode(out, XID, 2 * CALLS, Kind::Msg, &NoChunks).expect("room"),
+        1,
+    );
+    assert!(matches!(
+        client.handle_message(NOW, &first, None),
+        Event::Reply(_)
+    ));
+    client
+}
+
+fn connections() {
+    let mut room = [0; 256];
+    let write = [SEGMENT];
+    let writes: [&[Segment]; 1] = [&write];
+    let none = ChunkSlices::default();
+    let written = ChunkSlices {
+        writes: &writes,
+        ..none
+    };
+    let chunk = ChunkSlices {
+        reply: Some(&write),
+        ..none
+    };
+    let mut client = v1_client();
+    repeat(28, || {
+        cost_v1_send_call(black_box(&mut client), black_box(&mut room))
+    });
+    let mut client = v1_client();
+    repeat(52, || {
+        cost_v1_send_call_write(
+            black_box(&mut client),
+            black_box(&mut room),
+            black_box(&written),
+        )
+    });
+    let v1 = |kind, chunks: &ChunkSlices<'_>| {
+        message(
+            |out| v1::encode(out, XID, 32, kind, chunks).expect("room"),
+            1,
+        )
+    };
+    let short = v1(Kind::Msg, &none);
+    let filled = v1(Kind::Msg, &written);
+    let long = v1(Kind::Nomsg, &chunk);
+    repeat(24, || {
+        cost_v1_handle_reply(black_box(&mut client), black_box(&short))
+    });
+    repeat(24, || {
+        cost_v1_handle_reply_write(black_box(&mut client), black_box(&filled))
+    });
+    repeat(24, || {
+        cost_v1_handle_reply_nomsg(black_box(&mut client), black_box(&long))
+    });
+    repeat(24, || cost_v1_decode_reply_nomsg(black_box(&long)));
 }
 
 fn plans() {

@@ -191,11 +191,6 @@ impl World {
     fn connect(setup: &Setup, memory: &Memory, now: Time, next: usize) -> [Peer; 2] {
         let [client, server] = setup.configs;
         let first = memory.first(now, client.versions);
-        // Version 1 begins with a Call.
-        let probe = match first {
-            Version::V1 => xid(next),
-            Version::V2 => Xid(PROBE),
-        };
         let (client_data, server_data) = (client.cm_private.encode(), server.cm_private.encode());
         let peer = |connection| Peer {
             connection,
@@ -211,8 +206,8 @@ impl World {
             settled: None,
         };
         [
-            peer(Connection::client(client, first, probe, &server_data, now)),
-            peer(Connection::server(server, Xid(0x8000), &client_data, now)),
+            peer(Connection::client(client, first, &server_data, now)),
+            peer(Connection::server(server, &client_data, now)),
         ]
     }
 
@@ -496,9 +491,10 @@ impl World {
         };
         peer.granted = false;
         let settled = peer.connection.is_settled();
-        let event = peer.connection.handle_message(self.now, &message);
+        let event = peer.connection.handle_message(self.now, &message, None);
         match event {
-            Event::None | Event::HostAuth(_) => {}
+            Event::None | Event::Ready | Event::HostAuth(_) => {}
+            Event::VersionChanged { refused: None } => {}
             Event::Call(arrived) => {
                 if let Some(rpc) = self.join(setup, side, &arrived, MsgType::Call) {
                     let peer = &mut self.peers[index(side)];

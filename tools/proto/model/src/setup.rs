@@ -7,7 +7,7 @@ use rpcrdma_proto::proto::connection::{Config, Side};
 use rpcrdma_proto::proto::hostauth::Policy;
 use rpcrdma_proto::proto::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::property::{Properties, ReverseSupport};
-use rpcrdma_proto::proto::types::Version;
+use rpcrdma_proto::proto::types::{Version, Xid};
 
 use crate::Rpc;
 
@@ -27,6 +27,7 @@ pub fn config(versions: Versions, ceiling: u16) -> Config {
             recv_size: 4096,
         },
         properties: Properties::DEFAULT,
+        xid: Xid(0x7fff_0001),
         calls: ceiling.into(),
         grants: ceiling.into(),
         ceiling,

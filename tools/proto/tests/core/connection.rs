@@ -38,6 +38,7 @@ fn config() -> Config {
             recv_size: 8192,
             ..Properties::DEFAULT
         },
+        xid: Xid(0xc1),
         calls: 16,
         grants: 8,
         ceiling: 32,
@@ -49,12 +50,19 @@ fn config() -> Config {
     }
 }
 
+fn v1_only() -> Config {
+    Config {
+        versions: Versions::V1,
+        ..config()
+    }
+}
+
 fn server() -> Connection {
-    Connection::server(config(), Xid(0x5e), &[], NOW)
+    Connection::server(config(), &[], NOW)
 }
 
 fn client(first: Version) -> Connection {
-    let mut client = Connection::client(config(), first, Xid(0xc1), &[], NOW);
+    let mut client = Connection::client(config(), first, &[], NOW);
     transmit(&mut client);
     client
 }
@@ -63,8 +71,8 @@ fn client(first: Version) -> Connection {
 fn v2_server() -> Connection {
     let mut server = server();
     assert!(matches!(
-        server.handle_message(NOW, props(0, &[0])),
-        Event::None
+        server.handle_message(NOW, props(0, &[0]), None),
+        Event::Ready
     ));
     assert_eq!(transmit(&mut server).len(), 1);
     server
@@ -74,8 +82,8 @@ fn v2_server() -> Connection {
 fn v2_client() -> Connection {
     let mut client = client(Version::V2);
     assert!(matches!(
-        client.handle_message(NOW, props(0, &[0])),
-        Event::None
+        client.handle_message(NOW, props(0, &[0]), None),
+        Event::Ready
     ));
     client
 }
@@ -156,7 +164,10 @@ fn v1_server_answers_bad_headers() {
         v1_msg(9, &[0; 4]),
     ] {
         let mut server = server();
-        assert!(matches!(server.handle_message(NOW, bad), Event::Refused(_)));
+        assert!(matches!(
+            server.handle_message(NOW, bad, None),
+            Event::Refused(_)
+        ));
         assert_eq!(errors(&mut server), [words(&[9, 1, 8, 4, 2])]);
     }
 }
@@ -171,13 +182,40 @@ fn v1_client_answers_no_bad_reply() {
         v1_msg(9, &[0; 4]),
     ] {
         let mut client = client(Version::V1);
-        let event = client.handle_message(NOW, bad);
+        let event = client.handle_message(NOW, bad, None);
         assert!(
             matches!(event, Event::Failed { xid: Xid(9), .. }),
             "{event:?}"
         );
         assert!(transmit(&mut client).is_empty());
     }
+}
+
+//= V1-003, V1-024, V1-118, V1-131, V1-132, D-33, D-47 (test)
+#[test]
+fn whose_xid_it_is_follows_from_the_rpc_message() {
+    let chunks = |msg_type| join(&[9, 1, 32, 0, 0, 0, 1, 0], &rpc(9, msg_type, 40));
+    // What is no Reply ends no RPC of the client, be it as bad as it likes.
+    for call in [chunks(0), v1_msg(9, &rpc(10, 0, 40))] {
+        let mut client = client(Version::V1);
+        let event = client.handle_message(NOW, call, None);
+        assert!(matches!(event, Event::Refused(_)), "{event:?}");
+        assert_eq!(errors(&mut client), [words(&[9, 1, 8, 4, 2])]);
+    }
+    // What is no Reply of the client ends none of the server.
+    let mut server = server();
+    let event = server.handle_message(NOW, v1_msg(9, &rpc(10, 1, 40)), None);
+    assert!(
+        matches!(event, Event::Refused(BadHeader::XidMismatch)),
+        "{event:?}"
+    );
+    let event = server.handle_message(NOW, chunks(1), None);
+    assert!(
+        matches!(event, Event::Failed { xid: Xid(9), .. }),
+        "{event:?}"
+    );
+    let event = server.handle_message(NOW, chunks(0), None);
+    assert!(matches!(event, Event::Call(_)), "{event:?}");
 }
 
 //= V1-098, V1-099, V2-166, D-05 (test)
@@ -195,7 +233,7 @@ fn errors_are_never_answered() {
                 Side::Client => client(Version::V1),
                 Side::Server => server(),
             };
-            let event = connection.handle_message(NOW, error);
+            let event = connection.handle_message(NOW, error, None);
             assert_eq!(matches!(event, Event::Dropped), dropped, "{error:?}");
             assert!(transmit(&mut connection).is_empty());
         }
@@ -207,23 +245,15 @@ fn errors_are_never_answered() {
 fn a_server_answers_versions_it_does_not_speak() {
     let unknown = join(&[9, 3, 77, 0, 0, 0, 0], &rpc(9, 0, 40));
     let mut server = server();
-    server.handle_message(NOW, unknown);
+    server.handle_message(NOW, unknown, None);
     assert_eq!(errors(&mut server), [words(&[9, 3, 8, 4, 1, 1, 2])]);
     // The first message that is known settles it; then also the other one is refused.
-    server.handle_message(NOW, v1_msg(9, &rpc(9, 0, 40)));
+    server.handle_message(NOW, v1_msg(9, &rpc(9, 0, 40)), None);
     assert_eq!(server.version(), Some(Version::V1));
-    server.handle_message(NOW, v2_msg(9, 0, &rpc(9, 0, 40)));
+    server.handle_message(NOW, v2_msg(9, 0, &rpc(9, 0, 40)), None);
     assert_eq!(errors(&mut server), [words(&[9, 2, 8, 4, 1, 1, 2])]);
-    let mut v1_only = Connection::server(
-        Config {
-            versions: Versions::V1,
-            ..config()
-        },
-        Xid(1),
-        &[],
-        NOW,
-    );
-    v1_only.handle_message(NOW, props(0, &[0]));
+    let mut v1_only = Connection::server(v1_only(), &[], NOW);
+    v1_only.handle_message(NOW, props(0, &[0]), None);
     assert_eq!(errors(&mut v1_only), [words(&[0xabc, 2, 8, 4, 1, 1, 1])]);
 }
 
@@ -235,10 +265,13 @@ fn v1_calls_wait_for_the_grant() {
     assert_eq!(first, words(&[1, 1, 16, 0, 0, 0, 0]));
     assert_eq!(send(&mut client, &call(2)), Err(SendError::NoCredit));
     let reply = join(&[1, 1, 2, 0, 0, 0, 0], &rpc(1, 1, 24));
-    assert!(matches!(client.handle_message(NOW, reply), Event::Reply(_)));
+    assert!(matches!(
+        client.handle_message(NOW, reply, None),
+        Event::Reply(_)
+    ));
     client.handle_call_ended();
     // Of a malformed error, the grant is not used either.
-    let malformed = client.handle_message(NOW, raw(&[1, 1, 9, 4, 1, 3, 2]));
+    let malformed = client.handle_message(NOW, raw(&[1, 1, 9, 4, 1, 3, 2]), None);
     assert!(matches!(malformed, Event::Dropped));
     assert_eq!(client.calls().limit(), 2);
     send(&mut client, &call(2)).unwrap();
@@ -250,14 +283,14 @@ fn v1_calls_wait_for_the_grant() {
 #[test]
 fn v1_reverse_calls_are_plain_and_have_xids_of_their_own() {
     let mut server = server();
-    server.handle_message(NOW, v1_msg(9, &rpc(9, 0, 40)));
+    server.handle_message(NOW, v1_msg(9, &rpc(9, 0, 40)), None);
     let sent = send(&mut server, &call(9)).unwrap();
     assert_eq!(sent, words(&[9, 1, 16, 0, 0, 0, 0]));
     assert_eq!(send(&mut server, &call(10)), Err(SendError::NoCredit));
     let mut client = client(Version::V1);
     send(&mut client, &call(9)).unwrap();
     let reverse = [sent, rpc(9, 0, 40)].concat();
-    let event = client.handle_message(NOW, &reverse);
+    let event = client.handle_message(NOW, &reverse, None);
     assert!(matches!(event, Event::Call(arrived) if arrived.fixed.xid == Xid(9)));
     let reply = Outgoing {
         direction: MsgType::Reply,
@@ -267,7 +300,7 @@ fn v1_reverse_calls_are_plain_and_have_xids_of_their_own() {
     assert_eq!(answer, words(&[9, 1, 8, 0, 0, 0, 0]));
     let answer = [answer, rpc(9, 1, 24)].concat();
     assert!(matches!(
-        server.handle_message(NOW, &answer),
+        server.handle_message(NOW, &answer, None),
         Event::Reply(_)
     ));
     server.handle_call_ended();
@@ -287,13 +320,13 @@ fn thresholds_follow_the_version() {
         recv_size: 3072,
     };
     let peer = server.encode();
-    let v1 = Connection::client(config(), Version::V1, Xid(1), &peer, NOW);
+    let v1 = Connection::client(config(), Version::V1, &peer, NOW);
     assert_eq!((v1.inline_send(), v1.inline_recv()), (3072, 2048));
     assert!(v1.cm().remote_invalidation);
-    let mut v2 = Connection::client(config(), Version::V2, Xid(1), &peer, NOW);
+    let mut v2 = Connection::client(config(), Version::V2, &peer, NOW);
     assert_eq!((v2.inline_send(), v2.inline_recv()), (4096, 4096));
     transmit(&mut v2);
-    v2.handle_message(NOW, props(0, &[2, 2, 4, 6000, 1, 4, 7000]));
+    v2.handle_message(NOW, props(0, &[2, 2, 4, 6000, 1, 4, 7000]), None);
     assert_eq!((v2.inline_send(), v2.inline_recv()), (6000, 7000));
     let mut limits = Limits::v1(0, 0);
     v2.apply(&mut limits);
@@ -321,13 +354,13 @@ fn thresholds_follow_the_version() {
 //= V2-010, V2-019, V2-028, V2-054, V2-058, V2-136, V2-137, D-12, D-19, D-20 (test)
 #[test]
 fn a_client_opens_with_its_properties_and_waits() {
-    let mut client = Connection::client(config(), Version::V2, Xid(0xc1), &[], NOW);
+    let mut client = Connection::client(config(), Version::V2, &[], NOW);
     let sent = transmit(&mut client);
     assert_eq!(sent.len(), 1);
     assert!((28..=1024).contains(&sent[0].len()));
     assert_eq!(sent[0][..20], words(&[0xc1, 2, 0x0020_0020, 5, 0]));
     assert_eq!(send(&mut client, &call(1)), Err(SendError::NotReady));
-    client.handle_message(NOW, props(0, &[0]));
+    client.handle_message(NOW, props(0, &[0]), None);
     assert!(client.is_settled());
     assert!(send(&mut client, &call(1)).is_ok());
 }
@@ -337,7 +370,7 @@ fn a_client_opens_with_its_properties_and_waits() {
 fn a_server_answers_with_its_properties_first() {
     let mut server = server();
     assert!(transmit(&mut server).is_empty());
-    let event = server.handle_message(NOW, v2_msg(9, 0, &rpc(9, 0, 40)));
+    let event = server.handle_message(NOW, v2_msg(9, 0, &rpc(9, 0, 40)), None);
     assert!(matches!(event, Event::Call(_)));
     let reply = Outgoing {
         direction: MsgType::Reply,
@@ -354,7 +387,7 @@ fn with_one_credit_the_reply_goes_first() {
     for credit in [0x0010_0001, 0] {
         let mut server = server();
         let first = join(&[9, 2, credit, 0, 0, 0, 0, 0, 0], &rpc(9, 0, 40));
-        server.handle_message(NOW, first);
+        server.handle_message(NOW, first, None);
         assert_eq!(server.counters().zero_grants, u64::from(credit == 0));
         assert_eq!(server.send_credits().balance(), 1);
         assert!(transmit(&mut server).is_empty());
@@ -365,7 +398,7 @@ fn with_one_credit_the_reply_goes_first() {
         assert!(send(&mut server, &reply).is_ok());
         server.handle_sent();
         assert_eq!(send(&mut server, &reply), Err(SendError::NotReady));
-        server.handle_message(NOW, v2_msg(10, 0, &rpc(10, 0, 40)));
+        server.handle_message(NOW, v2_msg(10, 0, &rpc(10, 0, 40)), None);
         assert_eq!(transmit(&mut server)[0][15], 5);
     }
 }
@@ -375,7 +408,7 @@ fn with_one_credit_the_reply_goes_first() {
 fn a_missing_reply_does_not_silence_a_server() {
     let mut server = server();
     let first = join(&[9, 2, 0x0010_0001, 0, 0, 0, 0, 0, 0], &rpc(9, 0, 40));
-    server.handle_message(NOW, first);
+    server.handle_message(NOW, first, None);
     assert!(transmit(&mut server).is_empty());
     let due = server.poll_timeout(false).unwrap();
     assert_eq!(transmit_at(&mut server, due, false)[0][15], 5);
@@ -385,7 +418,7 @@ fn a_missing_reply_does_not_silence_a_server() {
 #[test]
 fn what_may_be_sent_is_what_was_granted() {
     let mut server = server();
-    server.handle_message(NOW, props(0, &[0]));
+    server.handle_message(NOW, props(0, &[0]), None);
     // Four were granted, one goes to the property set.
     assert_eq!(server.send_credits().balance(), 4);
     transmit(&mut server);
@@ -413,7 +446,7 @@ fn v2_bad_messages_with_calls_are_answered_on_both_sides() {
         (raw(&[9, 2, CREDIT, 5, 0, 1, 2, 2, 0]), 2),
     ] {
         for mut connection in [v2_server(), v2_client()] {
-            let event = connection.handle_message(NOW, bad);
+            let event = connection.handle_message(NOW, bad, None);
             assert!(matches!(event, Event::Refused(_)), "{bad:?}: {event:?}");
             let answer = words(&[9, 2, 0x0020_0001, 4, 1, code]);
             assert_eq!(errors(&mut connection), [answer]);
@@ -432,7 +465,7 @@ fn v2_bad_replies_fail_and_are_not_answered() {
         v2_msg(9, 1, &rpc(10, 1, 40)),
     ] {
         for mut connection in [v2_server(), v2_client()] {
-            let event = connection.handle_message(NOW, bad);
+            let event = connection.handle_message(NOW, bad, None);
             let failed = matches!(event, Event::Failed { xid: Xid(9), .. });
             assert!(failed, "{bad:?}: {event:?}");
             assert!(errors(&mut connection).is_empty());
@@ -452,7 +485,7 @@ fn only_replies_end_rpcs() {
     ] {
         for mut connection in [v2_server(), v2_client()] {
             let dropped = connection.counters().dropped;
-            let event = connection.handle_message(NOW, bad);
+            let event = connection.handle_message(NOW, bad, None);
             assert!(matches!(event, Event::Dropped), "{bad:?}: {event:?}");
             assert_eq!(connection.counters().dropped, dropped + 1);
             assert!(errors(&mut connection).is_empty());
@@ -460,8 +493,8 @@ fn only_replies_end_rpcs() {
     }
     // Nor does one that breaks in on a Call: the Call is answered, the other not.
     let mut server = v2_server();
-    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)));
-    let event = server.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 1]));
+    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)), None);
+    let event = server.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 1]), None);
     assert!(matches!(event, Event::Dropped), "{event:?}");
     let answer = words(&[9, 2, 0x0020_0001, 4, 1, 4]);
     assert_eq!(errors(&mut server), [answer]);
@@ -479,11 +512,14 @@ fn v2_errors_grant_nothing_and_are_not_answered() {
         raw(&[9, 2, 0x0020_0009, 0]),
         raw(&[9, 2, 0x0020_0009, 4, 1, 1, 3, 2]),
     ] {
-        assert!(matches!(client.handle_message(NOW, error), Event::Dropped));
+        assert!(matches!(
+            client.handle_message(NOW, error, None),
+            Event::Dropped
+        ));
     }
     let error = raw(&[9, 2, 0x0020_0009, 4, 1, 10]);
     assert!(matches!(
-        client.handle_message(NOW, error),
+        client.handle_message(NOW, error, None),
         Event::Error {
             xid: Xid(9),
             report: ErrorReport::System
@@ -491,7 +527,7 @@ fn v2_errors_grant_nothing_and_are_not_answered() {
     ));
     let version = raw(&[9, 2, 0x0020_0009, 4, 1, 1, 1]);
     assert!(matches!(
-        client.handle_message(NOW, version),
+        client.handle_message(NOW, version, None),
         Event::Error { .. }
     ));
     assert_eq!(client.send_credits().balance(), balance);
@@ -504,12 +540,12 @@ fn response_tells_whose_xid_it_is() {
     for mut connection in [v2_server(), v2_client()] {
         let call = v2_msg(9, 0, &rpc(9, 0, 40));
         assert!(matches!(
-            connection.handle_message(NOW, call),
+            connection.handle_message(NOW, call, None),
             Event::Call(_)
         ));
         let reply = v2_msg(9, 1, &rpc(9, 1, 40));
         assert!(matches!(
-            connection.handle_message(NOW, reply),
+            connection.handle_message(NOW, reply, None),
             Event::Reply(_)
         ));
     }
@@ -522,7 +558,7 @@ fn parts_arrive_as_one_call() {
     let message = rpc(9, 0, 100);
     for (from, to, flags) in [(0, 5, 2), (5, 30, 2), (30, 100, 0)] {
         let part = v2_msg(9, flags, &message[from..to]);
-        match server.handle_message(NOW, part) {
+        match server.handle_message(NOW, part, None) {
             Event::Call(arrived) => {
                 assert_eq!(arrived.part.offset as usize, from);
                 assert_eq!(arrived.part.len as usize, to);
@@ -540,13 +576,13 @@ fn parts_arrive_as_one_call() {
             &[0; 3000]
         };
         let flags = if part == 5 { 0 } else { 2 };
-        let event = server.handle_message(NOW, v2_msg(8, flags, octets));
+        let event = server.handle_message(NOW, v2_msg(8, flags, octets), None);
         refused += u32::from(matches!(event, Event::Refused(BadHeader::TooLong)));
     }
     assert_eq!(refused, 1);
     let system = words(&[8, 2, 0x0020_0001, 4, 1, 10]);
     assert_eq!(errors(&mut server), [system]);
-    let next = server.handle_message(NOW, v2_msg(7, 0, &rpc(7, 0, 40)));
+    let next = server.handle_message(NOW, v2_msg(7, 0, &rpc(7, 0, 40)), None);
     assert!(matches!(next, Event::Call(_)));
 }
 
@@ -554,23 +590,29 @@ fn parts_arrive_as_one_call() {
 #[test]
 fn a_broken_call_costs_both_xids() {
     let mut server = v2_server();
-    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)));
+    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)), None);
     // Grants and errors may stand between the parts.
     let grant = raw(&[0, 2, CREDIT, 1, 0, 0, 0, 0, 0]);
-    assert!(matches!(server.handle_message(NOW, grant), Event::None));
+    assert!(matches!(
+        server.handle_message(NOW, grant, None),
+        Event::None
+    ));
     let error = raw(&[77, 2, CREDIT, 4, 1, 2]);
     assert!(matches!(
-        server.handle_message(NOW, error),
+        server.handle_message(NOW, error, None),
         Event::Error { .. }
     ));
-    let other = server.handle_message(NOW, v2_msg(10, 0, &rpc(10, 0, 40)));
+    let other = server.handle_message(NOW, v2_msg(10, 0, &rpc(10, 0, 40)), None);
     assert!(matches!(other, Event::Refused(BadHeader::BrokenSequence)));
     let answers = [10, 9].map(|xid| words(&[xid, 2, 0x0020_0001, 4, 1, 4]));
     assert_eq!(errors(&mut server), answers);
     // Another type breaks it as well.
-    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)));
+    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)), None);
     let set = join(&[9, 2, CREDIT, 5, 0], &words(&[0]));
-    assert!(matches!(server.handle_message(NOW, set), Event::Refused(_)));
+    assert!(matches!(
+        server.handle_message(NOW, set, None),
+        Event::Refused(_)
+    ));
     assert_eq!(errors(&mut server), [answers[1].clone()]);
 }
 
@@ -578,8 +620,8 @@ fn a_broken_call_costs_both_xids() {
 #[test]
 fn a_broken_reply_costs_the_connection() {
     let mut client = v2_client();
-    client.handle_message(NOW, v2_msg(9, 3, &rpc(9, 1, 40)));
-    let event = client.handle_message(NOW, v2_msg(10, 1, &rpc(10, 1, 40)));
+    client.handle_message(NOW, v2_msg(9, 3, &rpc(9, 1, 40)), None);
+    let event = client.handle_message(NOW, v2_msg(10, 1, &rpc(10, 1, 40)), None);
     let closes = matches!(
         event,
         Event::Close {
@@ -590,8 +632,8 @@ fn a_broken_reply_costs_the_connection() {
     assert!(closes, "{event:?}");
     assert!(errors(&mut client).is_empty());
     let mut server = v2_server();
-    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)));
-    let event = server.handle_message(NOW, v2_msg(10, 1, &rpc(10, 1, 40)));
+    server.handle_message(NOW, v2_msg(9, 2, &rpc(9, 0, 40)), None);
+    let event = server.handle_message(NOW, v2_msg(10, 1, &rpc(10, 1, 40)), None);
     assert!(matches!(
         event,
         Event::Close {
@@ -617,14 +659,14 @@ fn parts_are_sent_without_anything_between_but_grants() {
         ..call(1)
     };
     assert_eq!(send(&mut client, &reply), Err(SendError::Busy));
-    client.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 0]));
+    client.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 0]), None);
     assert!(errors(&mut client).is_empty());
     while send(&mut client, &first).is_ok() {}
     assert_eq!(send(&mut client, &first), Err(SendError::NoCredit));
-    client.handle_message(NOW, raw(&[0, 2, 0x00ff_0001, 1, 0, 0, 0, 0, 0]));
+    client.handle_message(NOW, raw(&[0, 2, 0x00ff_0001, 1, 0, 0, 0, 0, 0]), None);
     send(&mut client, &call(1)).unwrap();
     assert!(!client.is_sending_parts());
-    client.handle_message(NOW, raw(&[0, 2, 0x00ff_0001, 1, 0, 0, 0, 0, 0]));
+    client.handle_message(NOW, raw(&[0, 2, 0x00ff_0001, 1, 0, 0, 0, 0, 0]), None);
     assert_eq!(errors(&mut client).len(), 1);
 }
 
@@ -635,9 +677,9 @@ fn property_sets_may_come_in_parts() {
     let set = words(&[1, 2, 4, 8192]);
     let first = join(&[0xabc, 2, CREDIT, 5, 2], &set[..6]);
     let last = join(&[0xabc, 2, CREDIT, 5, 0], &set[6..]);
-    let event = server.handle_message(NOW, first);
+    let event = server.handle_message(NOW, first, None);
     assert!(matches!(event, Event::Properties { offset: 0, .. }));
-    match server.handle_message(NOW, last) {
+    match server.handle_message(NOW, last, None) {
         Event::Properties {
             fixed,
             flags,
@@ -645,7 +687,7 @@ fn property_sets_may_come_in_parts() {
             ..
         } if !flags.more => {
             let event = server.handle_properties(&fixed, flags, &set);
-            assert!(matches!(event, Event::None));
+            assert!(matches!(event, Event::Ready));
         }
         event => panic!("{event:?}"),
     }
@@ -653,13 +695,13 @@ fn property_sets_may_come_in_parts() {
     let part = join(&[0xabc, 2, CREDIT, 5, 2], &[0; 4000]);
     let mut refused = 0;
     for _ in 0..MAX_PROPERTIES / 4000 + 2 {
-        let event = server.handle_message(NOW, part);
+        let event = server.handle_message(NOW, part, None);
         refused += u32::from(matches!(event, Event::Refused(BadHeader::TooLong)));
     }
     assert_eq!(refused, 1);
     let mut client = v2_client();
-    client.handle_message(NOW, join(&[0xabc, 2, CREDIT, 5, 2], &[0; 4]));
-    let empty = client.handle_message(NOW, join(&[0xabc, 2, CREDIT, 5, 2], &[]));
+    client.handle_message(NOW, join(&[0xabc, 2, CREDIT, 5, 2], &[0; 4]), None);
+    let empty = client.handle_message(NOW, join(&[0xabc, 2, CREDIT, 5, 2], &[]), None);
     assert!(matches!(empty, Event::Refused(BadHeader::NoPayload)));
 }
 
@@ -671,7 +713,7 @@ fn long_material_is_sent_in_parts() {
         mechanism: true,
         ..config()
     };
-    let mut server = Connection::server(config, Xid(1), &[], NOW);
+    let mut server = Connection::server(config, &[], NOW);
     let mut client = v2_client();
     let mut out = vec![0; 8192];
     let material = [7; 9000];
@@ -692,7 +734,7 @@ fn long_material_is_sent_in_parts() {
             flags,
             octets,
             offset,
-        } = server.handle_message(NOW, message)
+        } = server.handle_message(NOW, message, None)
         else {
             panic!("no part of a property set");
         };
@@ -709,12 +751,12 @@ fn long_material_is_sent_in_parts() {
 #[test]
 fn only_the_first_property_set_counts() {
     let mut server = server();
-    server.handle_message(NOW, props(0, &[1, 2, 4, 2048]));
+    server.handle_message(NOW, props(0, &[1, 2, 4, 2048]), None);
     assert_eq!(server.inline_send(), 2048);
-    server.handle_message(NOW, props(0, &[1, 2, 4, 8192]));
+    server.handle_message(NOW, props(0, &[1, 2, 4, 8192]), None);
     assert_eq!(server.inline_send(), 2048);
     let mut client = client(Version::V2);
-    let small = client.handle_message(NOW, props(0, &[1, 2, 4, 1023]));
+    let small = client.handle_message(NOW, props(0, &[1, 2, 4, 1023]), None);
     let why = CloseReason::SmallReceives;
     assert!(matches!(small, Event::Close { why: found, .. } if found == why));
     let mut memory = Memory::default();
@@ -732,7 +774,7 @@ fn reverse_calls_follow_what_the_client_takes() {
     ] {
         let number = brs as u32;
         let mut server = server();
-        server.handle_message(NOW, props(0, &[1, 5, 4, number]));
+        server.handle_message(NOW, props(0, &[1, 5, 4, number]), None);
         transmit(&mut server);
         assert_eq!(send(&mut server, &call(1)).is_ok(), plain);
         let lists = Lists {
@@ -752,7 +794,7 @@ fn grants_go_out_when_the_peer_runs_short() {
     // The property set has granted 32; the client uses them up without any Reply.
     let mut grants = 0;
     for xid in 0..40 {
-        server.handle_message(NOW, v2_msg(xid, 0, &rpc(xid, 0, 40)));
+        server.handle_message(NOW, v2_msg(xid, 0, &rpc(xid, 0, 40)), None);
         for message in transmit(&mut server) {
             assert_eq!(message.len(), v2::GRANT_LEN);
             grants += 1;
@@ -761,7 +803,7 @@ fn grants_go_out_when_the_peer_runs_short() {
     assert_eq!(server.counters().overruns, 0);
     assert!((1..=4).contains(&grants), "{grants}");
     // An error message cannot give a credit back, so a grant follows.
-    server.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 0]));
+    server.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 0]), None);
     let sent = transmit(&mut server);
     assert_eq!(sent.len(), 2);
     assert_eq!((sent[0][15], sent[1].len()), (4, v2::GRANT_LEN));
@@ -773,9 +815,9 @@ fn a_second_grant_waits_for_the_peer() {
     let mut server = server();
     let spare = RecvCredits::receives(32) - 32;
     server.handle_posted(spare);
-    server.handle_message(NOW, props(0, &[0]));
+    server.handle_message(NOW, props(0, &[0]), None);
     assert_eq!(transmit(&mut server).len(), 1);
-    server.handle_message(NOW, v2_msg(1, 0, &rpc(1, 0, 40)));
+    server.handle_message(NOW, v2_msg(1, 0, &rpc(1, 0, 40)), None);
     server.handle_posted(spare + 1);
     assert_eq!(transmit(&mut server).len(), 1);
     // There is more to give, but the one Receive for grants may be in use.
@@ -784,7 +826,7 @@ fn a_second_grant_waits_for_the_peer() {
     let mut patient = server.clone();
     let later = NOW.after(Time(60_000));
     assert_eq!(transmit_at(&mut patient, later, false).len(), 1);
-    server.handle_message(NOW, v2_msg(2, 0, &rpc(2, 0, 40)));
+    server.handle_message(NOW, v2_msg(2, 0, &rpc(2, 0, 40)), None);
     assert_eq!(transmit(&mut server).len(), 1);
 }
 
@@ -823,31 +865,158 @@ fn an_unanswered_probe_ends_the_connection() {
 fn a_client_goes_on_with_version_1_on_the_same_connection() {
     let mut falling = client(Version::V2);
     let err_vers = raw(&[0xc1, 2, 32, 4, 1, 1, 1]);
-    assert!(matches!(falling.handle_message(NOW, err_vers), Event::None));
+    assert!(matches!(
+        falling.handle_message(NOW, err_vers, None),
+        Event::VersionChanged { refused: None }
+    ));
     assert_eq!(falling.version(), Some(Version::V1));
     assert_eq!((falling.inline_send(), falling.inline_recv()), (1024, 1024));
     let sent = send(&mut falling, &call(1)).unwrap();
     assert_eq!(sent, words(&[1, 1, 16, 0, 0, 0, 0]));
     let reply = v1_msg(1, &rpc(1, 1, 24));
     assert!(matches!(
-        falling.handle_message(NOW, reply),
+        falling.handle_message(NOW, reply, None),
         Event::Reply(_)
     ));
     assert!(falling.is_settled());
-    let changed = falling.handle_message(NOW, v2_msg(1, 1, &rpc(1, 1, 24)));
+    let changed = falling.handle_message(NOW, v2_msg(1, 1, &rpc(1, 1, 24)), None);
     let why = CloseReason::VersionChanged;
     assert!(matches!(changed, Event::Close { why: found, .. } if found == why));
     // A server may also name its own version in the error.
     let mut falling = client(Version::V2);
-    let foreign = falling.handle_message(NOW, raw(&[9, 1, 32, 4, 1, 1, 1]));
+    let foreign = falling.handle_message(NOW, raw(&[9, 1, 32, 4, 1, 1, 1]), None);
     assert!(matches!(foreign, Event::Dropped));
-    let err_vers = falling.handle_message(NOW, raw(&[0xc1, 1, 32, 4, 1, 1, 1]));
-    assert!(matches!(err_vers, Event::None));
+    let err_vers = falling.handle_message(NOW, raw(&[0xc1, 1, 32, 4, 1, 1, 1]), None);
+    assert!(matches!(err_vers, Event::VersionChanged { refused: None }));
     assert_eq!(falling.version(), Some(Version::V1));
     let mut stuck = client(Version::V2);
-    let none = stuck.handle_message(NOW, raw(&[0xc1, 2, 32, 4, 1, 3, 4]));
+    let none = stuck.handle_message(NOW, raw(&[0xc1, 2, 32, 4, 1, 3, 4]), None);
     let why = CloseReason::NoCommonVersion;
     assert!(matches!(none, Event::Close { why: found, .. } if found == why));
+}
+
+//= V2-060, V2-061, D-19, D-32 (test)
+#[test]
+fn any_first_call_may_be_refused_for_its_version() {
+    // The Call that comes first is not known when the connection starts.
+    let mut rising = client(Version::V1);
+    send(&mut rising, &call(77)).unwrap();
+    let foreign = rising.handle_message(NOW, raw(&[78, 1, 32, 4, 1, 2, 2]), None);
+    assert!(matches!(foreign, Event::Dropped));
+    let changed = rising.handle_message(NOW, raw(&[77, 1, 32, 4, 1, 2, 2]), None);
+    assert!(matches!(
+        changed,
+        Event::VersionChanged {
+            refused: Some(Xid(77))
+        }
+    ));
+    assert_eq!(rising.version(), Some(Version::V2));
+    assert_eq!(send(&mut rising, &call(77)), Err(SendError::NotReady));
+    assert_eq!(transmit(&mut rising)[0][15], 5);
+    let ready = rising.handle_message(NOW, props(0, &[0]), None);
+    assert!(matches!(ready, Event::Ready));
+    assert!(send(&mut rising, &call(77)).is_ok());
+    // The server speaks version 2 after all: what was remembered is forgotten.
+    let mut memory = Memory::default();
+    memory.remember_v1(NOW);
+    rising.handle_lost(NOW, &mut memory);
+    assert_eq!(memory.first(NOW, Versions::BOTH), Version::V2);
+    // Another Call takes the place of one that was given up.
+    let mut stuck = Connection::client(v1_only(), Version::V1, &[], NOW);
+    send(&mut stuck, &call(1)).unwrap();
+    stuck.handle_call_ended();
+    send(&mut stuck, &call(2)).unwrap();
+    let none = stuck.handle_message(NOW, raw(&[2, 1, 32, 4, 1, 2, 2]), None);
+    assert!(matches!(
+        none,
+        Event::Close {
+            why: CloseReason::NoCommonVersion,
+            fail: Some(Xid(2))
+        }
+    ));
+}
+
+//= D-12, D-20 (test)
+#[test]
+fn ready_is_told_once() {
+    let mut client = client(Version::V2);
+    let event = client.handle_message(NOW, props(0, &[0]), None);
+    assert!(matches!(event, Event::Ready), "{event:?}");
+    let event = client.handle_message(NOW, props(0, &[0]), None);
+    assert!(matches!(event, Event::None), "{event:?}");
+    // A Call speaks for itself, but does not keep it from being told.
+    let mut server = server();
+    let event = server.handle_message(NOW, v2_msg(9, 0, &rpc(9, 0, 40)), None);
+    assert!(matches!(event, Event::Call(_)), "{event:?}");
+    let event = server.handle_message(NOW, props(0, &[0]), None);
+    assert!(matches!(event, Event::Ready), "{event:?}");
+}
+
+//= V2-116, V2-117, CM-016, D-22 (test)
+#[test]
+fn only_replies_invalidate() {
+    let handle = Some(Handle(5));
+    let closes = |event: Event<'_>, failed: Option<Xid>| {
+        let why = CloseReason::Invalidated;
+        assert!(
+            matches!(event, Event::Close { why: found, fail } if found == why && fail == failed),
+            "{event:?}"
+        );
+    };
+    let settled = || {
+        let mut client = client(Version::V1);
+        client.handle_message(NOW, v1_msg(1, &rpc(1, 1, 24)), None);
+        client
+    };
+    for fresh in [true, false] {
+        let new = || {
+            if fresh {
+                client(Version::V1)
+            } else {
+                settled()
+            }
+        };
+        let reply = v1_msg(9, &rpc(9, 1, 24));
+        let event = new().handle_message(NOW, reply, handle);
+        assert!(matches!(event, Event::Reply(_)), "{event:?}");
+        let bad = raw(&[9, 1, 32, 0, 7, 0, 0]);
+        let event = new().handle_message(NOW, bad, handle);
+        assert!(matches!(event, Event::Failed { .. }), "{event:?}");
+        let error = raw(&[9, 1, 32, 4, 2]);
+        closes(new().handle_message(NOW, error, handle), Some(Xid(9)));
+        for other in [
+            v1_msg(9, &rpc(9, 0, 40)),
+            v1_msg(9, &rpc(8, 0, 40)),
+            raw(&[9, 1, 32, 4, 1]),
+            &reply[..15],
+        ] {
+            closes(new().handle_message(NOW, other, handle), None);
+        }
+    }
+    for other in [
+        v2_msg(9, 3, &rpc(9, 1, 24)),
+        props(0, &[0]),
+        raw(&[0, 2, CREDIT, 1, 0, 0, 0, 0, 0]),
+    ] {
+        closes(v2_client().handle_message(NOW, other, handle), None);
+    }
+}
+
+//= D-32 (test)
+#[test]
+fn rubbish_does_not_put_off_the_answer() {
+    let mut probing = client(Version::V2);
+    let due = probing.poll_timeout(false).unwrap();
+    let later = Time(due.0 - 1);
+    for rubbish in [
+        raw(&[9, 2, CREDIT, 0]),
+        raw(&[9, 2, CREDIT, 4, 1, 8, 1]),
+        raw(&[9]),
+    ] {
+        let event = probing.handle_message(later, rubbish, None);
+        assert!(matches!(event, Event::Dropped), "{event:?}");
+    }
+    assert_eq!(probing.poll_timeout(false), Some(due));
 }
 
 //= V2-134, V2-135, V2-197, D-21, D-50 (test)
@@ -860,7 +1029,7 @@ fn policy_decides_about_peers_without_proof() {
             mechanism,
             ..config()
         };
-        Connection::server(config, Xid(1), &[], NOW)
+        Connection::server(config, &[], NOW)
     };
     let first = v2_msg(9, 0, &rpc(9, 0, 40));
     let is_closed = |event: Event<'_>| {
@@ -868,27 +1037,43 @@ fn policy_decides_about_peers_without_proof() {
         matches!(event, Event::Close { why: found, .. } if found == why)
     };
     assert!(matches!(
-        with(Policy::Ignore, true).handle_message(NOW, props(0, &material)),
-        Event::None
+        with(Policy::Ignore, true).handle_message(NOW, props(0, &material), None),
+        Event::Ready
     ));
     assert!(is_closed(
-        with(Policy::Require, false).handle_message(NOW, first)
+        with(Policy::Require, false).handle_message(NOW, first, None)
     ));
     let v1 = v1_msg(9, &rpc(9, 0, 40));
     assert!(is_closed(
-        with(Policy::Require, true).handle_message(NOW, v1)
+        with(Policy::Require, true).handle_message(NOW, v1, None)
     ));
     assert!(matches!(
-        with(Policy::Log, true).handle_message(NOW, first),
+        with(Policy::Log, true).handle_message(NOW, first, None),
         Event::Call(_)
     ));
+    // Version 1 carries no material: there is nothing to wait for.
+    for (version, required) in [(Version::V1, true), (Version::V2, false)] {
+        let config = Config {
+            auth: Policy::Require,
+            mechanism: true,
+            ..config()
+        };
+        let mut client = Connection::client(config, version, &[], NOW);
+        assert_eq!(client.poll_timeout(false) == Some(NOW), required);
+        assert_eq!(is_closed(client.handle_timeout(NOW)), required);
+        assert_eq!(send(&mut client, &call(1)), Err(SendError::NotReady));
+        transmit(&mut client);
+        let err_vers = raw(&[0xc1, 2, 32, 4, 1, 1, 1]);
+        let event = client.handle_message(NOW, err_vers, None);
+        assert_eq!(is_closed(event), !required);
+    }
     let mut server = with(Policy::Require, true);
     assert!(matches!(
-        server.handle_message(NOW, first),
+        server.handle_message(NOW, first, None),
         Event::Refused(BadHeader::NotAuthenticated)
     ));
     let set = props(0, &material);
-    let event = server.handle_message(NOW, set);
+    let event = server.handle_message(NOW, set, None);
     assert!(matches!(event, Event::HostAuth(b"abcd")));
     let mut out = [0; 256];
     assert_eq!(
@@ -904,11 +1089,14 @@ fn policy_decides_about_peers_without_proof() {
     assert_eq!(len, 44);
     assert!(matches!(server.handle_auth(Verdict::Continue), Event::None));
     assert!(matches!(
-        server.handle_message(NOW, set),
+        server.handle_message(NOW, set, None),
         Event::HostAuth(_)
     ));
-    assert!(matches!(server.handle_auth(Verdict::Accept), Event::None));
-    assert!(matches!(server.handle_message(NOW, first), Event::Call(_)));
+    assert!(matches!(server.handle_auth(Verdict::Accept), Event::Ready));
+    assert!(matches!(
+        server.handle_message(NOW, first, None),
+        Event::Call(_)
+    ));
     assert!(is_closed(server.handle_auth(Verdict::Refuse)));
 }
 
@@ -917,7 +1105,7 @@ fn policy_decides_about_peers_without_proof() {
 fn reports_do_not_pile_up() {
     let mut server = v2_server();
     let bad = raw(&[9, 2, CREDIT, 9, 0]);
-    let mut events = (0..17).map(|_| server.handle_message(NOW, bad));
+    let mut events = (0..17).map(|_| server.handle_message(NOW, bad, None));
     assert!(events
         .by_ref()
         .take(16)

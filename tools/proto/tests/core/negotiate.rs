@@ -8,7 +8,9 @@ use rpcrdma_proto::proto::types::{Version, Xid};
 const PROBE: Xid = Xid(7);
 
 fn client() -> Negotiation {
-    Negotiation::client(Versions::BOTH, Version::V2, PROBE)
+    let mut client = Negotiation::client(Versions::BOTH, Version::V2);
+    client.note_probe(PROBE);
+    client
 }
 
 //= V1-005, V1-094, V2-004 (test)
@@ -31,6 +33,7 @@ fn one_fall_back_is_allowed_and_no_more() {
     );
     assert_eq!(client.version(), Some(Version::V1));
     assert!(!client.is_settled());
+    client.note_probe(PROBE);
     let again = client.handle_err_vers(PROBE, 1, 2);
     assert_eq!(again, Answer::NoCommonVersion);
     client.settle(Version::V1);
@@ -85,10 +88,15 @@ fn a_server_that_did_not_answer_is_remembered() {
             settled.settle(Version::V2);
             settled
         }),
-        (
-            false,
-            Negotiation::client(Versions::BOTH, Version::V1, PROBE),
-        ),
+        (false, Negotiation::client(Versions::BOTH, Version::V1)),
+        (false, {
+            let mut rose = Negotiation::client(Versions::BOTH, Version::V1);
+            rose.note_probe(PROBE);
+            let answer = rose.handle_err_vers(PROBE, 2, 2);
+            assert_eq!(answer, Answer::Use(Version::V2));
+            rose.settle(Version::V2);
+            rose
+        }),
     ] {
         let mut memory = Memory::default();
         end.remember(now, &mut memory);

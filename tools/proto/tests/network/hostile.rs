@@ -53,15 +53,15 @@ fn nothing_a_peer_sends_breaks_a_connection() {
         let config = [crate::v1(), crate::v2(), crate::v2_small()][(seed % 3) as usize];
         let now = Time(0);
         let mut connection = if seed % 2 == 0 {
-            Connection::server(config, Xid(9), &[], now)
+            Connection::server(config, &[], now)
         } else {
-            Connection::client(config, config.versions.high, Xid(1), &[], now)
+            Connection::client(config, config.versions.high, &[], now)
         };
         let mut uncompleted = 0;
         for time in 0..60 {
             let now = Time(time * random.below(300));
             let message = message(&mut random);
-            match connection.handle_message(now, &message) {
+            match connection.handle_message(now, &message, None) {
                 Event::Close { .. } => break,
                 Event::Call(arrived) if !arrived.more => {
                     let limits = CallLimits {

@@ -16,7 +16,7 @@ use rpcrdma_proto::proto::connection::Config;
 use rpcrdma_proto::proto::hostauth::Policy;
 use rpcrdma_proto::proto::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::property::Properties;
-use rpcrdma_proto::proto::types::Version;
+use rpcrdma_proto::proto::types::{Version, Xid};
 
 use crate::net::{Chunking, Net, Weather};
 use crate::rpc::Outcome;
@@ -54,6 +54,7 @@ fn v1() -> Config {
             recv_size: 4096,
         },
         properties: Properties::DEFAULT,
+        xid: Xid(1),
         calls: 16,
         grants: 16,
         ceiling: 16,

@@ -205,7 +205,7 @@ impl Net {
         let mut random = Random::new(seed + 1);
         let endpoint = |config: Config| Endpoint {
             config,
-            connection: Connection::server(config, Xid(1), &[], Time(0)),
+            connection: Connection::server(config, &[], Time(0)),
             rpcs: Vec::new(),
             registered: HashMap::new(),
             narrowed: HashMap::new(),
@@ -241,10 +241,10 @@ impl Net {
             self.server.config.cm_private.encode(),
         );
         let xid = Xid(self.next_xid);
-        self.client.connection =
-            Connection::client(self.client.config, first, xid, &server_cm, now);
-        self.server.connection =
-            Connection::server(self.server.config, Xid(xid.0 ^ 0xffff), &client_cm, now);
+        self.client.config.xid = xid;
+        self.client.connection = Connection::client(self.client.config, first, &server_cm, now);
+        self.server.config.xid = Xid(xid.0 ^ 0xffff);
+        self.server.connection = Connection::server(self.server.config, &client_cm, now);
         for endpoint in [&mut self.client, &mut self.server] {
             endpoint.queue.clear();
             endpoint.parts.clear();
@@ -432,10 +432,11 @@ impl Net {
     fn handle(&mut self, side: Side, message: &[u8]) {
         let now = Time(self.now);
         let endpoint = self.endpoint(side);
-        let event = endpoint.connection.handle_message(now, message);
+        let event = endpoint.connection.handle_message(now, message, None);
         match event {
             // A version 1 server refuses the probe of a version 2 client.
             Event::None | Event::Dropped | Event::Refused(BadHeader::Version) => {}
+            Event::Ready | Event::VersionChanged { refused: None } => {}
             Event::Call(arrived) => self.handle_call(side, &arrived),
             Event::Reply(arrived) => self.handle_reply(side, &arrived),
             Event::Error { xid, report } => self.handle_error(side, xid, report),

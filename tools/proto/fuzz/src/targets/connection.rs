@@ -28,9 +28,9 @@ pub fn run(input: &[u8]) {
     let memory = Memory::default();
     let connection = if source.flag() {
         let first = memory.first(Time(0), config.versions);
-        Connection::client(config, first, Xid(1), data, Time(0))
+        Connection::client(config, first, data, Time(0))
     } else {
-        Connection::server(config, Xid(1), data, Time(0))
+        Connection::server(config, data, Time(0))
     };
     let mut subject = Subject {
         connection,
@@ -107,7 +107,7 @@ impl Subject {
             self.granted += u64::from(Grant::from_word(fixed.credit).granted).max(1);
         }
         let v2 = |connection: &Connection| connection.version() == Some(Version::V2);
-        match self.connection.handle_message(self.now, message) {
+        match self.connection.handle_message(self.now, message, None) {
             Event::Call(arrived) | Event::Reply(arrived) => {
                 let payload = arrived.conveyed.payload;
                 assert!(message.ends_with(payload));
