@@ -37,6 +37,7 @@ use crate::sunrpc::{
     XprtHandle, //
 };
 use crate::support::errno;
+use crate::support::net::SockAddr;
 use kernel::prelude::*;
 use kernel::sync::{
     Arc,
@@ -155,6 +156,11 @@ impl Connection {
         let thresholds = Effective::new(&self.own, &self.link.peer());
         self.limits.populate(self.sizes.limits(&thresholds));
         Ok(())
+    }
+
+    /// This side's address.
+    pub(crate) fn source(&self) -> SockAddr {
+        self.id.source()
     }
 
     /// Where events and completions arrive.

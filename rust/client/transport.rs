@@ -24,6 +24,7 @@ use crate::sunrpc::{
 };
 use crate::support::errno;
 use crate::support::memory::PAGE_SIZE;
+use crate::support::net::SockAddr;
 use crate::support::trace;
 use kernel::new_spinlock;
 use kernel::prelude::*;
@@ -170,6 +171,10 @@ impl Transport for Rdma {
 
     fn buffers_grew(&self, bytes: usize) {
         self.stats.hardway_register.add(bytes as u64);
+    }
+
+    fn source_address(&self) -> Option<SockAddr> {
+        self.conn.lock().as_ref().map(|conn| conn.source())
     }
 
     fn inject_disconnect(&self) {

@@ -201,6 +201,14 @@ impl CmId {
         Ok(unsafe { Attributes::of(device) })
     }
 
+    /// This side's address, once the peer's is resolved.
+    pub(crate) fn source(&self) -> SockAddr {
+        // SAFETY: the id is valid; `cma_src_addr` (drivers/infiniband/core/cma.c) is set while
+        // the address is being resolved or the connection made, and stays until the id goes. All
+        // of its bytes are initialised, whatever its family.
+        SockAddr::new(unsafe { (*self.as_raw()).route.addr.src_addr })
+    }
+
     /// The device, null before the address is resolved. Valid while the id is.
     pub(super) fn device(&self) -> *mut bindings::ib_device {
         // SAFETY: the id is valid; the device is set before the event that says so.

@@ -19,9 +19,11 @@ use super::{
 };
 use crate::bindings;
 use crate::support::errno;
+use crate::support::net::SockAddr;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::ffi::{
+    c_char,
     c_int,
     c_ushort, //
 };
@@ -84,6 +86,9 @@ pub(crate) trait Transport: Send + Sync + Sized + 'static {
 
     /// The buffers of a request had to grow by so many bytes.
     fn buffers_grew(&self, bytes: usize);
+
+    /// This side's address of the connection, if there is one. Context: process; no lock held.
+    fn source_address(&self) -> Option<SockAddr>;
 
     /// Breaks the connection, for the fault injection of sunrpc. Context: send lock held.
     fn inject_disconnect(&self);
@@ -171,6 +176,8 @@ impl<T: Transport> VTable<T> {
         send_request: Some(Self::send_request_callback),
         close: Some(Self::close_callback),
         destroy: Some(Self::destroy_callback),
+        get_srcaddr: Some(Self::get_srcaddr_callback),
+        get_srcport: Some(Self::get_srcport_callback),
         print_stats: Some(Self::print_stats_callback),
         enable_swap: Some(Self::enable_swap_callback),
         disable_swap: Some(Self::disable_swap_callback),
@@ -181,8 +188,6 @@ impl<T: Transport> VTable<T> {
         bc_free_rqst: Some(backchannel::Ops::<T>::free_rqst_callback),
         bc_destroy: Some(backchannel::Ops::<T>::destroy_callback),
         set_buffer_size: None,
-        get_srcaddr: None,
-        get_srcport: None,
         prepare_request: None,
         abort_send_request: None,
     };
@@ -380,6 +385,43 @@ impl<T: Transport> VTable<T> {
         unsafe { bindings::xprt_free(xprt) };
         // SAFETY: `setup` kept a reference for this transport.
         drop(unsafe { ModuleRef::kept() });
+    }
+
+    /// Writes the source address as text; returns its length.
+    ///
+    /// # Safety
+    ///
+    /// Called by rpc_sysfs_xprt_srcaddr_show and xprt_info_show only, which hold a reference to
+    /// the transport and pass a buffer of `buflen` bytes.
+    unsafe extern "C" fn get_srcaddr_callback(
+        xprt: *mut bindings::rpc_xprt,
+        buf: *mut c_char,
+        buflen: usize,
+    ) -> c_int {
+        // SAFETY: the core calls with a transport of ours.
+        let this = unsafe { Self::this(xprt) };
+        kernel::error::from_result(|| {
+            let source = this.shared().transport.source_address();
+            let source = source.ok_or_else(errno::not_connected)?;
+            // SAFETY: rpc_ntop (net/sunrpc/addr.c) reads the address, of a family that it
+            // checks, and writes at most `buflen` bytes, which the caller provides.
+            let len = unsafe { bindings::rpc_ntop(source.as_ptr().cast(), buf, buflen) };
+            Ok(c_int::try_from(len)?)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Called by rpc_sysfs_xprt_info_show only, which holds a reference to the transport.
+    unsafe extern "C" fn get_srcport_callback(xprt: *mut bindings::rpc_xprt) -> c_ushort {
+        // SAFETY: the core calls with a transport of ours.
+        let this = unsafe { Self::this(xprt) };
+        let Some(source) = this.shared().transport.source_address() else {
+            return 0;
+        };
+        // SAFETY: rpc_get_port (include/linux/sunrpc/addr.h) reads an address whose family it
+        // checks.
+        unsafe { bindings::rpc_get_port(source.as_ptr().cast()) }
     }
 
     /// # Safety

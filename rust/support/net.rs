@@ -23,7 +23,7 @@ impl SockAddr {
     }
 
     /// The address for C functions that only read it.
-    pub(super) fn as_ptr(&self) -> *const bindings::__kernel_sockaddr_storage {
+    pub(crate) fn as_ptr(&self) -> *const bindings::__kernel_sockaddr_storage {
         &self.storage
     }
 }
