@@ -4,11 +4,12 @@
 
 use super::connection::Connection;
 use super::link::Link;
-use crate::proto::chunk::Chunks;
+use crate::proto::chunk::{
+    Laid,
+    Layout, //
+};
 use crate::proto::types::{
     Handle,
-    Position,
-    ReadSegment,
     Segment, //
 };
 use crate::rdma::fence::FenceWqe;
@@ -69,87 +70,28 @@ impl Call {
                 exposed: MrList::new(),
                 conn: None,
                 fence: None,
-                layout: Layout::NONE,
+                layout: Layout::default(),
             }),
             released: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
         })
     }
 }
 
-/// How the registrations of a Call make up its chunk lists, in this order: at most one Read chunk,
-/// and one Write chunk or Reply chunk.
-#[derive(Clone, Copy)]
-pub(crate) struct Layout {
-    /// Where the Read chunk belongs.
-    pub(crate) position: Position,
-    /// The Segments of the Read chunk.
-    pub(crate) reads: usize,
-    /// The Segments of the Write chunk.
-    pub(crate) writes: usize,
-    /// The Segments of the Reply chunk.
-    pub(crate) replies: usize,
-}
-
-impl Layout {
-    /// No chunk at all.
-    pub(crate) const NONE: Self = Self {
-        position: Position::ZERO,
-        reads: 0,
-        writes: 0,
-        replies: 0,
-    };
-}
-
-/// The chunk lists of a Call, which are what it has registered.
-pub(crate) struct Offered<R> {
-    /// What belongs to which chunk.
-    pub(crate) layout: Layout,
-    /// The registrations.
-    pub(crate) regions: R,
-}
-
 impl State {
     /// What the peer was offered, as it was told.
-    pub(crate) fn offered(&self) -> Offered<impl Iterator<Item = Region> + Clone + '_> {
-        Offered {
+    pub(crate) fn offered(&self) -> Laid<impl Iterator<Item = Segment> + Clone + '_> {
+        Laid {
             layout: self.layout,
-            regions: self.exposed.regions(),
+            segments: self.exposed.regions().map(segment),
         }
     }
 }
 
-impl<R: Iterator<Item = Region> + Clone> Offered<R> {
-    fn segments(&self, skip: usize, count: usize) -> impl Iterator<Item = Segment> + '_ {
-        let regions = self.regions.clone().skip(skip).take(count);
-        regions.map(|region| Segment {
-            handle: Handle(region.key),
-            length: region.length,
-            offset: region.address,
-        })
-    }
-}
-
-impl<R: Iterator<Item = Region> + Clone> Chunks for Offered<R> {
-    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
-        let position = self.layout.position;
-        let segments = self.segments(0, self.layout.reads);
-        segments.map(move |segment| ReadSegment { position, segment })
-    }
-
-    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
-        let Layout { reads, writes, .. } = self.layout;
-        (writes != 0)
-            .then(|| self.segments(reads, writes))
-            .into_iter()
-    }
-
-    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
-        let Layout {
-            reads,
-            writes,
-            replies,
-            ..
-        } = self.layout;
-        (replies != 0).then(|| self.segments(reads + writes, replies))
+/// What the peer is told of a registration.
+pub(crate) fn segment(region: Region) -> Segment {
+    Segment {
+        handle: Handle(region.key),
+        length: region.length,
+        offset: region.address,
     }
 }

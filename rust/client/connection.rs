@@ -4,7 +4,6 @@
 
 use super::call::{
     Call,
-    Layout,
     Phase, //
 };
 use super::link::{
@@ -15,6 +14,7 @@ use super::settings;
 use super::sizes::Sizes;
 use super::stats::Stats;
 use super::transport::Rdma;
+use crate::proto::chunk::Layout;
 use crate::proto::cm_private::{
     CmPrivate,
     Effective, //
@@ -211,7 +211,7 @@ impl Connection {
             let exposed = {
                 let mut state = call.state.lock();
                 state.phase = Phase::Idle;
-                state.layout = Layout::NONE;
+                state.layout = Layout::default();
                 state.conn = None;
                 core::mem::take(&mut state.exposed)
             };

@@ -3,8 +3,7 @@
 //! Sending a Call: plan, register, write, post.
 
 use super::call::{
-    Layout,
-    Offered,
+    segment,
     Phase, //
 };
 use super::connection::Connection;
@@ -12,6 +11,8 @@ use super::link::Link;
 use super::transport::RdmaRqst;
 use crate::proto::chunk::{
     Chunks,
+    Laid,
+    Layout,
     NoChunks, //
 };
 use crate::proto::header::Kind;
@@ -19,21 +20,23 @@ use crate::proto::plan::{
     plan,
     Buf,
     CallShape,
+    ChunkRole,
     Conveyance,
-    Limits,
     Part,
     PartName,
-    Piece,
-    Plan, //
+    Plan,
+    Registration, //
 };
-use crate::proto::types::Xid;
+use crate::proto::types::{
+    Segment,
+    Xid, //
+};
 use crate::proto::v1;
 use crate::rdma::dma::Direction;
 use crate::rdma::fence::Fence;
 use crate::rdma::mr::{
     Mapped,
-    MrList,
-    Region, //
+    MrList, //
 };
 use crate::rdma::send::SendWqe;
 use crate::sunrpc::backchannel::SLOTS;
@@ -76,8 +79,7 @@ pub(crate) fn send(conn: &Arc<Connection>, rqst: &RdmaRqst) -> Result {
             return Err(error);
         }
     };
-    let layout = exposure.layout;
-    post(conn, rqst, exposure, buffer, len).inspect(|()| count(link, &call, &plan, layout))
+    post(conn, rqst, exposure, buffer, len).inspect(|()| count(link, &call, &plan))
 }
 
 /// Sends the Reply to a Call of the server: always in one message, for the server was told how
@@ -200,55 +202,32 @@ impl<'a> Exposure<'a> {
             conn,
             rqst,
             mapped: MrList::new(),
-            layout: Layout::NONE,
+            layout: Layout::default(),
         }
     }
 
     /// Maps what the plan names, in the order of the header.
     fn register(&mut self, call: &CallShape<'_>, plan: &Plan) -> Result {
         let limits = self.conn.limits()?;
-        for (position, range) in plan.read_chunks(call) {
-            self.layout.position = position;
-            self.layout.reads += self.map_range(limits, Direction::ToDevice, &call.send, range)?;
+        if plan.segments() == 0 {
+            return Ok(());
         }
-        for range in plan.write_chunks(call) {
-            self.layout.writes +=
-                self.map_range(limits, Direction::FromDevice, &call.receive, range)?;
-        }
-        if plan.reply_chunk {
-            for range in plan.reply_payload(call) {
-                self.layout.replies +=
-                    self.map_range(limits, Direction::FromDevice, &call.receive, range)?;
-            }
+        self.layout = plan.layout(call);
+        for registration in plan.registrations(call, limits) {
+            self.map(registration)?;
         }
         Ok(())
     }
 
-    /// Maps a range of a buffer and returns how many Segments it takes.
-    fn map_range(
-        &mut self,
-        limits: &Limits,
-        direction: Direction,
-        measures: &Buf,
-        range: Range<u32>,
-    ) -> Result<usize> {
-        let buf = match direction {
-            Direction::ToDevice => self.rqst.call(),
-            Direction::FromDevice => self.rqst.reply(),
+    fn map(&mut self, registration: Registration) -> Result {
+        let (buf, direction) = match registration.chunk {
+            ChunkRole::Read(_) => (self.rqst.call(), Direction::ToDevice),
+            ChunkRole::Write(_) | ChunkRole::Reply => (self.rqst.reply(), Direction::FromDevice),
         };
-        let mut count = 0;
-        for piece in limits.cut(measures, range) {
-            self.map(&buf, piece, direction)?;
-            count += 1;
-        }
-        Ok(count)
-    }
-
-    fn map(&mut self, buf: &XdrBuf<'_>, piece: Piece, direction: Direction) -> Result {
-        let Range { start, end } = piece.range;
+        let Range { start, end } = registration.range;
         let mr = self.conn.take_mr()?;
         let xid = self.rqst.xid();
-        let mr = match piece.part {
+        let mr = match registration.part {
             PartName::Head => mr.map(core::iter::once(buf.head_span(start, end)), direction, xid),
             PartName::Pages => mr.map(buf.page_spans(start, end), direction, xid),
             PartName::Tail => mr.map(core::iter::once(buf.tail_span(start, end)), direction, xid),
@@ -262,10 +241,10 @@ impl<'a> Exposure<'a> {
     }
 
     /// What the peer will be told.
-    fn offered(&self) -> Offered<impl Iterator<Item = Region> + Clone + '_> {
-        Offered {
+    fn offered(&self) -> Laid<impl Iterator<Item = Segment> + Clone + '_> {
+        Laid {
             layout: self.layout,
-            regions: self.mapped.regions(),
+            segments: self.mapped.regions().map(segment),
         }
     }
 
@@ -341,26 +320,23 @@ fn post(
 }
 
 /// Counts what was sent.
-fn count(link: &Link, call: &CallShape<'_>, plan: &Plan, layout: Layout) {
+fn count(link: &Link, call: &CallShape<'_>, plan: &Plan) {
     let stats = &link.stats;
-    if layout.reads != 0 {
-        let moved: u32 = plan.read_chunks(call).map(|(_, r)| r.end - r.start).sum();
-        stats.read_segments.add(layout.reads as u64);
-        stats.total_rdma_request.add(u64::from(moved));
+    if plan.read_segments != 0 {
+        stats.read_segments.add(u64::from(plan.read_segments));
+        stats.total_rdma_request.add(u64::from(plan.read_bytes));
     }
-    if layout.writes != 0 {
-        stats.write_segments.add(layout.writes as u64);
+    if plan.write_segments != 0 {
+        stats.write_segments.add(u64::from(plan.write_segments));
     }
-    if layout.replies != 0 {
-        stats.reply_segments.add(layout.replies as u64);
+    if plan.reply_segments != 0 {
+        stats.reply_segments.add(u64::from(plan.reply_segments));
     }
     if plan.conveyance == Conveyance::Long {
         stats.nomsg_call.add(1);
-    } else {
-        let inline: u32 = plan.payload(call).map(|r| r.end - r.start).sum();
-        let pulled_up = inline.saturating_sub(call.send.head.len);
-        if pulled_up != 0 {
-            stats.pullup_copy.add(u64::from(pulled_up));
-        }
+    }
+    let pulled_up = plan.pulled_up(call);
+    if pulled_up != 0 {
+        stats.pullup_copy.add(u64::from(pulled_up));
     }
 }

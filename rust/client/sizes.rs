@@ -98,7 +98,6 @@ impl Sizes {
             page_size: PAGE_SIZE,
             segment_pages: self.mr.pages,
             chunk_segments: self.chunk_segments,
-            send_sges: 1,
             ..Limits::v1(thresholds.inline_send, thresholds.inline_recv)
         }
     }

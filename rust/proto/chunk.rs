@@ -417,6 +417,68 @@ impl Chunks for ChunkSlices<'_> {
     }
 }
 
+/// How Segments make up chunk lists with at most one Read chunk, one Write chunk and one Reply
+/// chunk: in this order, so many each.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Layout {
+    /// Where the Read chunk belongs.
+    pub position: Position,
+    /// The Segments of the Read chunk, 0 without one.
+    pub reads: u32,
+    /// The Segments of the Write chunk, 0 without one.
+    pub writes: u32,
+    /// The Segments of the Reply chunk, 0 without one.
+    pub replies: u32,
+}
+
+/// Chunk lists with at most one chunk of each kind.
+#[derive(Clone, Debug)]
+pub struct Laid<I> {
+    /// What belongs to which chunk.
+    pub layout: Layout,
+    /// The Segments, in the order of the header.
+    pub segments: I,
+}
+
+impl<I: Iterator<Item = Segment> + Clone> Laid<I> {
+    #[inline]
+    fn segments(&self, skip: u32, count: u32) -> impl Iterator<Item = Segment> {
+        let mut segments = self.segments.clone();
+        for _ in 0..skip {
+            segments.next();
+        }
+        segments.take(count as usize)
+    }
+}
+
+impl<I: Iterator<Item = Segment> + Clone> Chunks for Laid<I> {
+    #[inline]
+    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
+        let position = self.layout.position;
+        let segments = self.segments(0, self.layout.reads);
+        segments.map(move |segment| ReadSegment { position, segment })
+    }
+
+    #[inline]
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
+        let Layout { reads, writes, .. } = self.layout;
+        (writes != 0)
+            .then(|| self.segments(reads, writes))
+            .into_iter()
+    }
+
+    #[inline]
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
+        let Layout {
+            reads,
+            writes,
+            replies,
+            ..
+        } = self.layout;
+        (replies != 0).then(|| self.segments(reads.saturating_add(writes), replies))
+    }
+}
+
 /// Writes the three chunk lists in their order on the wire.
 #[inline]
 //= V1-010, V1-012, V1-013, V1-014, V2-007, V2-008

@@ -14,9 +14,9 @@ use crate::proto::chunk::{
 use crate::proto::error::ErrorReport;
 use crate::proto::header::Kind;
 use crate::proto::plan::{
-    between,
     Item,
-    ItemSet, //
+    ItemSet,
+    Ranges, //
 };
 use crate::proto::types::{
     ReadSegment,
@@ -203,11 +203,11 @@ impl<'a> Response<'a> {
     //= V1-069, V2-077, V2-091
     pub fn payload(&self) -> impl Iterator<Item = Range<u32>> + 'a {
         let reduced = self.reduced;
-        let extents = (0..ItemSet::MAX)
+        let items = (0..ItemSet::MAX)
             .zip(self.results)
             .filter(move |(index, _)| reduced.contains(*index))
-            .filter_map(|(_, result)| result.map(|item| item.extent()));
-        between(self.len, extents)
+            .filter_map(|(_, result)| *result);
+        Ranges::new(self.len, items)
     }
 
     /// Returns what is to be written into Write chunks: memory of the Requester, and the range

@@ -6,7 +6,8 @@ use core::ops::Range;
 
 use crate::proto::plan::{
     Buf,
-    Piece,
+    Part,
+    PartName,
     PlanError, //
 };
 use crate::proto::types::Version;
@@ -16,19 +17,22 @@ use crate::proto::types::Version;
 pub struct Limits {
     /// The version of the connection.
     pub version: Version,
-    /// The most octets of one Send, header included.
+    /// The most bytes of one Send, header included.
+    //= V1-019, V2-055
     pub inline_send: u32,
-    /// The most octets of one Receive, header included.
+    /// The most bytes of one Receive, header included.
     pub inline_recv: u32,
     /// The size of a memory page, a power of two.
     pub page_size: u32,
     /// How many pages one registration covers at most.
     pub segment_pages: u32,
-    /// How many octets a Segment may name at most.
+    /// How many bytes a Segment may name at most.
+    //= V2-130, D-25
     pub segment_bytes: u32,
     /// How many Segments one chunk may have.
     pub chunk_segments: u32,
     /// How many Segments one header may have.
+    //= D-25
     pub header_segments: u32,
     /// How many normal Read chunks a Call may have.
     pub read_chunks: u32,
@@ -40,24 +44,19 @@ pub struct Limits {
     pub reduced_long_call: bool,
     /// Whether one Call may have a Write list and a Reply chunk.
     pub write_and_reply: bool,
-    /// How many octets of Payload stream may be sent in several messages; 0 for version 1.
+    /// How many bytes of Payload stream may be sent in several messages; 0 for version 1.
+    //= V2-129
     pub continued_send: u32,
-    /// How many octets of Payload stream may be received in several messages; 0 for version 1.
+    /// How many bytes of Payload stream may be received in several messages; 0 for version 1.
     pub continued_recv: u32,
-    /// How many scatter/gather elements a Send has.
-    pub send_sges: u32,
-    /// Up to which length an inline Payload stream is copied into the Send buffer rather than
-    /// gathered from where it lies.
-    pub pull_up: u32,
 }
 
 impl Limits {
     /// The chunk limits that every server of the NFS upper-layer binding accepts.
-    //= NFS-041, NFS-042, NFS-043, NFS-047
+    //= NFS-043
     pub const NFS_SAFE_SEGMENTS: u32 = 16;
 
     /// Returns limits for version 1 with a peer of which only the thresholds are known.
-    //= NFS-041, NFS-042, NFS-043, D-38, V1-019
     pub const fn v1(inline_send: u32, inline_recv: u32) -> Self {
         Self {
             version: Version::V1,
@@ -66,84 +65,133 @@ impl Limits {
             page_size: 4096,
             segment_pages: 256,
             segment_bytes: u32::MAX,
+            //= NFS-043, NFS-047
             chunk_segments: Self::NFS_SAFE_SEGMENTS,
+            //= NFS-040
             header_segments: u32::MAX,
+            //= NFS-041, NFS-042
             read_chunks: 1,
             write_chunks: 1,
             long_call: true,
             reduced_long_call: false,
+            //= D-38
             write_and_reply: false,
             continued_send: 0,
             continued_recv: 0,
-            send_sges: 3,
-            pull_up: u32::MAX,
         }
     }
 
-    const fn whole_pages(&self) -> u32 {
-        let allowed = match self.segment_bytes.checked_div(self.page_size) {
-            Some(pages) => pages,
-            None => 0,
-        };
-        if allowed < self.segment_pages {
-            allowed
-        } else {
-            self.segment_pages
-        }
-    }
-
-    pub(super) const fn in_page(&self, offset: u32) -> u32 {
-        match offset.checked_rem(self.page_size) {
-            Some(offset) => offset,
-            None => 0,
-        }
-    }
-
-    /// Splits a range of the stream into the regions to register, one Segment each.
-    ///
-    /// A region never spans two parts, and has at most [`segment_pages`](Self::segment_pages)
-    /// pages and [`segment_bytes`](Self::segment_bytes) octets.
+    /// Says how memory is cut.
     #[inline]
-    //= V2-069, V2-070, V2-130, D-25
-    pub fn cut<'a>(&'a self, buf: &'a Buf, range: Range<u32>) -> impl Iterator<Item = Piece> + 'a {
-        let step = self.whole_pages().saturating_mul(self.page_size);
-        buf.pieces(range).flat_map(move |piece| {
-            let base = buf.part(piece.part).page_offset;
-            let mut next = piece.range.start;
-            core::iter::from_fn(move || {
-                let from = next;
-                if from >= piece.range.end || step == 0 {
-                    return None;
-                }
-                let first = step.saturating_sub(self.in_page(base.saturating_add(from)));
-                next = from.saturating_add(first).min(piece.range.end);
-                Some(Piece {
-                    part: piece.part,
-                    range: from..next,
-                })
-            })
-        })
+    pub(super) fn cut(&self) -> Cut {
+        // A peer may take less than a page of ours; then a page is cut into several Segments.
+        let mask = if self.segment_bytes < self.page_size {
+            let ones = u32::MAX.checked_shr(self.segment_bytes.leading_zeros());
+            ones.unwrap_or(0) >> 1
+        } else {
+            self.page_size.saturating_sub(1)
+        };
+        let pages = self.segment_pages.saturating_mul(self.page_size);
+        Cut {
+            step: pages.min(self.segment_bytes) & !mask,
+            mask,
+        }
+    }
+
+    /// Counts the Segments of a chunk over one range, or says that no chunk can hold it.
+    #[inline]
+    pub(super) fn segments(&self, buf: &Buf, range: Range<u32>) -> Result<u32, PlanError> {
+        self.segments_of_all(buf, core::iter::once(range))
     }
 
     /// Counts the Segments of a chunk over `ranges`, or says that no chunk can hold them.
-    pub(super) fn segments(
+    #[inline]
+    pub(super) fn segments_of_all(
         &self,
         buf: &Buf,
         ranges: impl Iterator<Item = Range<u32>>,
     ) -> Result<u32, PlanError> {
-        if self.whole_pages() == 0 {
-            return Err(PlanError::NoSegments);
-        }
-        let most = self.chunk_segments;
+        let cut = self.cut();
         let mut count = 0_u32;
         for range in ranges {
-            for _ in self.cut(buf, range) {
-                count = count.saturating_add(1);
-                if count > most {
-                    return Err(PlanError::TooManySegments);
-                }
-            }
+            let segments = cut.segments(buf, &range).ok_or(PlanError::NoSegments)?;
+            count = count.saturating_add(segments);
         }
-        Ok(count)
+        if count <= self.chunk_segments {
+            Ok(count)
+        } else {
+            Err(PlanError::TooManySegments)
+        }
+    }
+}
+
+/// How memory is cut into the regions to register, one Segment each.
+///
+/// A region never spans two parts. It ends where `step` bytes do, counted from the start of its
+/// first page, so it has no more pages and no more bytes than a Segment may have, and the next
+/// one starts a page.
+//= V2-069, V2-070, V2-130
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// How many bytes a region has at most, 0 if none is allowed: whole pages, of which `mask` is
+    /// the size less 1.
+    step: u32,
+    mask: u32,
+}
+
+impl Cut {
+    /// Returns how long the first region is at most when it starts at `offset` of `part`.
+    #[inline]
+    const fn first(self, part: &Part, offset: u32) -> u32 {
+        let in_page = part.page_offset.wrapping_add(offset) & self.mask;
+        self.step.saturating_sub(in_page)
+    }
+
+    /// Returns how many regions `len` bytes from `offset` of `part` are, without walking them.
+    #[inline]
+    const fn regions(self, part: &Part, offset: u32, len: u32) -> Option<u32> {
+        let first = self.first(part, offset);
+        if len <= first {
+            return Some((len != 0) as u32);
+        }
+        // All behind the first begin at a page, and all but the last have a whole step.
+        let rest = len.saturating_sub(first).saturating_sub(1);
+        match rest.checked_div(self.step) {
+            Some(more) => Some(more.saturating_add(2)),
+            None => None,
+        }
+    }
+
+    /// Returns how many Segments a range of the stream takes, `None` if none is allowed.
+    #[inline]
+    fn segments(self, buf: &Buf, range: &Range<u32>) -> Option<u32> {
+        let mut count = 0_u32;
+        let mut start = 0_u32;
+        for part in [&buf.head, &buf.pages, &buf.tail] {
+            let from = range.start.saturating_sub(start).min(part.len);
+            let to = range.end.saturating_sub(start).min(part.len);
+            let regions = self.regions(part, from, to.saturating_sub(from))?;
+            count = count.saturating_add(regions);
+            start = start.saturating_add(part.len);
+        }
+        Some(count)
+    }
+
+    /// Returns the first region of a range of the stream that is not empty and within it.
+    #[inline]
+    pub(super) fn first_region(self, buf: &Buf, range: &Range<u32>) -> (PartName, Range<u32>) {
+        let pages = buf.head.len;
+        let tail = pages.saturating_add(buf.pages.len);
+        let (name, part, start) = if range.start < pages {
+            (PartName::Head, &buf.head, 0)
+        } else if range.start < tail {
+            (PartName::Pages, &buf.pages, pages)
+        } else {
+            (PartName::Tail, &buf.tail, tail)
+        };
+        let from = range.start.saturating_sub(start);
+        let to = range.end.saturating_sub(start).min(part.len);
+        let end = from.saturating_add(self.first(part, from)).min(to);
+        (name, from..end)
     }
 }

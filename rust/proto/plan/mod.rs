@@ -2,10 +2,42 @@
 
 //! How a Requester conveys one RPC: the decision, made from sizes and limits alone.
 //!
-//! A message is a stream of octets that lies in the three parts of an `xdr_buf`. The plan names
-//! pieces of that stream: which go inline, which become Read chunks, and where results shall be
-//! put. [`Limits::cut`] splits a piece into the memory regions to register, one Segment each;
-//! the plan counts Segments with the same function, so what it promises is what is registered.
+//! A message is a stream of bytes that lies in the three parts of an `xdr_buf`. [`plan`] decides
+//! which of it goes inline, which becomes Read chunks, and where results shall be put. It counts
+//! the Segments by arithmetic; [`Plan::registrations`] then names the memory of each of them once,
+//! in the order of the header.
+//!
+//! # What leads to what
+//!
+//! A header of `h` bytes has no chunks yet (28 in version 1). First the Reply, which decides about
+//! results:
+//!
+//! | the largest Reply                                          | is provided for by            |
+//! |------------------------------------------------------------|-------------------------------|
+//! | `h` + Reply <= `inline_recv`                               | nothing: it comes inline      |
+//! | no eligible result, Reply <= `continued_recv` and moderate | nothing: it comes in parts    |
+//! | what Write chunks leave of it fits, with them, inline      | Write chunks                  |
+//! | what they leave is <= `continued_recv` and moderate        | Write chunks, rest in parts   |
+//! | else                                                       | a Reply chunk for all of it   |
+//! | else, if that has too many Segments                        | as before, but not moderate   |
+//!
+//! Write chunks go to the first results, as many as it takes and as there may be. Where
+//! `write_and_reply` allows it, they stay beside the Reply chunk, which then is for the rest.
+//!
+//! Then the Call. `h` now has the chunks for the Reply:
+//!
+//! | the Call                                                   | goes                          |
+//! |------------------------------------------------------------|-------------------------------|
+//! | `h` + Call <= `inline_send`                                | inline                        |
+//! | what Read chunks leave of it fits, with them, inline       | with Read chunks              |
+//! | what they leave is <= `continued_send` and moderate        | with Read chunks, in parts    |
+//! | else                                                       | Long: Position Zero chunk     |
+//! | else, if that has too many Segments or is not allowed      | as before, but not moderate   |
+//!
+//! The largest arguments become Read chunks first. Beside a Position Zero chunk they stay only
+//! where `reduced_long_call` allows it. Messages that RPCSEC_GSS protects are never reduced.
+//!
+//! Moderate is what four messages hold. Without version 2 nothing goes in parts.
 //!
 //! # Pad
 //!
@@ -14,24 +46,58 @@
 //! Hence a chunk is exactly as long as its item, also when that is no multiple of four. Writing
 //! pad would need a Segment more for every odd length, and memory behind the caller's buffer;
 //! peers that write pad all the same have been wrong since RFC 5666 was clarified.
+//!
+//! # Example
+//!
+//! A READ whose data shall be placed into the page list:
+//!
+//! ```
+//! use rpcrdma_proto::proto::plan::{
+//!     plan, Buf, CallShape, ChunkRole, Limits, Part, PartName, Registration,
+//! };
+//!
+//! let part = |len| Part { len, page_offset: 0 };
+//! let receive = Buf { head: part(128), pages: part(4096), tail: part(0) };
+//! let data = receive.page_item();
+//! let call = CallShape {
+//!     send: Buf { head: part(100), ..Buf::default() },
+//!     arguments: &[],
+//!     receive,
+//!     results: core::slice::from_ref(&data),
+//!     protected: false,
+//! };
+//! let limits = Limits::v1(4096, 4096);
+//! let plan = plan(&call, &limits).unwrap();
+//! assert_eq!((plan.header_len, plan.payload_len, plan.write_segments), (28 + 24, 100, 1));
+//! let mut registrations = plan.registrations(&call, &limits);
+//! let Registration { chunk, part, range } = registrations.next().unwrap();
+//! assert_eq!((chunk, part, range), (ChunkRole::Write(0), PartName::Pages, 0..4096));
+//! assert!(registrations.next().is_none());
+//! ```
 
 mod limits;
+mod registrations;
 mod shape;
 
-use core::ops::Range;
-
 pub use limits::Limits;
+pub use registrations::{
+    ChunkRole,
+    Registration,
+    Registrations, //
+};
 pub use shape::{
     Buf,
     CallShape,
     Item,
     ItemSet,
+    Items,
     Part,
     PartName,
-    Piece, //
+    Ranges, //
 };
 
 use crate::proto::chunk::{
+    Layout,
     REPLY_CHUNK_LEN,
     WRITE_CHUNK_LEN, //
 };
@@ -45,10 +111,8 @@ use crate::proto::types::{
 /// How the Payload stream of the Call is conveyed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Conveyance {
-    /// In one Send, behind the header, copied into the Send buffer.
-    Copied,
-    /// In one Send, behind the header, gathered from where it lies.
-    Gathered,
+    /// In one Send, behind the header.
+    Inline,
     /// In several Sends (version 2).
     Continued,
     /// In a Position Zero Read chunk.
@@ -66,10 +130,18 @@ pub struct Plan {
     pub writes: ItemSet,
     /// Whether a Reply chunk is offered, over what of the Reply no Write chunk covers.
     pub reply_chunk: bool,
-    /// The length of the header.
+    /// The length of the header in bytes.
     pub header_len: u32,
-    /// How many Segments the header has.
-    pub segments: u32,
+    /// The length of the Call's Payload stream in bytes.
+    pub payload_len: u32,
+    /// How many bytes the Read chunks hold, a Position Zero Read chunk included.
+    pub read_bytes: u32,
+    /// How many Segments the Read chunks have, a Position Zero Read chunk included.
+    pub read_segments: u32,
+    /// How many Segments the Write chunks have.
+    pub write_segments: u32,
+    /// How many Segments the Reply chunk has.
+    pub reply_segments: u32,
 }
 
 /// Why an RPC cannot be conveyed on this connection.
@@ -77,7 +149,7 @@ pub struct Plan {
 pub enum PlanError {
     /// A chunk would need more Segments than it may have.
     TooManySegments,
-    /// The device or the peer allows no Segment of even one page.
+    /// The device or the peer allows no Segment.
     NoSegments,
     /// The header does not fit into a Send.
     HeaderTooLong,
@@ -98,101 +170,126 @@ impl Plan {
         }
     }
 
-    /// Returns the pieces of the Call's Payload stream, in order.
-    ///
-    /// They follow the header, or make up the Position Zero Read chunk.
+    /// Returns how many Segments the header has, and with it how many registrations there are.
     #[inline]
-    //= V1-049, V1-059, V2-077, V2-091
-    pub fn payload<'a>(&self, call: &CallShape<'a>) -> impl Iterator<Item = Range<u32>> + 'a {
-        without(call.send.len(), call.arguments, self.reads)
+    pub const fn segments(&self) -> u32 {
+        self.read_segments
+            .saturating_add(self.write_segments)
+            .saturating_add(self.reply_segments)
     }
 
-    /// Returns the pieces of the Reply that the Reply chunk holds at most.
+    /// Returns how many bytes behind the header do not come from `head[0]` of the Call.
     #[inline]
-    pub fn reply_payload<'a>(&self, call: &CallShape<'a>) -> impl Iterator<Item = Range<u32>> + 'a {
-        without(call.receive.len(), call.results, self.writes)
-    }
-
-    /// Returns the Read chunks by rising Position, each with the range of the stream it holds.
-    #[inline]
-    //= V1-056, V1-060, V1-082, V2-078, V2-082, V2-095
-    pub fn read_chunks<'a>(
-        &self,
-        call: &CallShape<'a>,
-    ) -> impl Iterator<Item = (Position, Range<u32>)> + 'a {
-        let long = self.conveyance == Conveyance::Long;
-        let zero = long.then(|| self.payload(call));
-        zero.into_iter()
-            .flatten()
-            .map(|range| (Position::ZERO, range))
-            .chain(
-                self.reads
-                    .of(call.arguments)
-                    .map(|item| (Position(item.offset), item.range())),
-            )
-    }
-
-    /// Returns the range of the Reply's stream that each Write chunk holds, in list order.
-    #[inline]
-    //= V1-063, V1-070, V2-083, V2-088
-    pub fn write_chunks<'a>(&self, call: &CallShape<'a>) -> impl Iterator<Item = Range<u32>> + 'a {
-        self.writes.of(call.results).map(|item| item.range())
-    }
-}
-
-/// Returns the pieces of a stream that are left when `set` of `items` is reduced.
-#[inline]
-fn without(len: u32, items: &[Item], set: ItemSet) -> impl Iterator<Item = Range<u32>> + '_ {
-    between(len, set.of(items).map(|item| item.extent()))
-}
-
-/// Returns the pieces of a stream of `len` octets that lie between `extents`.
-#[inline]
-pub(super) fn between<'a>(
-    len: u32,
-    extents: impl Iterator<Item = Range<u32>> + 'a,
-) -> impl Iterator<Item = Range<u32>> + 'a {
-    let mut at = 0_u32;
-    extents
-        .chain(core::iter::once(len..len))
-        .filter_map(move |gap| {
-            let piece = at..gap.start.min(len);
-            at = at.max(gap.end);
-            (piece.start < piece.end).then_some(piece)
-        })
-}
-
-/// How much of a Plan is settled: what of the header is spoken for.
-#[derive(Clone, Copy)]
-struct Header {
-    len: u32,
-    segments: u32,
-}
-
-impl Header {
-    fn with_read(self, segments: u32) -> Self {
-        // The length of a header with a few thousand Segments is far from 2^32.
-        let each = u32::try_from(ReadSegment::ENCODED_LEN).unwrap_or(u32::MAX);
-        self.with(segments, each.saturating_mul(segments))
-    }
-
-    fn with_array(self, fixed: u32, segments: u32) -> Self {
-        let each = u32::try_from(Segment::ENCODED_LEN).unwrap_or(u32::MAX);
-        self.with(
-            segments,
-            fixed.saturating_add(each.saturating_mul(segments)),
-        )
-    }
-
-    fn with(self, segments: u32, len: u32) -> Self {
-        Self {
-            len: self.len.saturating_add(len),
-            segments: self.segments.saturating_add(segments),
+    pub const fn pulled_up(&self, call: &CallShape<'_>) -> u32 {
+        match self.conveyance {
+            Conveyance::Long => 0,
+            _ => self.payload_len.saturating_sub(call.send.head.len),
         }
     }
 
-    fn check(self, limits: &Limits) -> Result<Self, PlanError> {
-        if self.segments > limits.header_segments {
+    /// Returns what belongs to which chunk, of a header with at most one of each kind.
+    ///
+    /// That is what an RPC with at most one argument and one result has, where the limits do not
+    /// allow Read chunks beside a Position Zero Read chunk.
+    #[inline]
+    //= V1-056, V1-082, V2-095
+    pub fn layout(&self, call: &CallShape<'_>) -> Layout {
+        let position = match self.conveyance {
+            Conveyance::Long => Position::ZERO,
+            _ => {
+                let first = self.reads.of(call.arguments).next();
+                first.map_or(Position::ZERO, |item| Position(item.offset))
+            }
+        };
+        Layout {
+            position,
+            reads: self.read_segments,
+            writes: self.write_segments,
+            replies: self.reply_segments,
+        }
+    }
+
+    /// Returns the ranges of the Call's stream that are its Payload stream, in order.
+    ///
+    /// They follow the header, or make up the Position Zero Read chunk.
+    #[inline]
+    //= V1-049, V1-059, V2-077
+    pub const fn payload<'a>(&self, call: &CallShape<'a>) -> Ranges<Items<'a>> {
+        Ranges::new(call.send.len(), self.reads.of(call.arguments))
+    }
+
+    /// Returns the ranges of the Reply's stream that the Reply chunk holds at most, in order.
+    #[inline]
+    //= V1-077, V2-096
+    pub const fn reply_payload<'a>(&self, call: &CallShape<'a>) -> Ranges<Items<'a>> {
+        Ranges::new(call.receive.len(), self.writes.of(call.results))
+    }
+
+    /// Returns the memory to register: one region for each Segment, in the order of the header.
+    ///
+    /// `limits` are those of the plan. There are `read_segments` regions of Read chunks by rising
+    /// Position, `write_segments` of Write chunks, then `reply_segments` of the Reply chunk.
+    #[inline]
+    pub fn registrations<'a>(&self, call: &'a CallShape<'a>, limits: &Limits) -> Registrations<'a> {
+        Registrations::new(self, call, limits.cut())
+    }
+}
+
+/// What of a header is spoken for.
+#[derive(Clone, Copy)]
+struct Header {
+    len: u32,
+    reads: u32,
+    writes: u32,
+    replies: u32,
+}
+
+impl Header {
+    #[inline]
+    const fn empty(limits: &Limits) -> Self {
+        Self {
+            len: limits.version.empty_header_len(),
+            reads: 0,
+            writes: 0,
+            replies: 0,
+        }
+    }
+
+    #[inline]
+    fn with_read(self, segments: u32) -> Self {
+        Self {
+            len: longer(self.len, 0, ReadSegment::ENCODED_LEN, segments),
+            reads: self.reads.saturating_add(segments),
+            ..self
+        }
+    }
+
+    #[inline]
+    fn with_write(self, segments: u32) -> Self {
+        Self {
+            len: longer(self.len, WRITE_CHUNK_LEN, Segment::ENCODED_LEN, segments),
+            writes: self.writes.saturating_add(segments),
+            ..self
+        }
+    }
+
+    #[inline]
+    fn with_reply(self, segments: u32) -> Self {
+        Self {
+            len: longer(self.len, REPLY_CHUNK_LEN, Segment::ENCODED_LEN, segments),
+            replies: segments,
+            ..self
+        }
+    }
+
+    //= V2-055, D-25
+    #[inline]
+    const fn check(self, limits: &Limits) -> Result<Self, PlanError> {
+        let segments = self
+            .reads
+            .saturating_add(self.writes)
+            .saturating_add(self.replies);
+        if segments > limits.header_segments {
             Err(PlanError::TooManySegments)
         } else if self.len > limits.inline_send {
             Err(PlanError::HeaderTooLong)
@@ -202,28 +299,41 @@ impl Header {
     }
 }
 
-/// Decides how to convey one RPC.
+/// Returns the length of a header with one more array of Segments.
 #[inline]
-//= V1-076, V1-079, V1-081, V2-055, V2-092, V2-094, V2-129, NFS-001, NFS-040
-pub fn plan(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
-    let fixed = limits.version.empty_header_len();
-    let send = call.send.len();
-    let inline_reply = fits(fixed, call.receive.len(), limits.inline_recv);
-    if inline_reply && fits(fixed, send, limits.inline_send) {
-        if let Some(conveyance) = gather(call, limits, ItemSet::EMPTY, send) {
-            return Ok(Plan {
-                conveyance,
-                reads: ItemSet::EMPTY,
-                writes: ItemSet::EMPTY,
-                reply_chunk: false,
-                header_len: fixed,
-                segments: 0,
-            });
-        }
-    }
-    plan_chunks(call, limits, inline_reply)
+fn longer(len: u32, fixed: u32, each: usize, segments: u32) -> u32 {
+    // The length of a header with a few thousand Segments is far from 2^32.
+    let each = u32::try_from(each).unwrap_or(u32::MAX);
+    len.saturating_add(fixed)
+        .saturating_add(each.saturating_mul(segments))
 }
 
+/// Decides how to convey one RPC.
+#[inline]
+pub fn plan(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
+    let empty = Header::empty(limits);
+    let send = call.send.len();
+    //= V1-076, NFS-001, V1-136
+    let inline_reply = fits(empty.len, call.receive.len(), limits.inline_recv);
+    //= V1-079, V2-092
+    if inline_reply && fits(empty.len, send, limits.inline_send) {
+        return Ok(Plan {
+            conveyance: Conveyance::Inline,
+            reads: ItemSet::EMPTY,
+            writes: ItemSet::EMPTY,
+            reply_chunk: false,
+            header_len: empty.len,
+            payload_len: send,
+            read_bytes: 0,
+            read_segments: 0,
+            write_segments: 0,
+            reply_segments: 0,
+        });
+    }
+    plan_chunks(call, limits, empty, inline_reply)
+}
+
+#[inline]
 const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
     match header.checked_add(payload) {
         Some(len) => len <= threshold,
@@ -234,202 +344,248 @@ const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
 fn plan_chunks(
     call: &CallShape<'_>,
     limits: &Limits,
+    empty: Header,
     inline_reply: bool,
 ) -> Result<Plan, PlanError> {
-    let header = Header {
-        len: limits.version.empty_header_len(),
-        segments: 0,
-    };
-    let (header, writes, reply_chunk) = if inline_reply {
-        (header, ItemSet::EMPTY, false)
+    let results = if inline_reply {
+        Results {
+            header: empty,
+            set: ItemSet::EMPTY,
+            reply_chunk: false,
+        }
     } else {
-        plan_results(call, limits, header)?
+        plan_results(call, limits, empty)?
     };
-    let (header, conveyance, reads) = plan_arguments(call, limits, header)?;
+    let arguments = plan_arguments(call, limits, results.header)?;
+    let header = arguments.header;
     Ok(Plan {
-        conveyance,
-        reads,
-        writes,
-        reply_chunk,
+        conveyance: arguments.conveyance,
+        reads: arguments.set,
+        writes: results.set,
+        reply_chunk: results.reply_chunk,
         header_len: header.len,
-        segments: header.segments,
+        payload_len: arguments.left,
+        read_bytes: match arguments.conveyance {
+            // Reduced items are in chunks of their own, without their pad.
+            Conveyance::Long => arguments.left.saturating_add(arguments.reduced),
+            _ => arguments.reduced,
+        },
+        read_segments: header.reads,
+        write_segments: header.writes,
+        reply_segments: header.replies,
     })
 }
 
+/// How results come back.
+#[derive(Clone, Copy)]
+struct Results {
+    header: Header,
+    set: ItemSet,
+    reply_chunk: bool,
+}
+
 /// The Reply may exceed the threshold: decides where its results and the rest shall go.
-//= V1-042, V1-048, V1-063, V1-076, V1-077, V1-083, V1-085, V1-136
-//= V2-068, V2-083, V2-093, V2-096, V2-102, V2-108, V2-193, V2-194, V2-199, D-42
-//= NFS-001, NFS-002, NFS-027, NFS-034
+#[inline]
 fn plan_results(
     call: &CallShape<'_>,
     limits: &Limits,
     empty: Header,
-) -> Result<(Header, ItemSet, bool), PlanError> {
+) -> Result<Results, PlanError> {
     let len = call.receive.len();
-    let parts = |len| len <= limits.continued_recv && is_moderate(len, limits.inline_recv);
-    if call.results.is_empty() && parts(len) {
-        return Ok((empty, ItemSet::EMPTY, false));
+    let mut planned = Results {
+        header: empty,
+        set: ItemSet::EMPTY,
+        reply_chunk: false,
+    };
+    //= V2-199, NFS-034
+    if call.results.is_empty() && len <= limits.continued_recv && moderate(len, limits.inline_recv)
+    {
+        return Ok(planned);
     }
-    // Chunks are matched to results in order, so a prefix of the results gets them.
-    let mut header = empty;
-    let mut set = ItemSet::EMPTY;
     let mut left = len;
+    //= V2-193, D-42
     if !call.protected {
+        // Chunks are matched to results in order, so the first results get them.
         for (index, item) in (0..ItemSet::MAX).zip(call.results) {
-            if set.count() >= limits.write_chunks || !item.can_be_reduced() {
+            if planned.set.count() >= limits.write_chunks || !item.can_be_reduced() {
                 break;
             }
-            let range = core::iter::once(item.range());
-            let Ok(segments) = limits.segments(&call.receive, range) else {
+            //= V1-063, V2-083, V1-070
+            let Ok(segments) = limits.segments(&call.receive, item.range()) else {
                 break;
             };
-            let with_chunk = header.with_array(WRITE_CHUNK_LEN, segments);
-            if with_chunk.check(limits).is_err() {
+            let header = planned.header.with_write(segments);
+            if header.check(limits).is_err() {
                 break;
             }
-            header = with_chunk;
-            set = set.with(index);
+            planned.header = header;
+            planned.set = planned.set.with(index);
             left = left.saturating_sub(item.reduces(len));
             if fits(header.len, left, limits.inline_recv) {
-                return Ok((header, set, false));
+                return Ok(planned);
             }
         }
     }
-    if parts(left) && fits(header.len, 4, limits.inline_recv) {
-        return Ok((header, set, false));
+    let in_parts = left <= limits.continued_recv && fits(planned.header.len, 4, limits.inline_recv);
+    if in_parts && moderate(left, limits.inline_recv) {
+        return Ok(planned);
     }
+    match plan_reply_chunk(call, limits, empty, planned) {
+        Err(_) if in_parts => Ok(planned),
+        reply_chunk => reply_chunk,
+    }
+}
+
+/// Puts all of the Reply into a Reply chunk, but for what has Write chunks that may stay.
+//= V1-083, NFS-027, V2-102
+fn plan_reply_chunk(
+    call: &CallShape<'_>,
+    limits: &Limits,
+    empty: Header,
+    mut planned: Results,
+) -> Result<Results, PlanError> {
+    //= D-38
     if !limits.write_and_reply {
-        (header, set) = (empty, ItemSet::EMPTY);
+        planned.header = empty;
+        planned.set = ItemSet::EMPTY;
     }
-    let rest = without(len, call.results, set);
-    let segments = limits.segments(&call.receive, rest)?;
-    let header = header.with_array(REPLY_CHUNK_LEN, segments);
-    if header.len > limits.inline_recv {
+    //= V1-077, V2-096, NFS-002
+    let rest = Ranges::new(call.receive.len(), planned.set.of(call.results));
+    let segments = limits.segments_of_all(&call.receive, rest)?;
+    planned.header = planned.header.with_reply(segments);
+    planned.reply_chunk = true;
+    if planned.header.len > limits.inline_recv {
         return Err(PlanError::ReplyHeaderTooLong);
     }
-    Ok((header, set, true))
+    Ok(planned)
+}
+
+/// How the Call goes.
+#[derive(Clone, Copy)]
+struct Arguments {
+    header: Header,
+    conveyance: Conveyance,
+    set: ItemSet,
+    /// How many bytes of the Payload stream are left.
+    left: u32,
+    /// How many bytes the arguments of the set are.
+    reduced: u32,
 }
 
 /// Decides where the arguments go. The largest are reduced first, which needs fewest chunks.
-//= V1-048, V1-049, V1-050, V1-059, V1-080, V1-081, V1-082, V1-084, V1-085, V1-086
-//= V2-068, V2-076, V2-082, V2-093, V2-094, V2-095, V2-097, V2-099, V2-108, V2-193, D-42
+#[inline]
 fn plan_arguments(
     call: &CallShape<'_>,
     limits: &Limits,
     results: Header,
-) -> Result<(Header, Conveyance, ItemSet), PlanError> {
-    let mut header = results;
-    let mut set = ItemSet::EMPTY;
-    let mut left = call.send.len();
+) -> Result<Arguments, PlanError> {
+    let whole = Arguments {
+        header: results,
+        conveyance: Conveyance::Inline,
+        set: ItemSet::EMPTY,
+        left: call.send.len(),
+        reduced: 0,
+    };
+    let mut planned = whole;
     loop {
-        if fits(header.len, left, limits.inline_send) {
-            if let Some(conveyance) = gather(call, limits, set, left) {
-                return Ok((header.check(limits)?, conveyance, set));
-            }
+        //= V1-080, V2-093
+        if fits(planned.header.len, planned.left, limits.inline_send) {
+            planned.header.check(limits)?;
+            return Ok(planned);
         }
-        let Some((index, item)) = largest(call, limits, set) else {
+        let Some((index, item)) = largest(call, limits, planned.set) else {
             break;
         };
-        let Ok(segments) = limits.segments(&call.send, core::iter::once(item.range())) else {
+        //= V1-050, V2-076, V2-082
+        let Ok(segments) = limits.segments(&call.send, item.range()) else {
             break;
         };
-        let with_chunk = header.with_read(segments);
-        if with_chunk.check(limits).is_err() {
+        let header = planned.header.with_read(segments);
+        if header.check(limits).is_err() {
             break;
         }
-        header = with_chunk;
-        set = set.with(index);
-        left = left.saturating_sub(item.reduces(call.send.len()));
+        planned.header = header;
+        planned.set = planned.set.with(index);
+        planned.left = planned.left.saturating_sub(item.reduces(call.send.len()));
+        planned.reduced = planned.reduced.saturating_add(item.len);
     }
+    plan_without_inline(call, limits, whole, planned)
+}
+
+/// What is left of the Call fits no Send: it goes in several, or as a whole.
+//= V1-081, V2-094
+fn plan_without_inline(
+    call: &CallShape<'_>,
+    limits: &Limits,
+    whole: Arguments,
+    reduced: Arguments,
+) -> Result<Arguments, PlanError> {
+    let continued = Arguments {
+        conveyance: Conveyance::Continued,
+        ..reduced
+    };
     // The last message of a sequence has all chunk lists, and one word of payload at least.
-    let parts = left <= limits.continued_send
-        && fits(header.len, 4, limits.inline_send)
-        && header.check(limits).is_ok();
-    if parts && is_moderate(left, limits.inline_send) {
-        return Ok((header, Conveyance::Continued, set));
+    let in_parts = reduced.left <= limits.continued_send
+        && fits(reduced.header.len, 4, limits.inline_send)
+        && reduced.header.check(limits).is_ok();
+    if in_parts && moderate(reduced.left, limits.inline_send) {
+        return Ok(continued);
     }
-    match plan_long(call, limits, results, (header, set)) {
-        Ok(long) => Ok(long),
-        Err(_) if parts => Ok((header, Conveyance::Continued, set)),
-        Err(error) => Err(error),
+    let rest = if limits.reduced_long_call {
+        reduced
+    } else {
+        whole
+    };
+    match plan_long(call, limits, rest) {
+        Err(_) if in_parts => Ok(continued),
+        long => long,
     }
 }
 
 /// Puts what is not reduced into a Position Zero Read chunk.
-//= V1-082, V1-084, V1-085, V1-086, V2-095, V2-097, V2-099
+//= V1-082, V2-095
+//= V1-085, V2-194
 fn plan_long(
     call: &CallShape<'_>,
     limits: &Limits,
-    results: Header,
-    reduced: (Header, ItemSet),
-) -> Result<(Header, Conveyance, ItemSet), PlanError> {
+    planned: Arguments,
+) -> Result<Arguments, PlanError> {
+    //= V1-084, V2-097
     if !limits.long_call {
         return Err(PlanError::CallTooLong);
     }
-    let (header, set) = if limits.reduced_long_call {
-        reduced
-    } else {
-        (results, ItemSet::EMPTY)
-    };
-    let rest = without(call.send.len(), call.arguments, set);
-    let segments = limits.segments(&call.send, rest)?;
-    let header = header.with_read(segments).check(limits)?;
-    Ok((header, Conveyance::Long, set))
+    //= V1-086, V2-099, V2-091
+    let rest = Ranges::new(call.send.len(), planned.set.of(call.arguments));
+    let segments = limits.segments_of_all(&call.send, rest)?;
+    Ok(Arguments {
+        header: planned.header.with_read(segments).check(limits)?,
+        conveyance: Conveyance::Long,
+        ..planned
+    })
 }
 
-/// Says whether a message of `len` octets is better sent in parts than put into registered
+/// Says whether a message of `len` bytes is better sent in parts than put into registered
 /// memory: a few Sends cost less than a registration and an RDMA operation.
 //= V2-094, V2-199
-const fn is_moderate(len: u32, threshold: u32) -> bool {
+#[inline]
+const fn moderate(len: u32, threshold: u32) -> bool {
     len <= threshold.saturating_mul(4)
 }
 
 /// Returns the largest argument that may become the next Read chunk.
-//= V2-189
+#[inline]
+//= V1-048, V2-068, V2-108
 fn largest(call: &CallShape<'_>, limits: &Limits, set: ItemSet) -> Option<(usize, Item)> {
+    //= V2-189, V2-193, D-42
     if call.protected || set.count() >= limits.read_chunks {
         return None;
     }
-    (0..ItemSet::MAX)
-        .zip(call.arguments.iter().copied())
-        .filter(|(index, item)| item.can_be_reduced() && !set.contains(*index))
-        .max_by_key(|(_, item)| item.len)
-}
-
-/// Says how an inline Payload stream of `len` octets gets into the Send, if it can.
-///
-/// One element of the Send holds the header.
-#[inline]
-fn gather(call: &CallShape<'_>, limits: &Limits, set: ItemSet, len: u32) -> Option<Conveyance> {
-    if set.is_empty() && len == call.send.head.len {
-        return Some(Conveyance::Gathered);
-    }
-    let mut sges = 1_u32;
-    let mut pages = false;
-    for range in without(call.send.len(), call.arguments, set) {
-        for piece in call.send.pieces(range) {
-            let count = if piece.part == PartName::Pages {
-                pages = true;
-                let start = limits.in_page(
-                    call.send
-                        .pages
-                        .page_offset
-                        .saturating_add(piece.range.start),
-                );
-                let len = piece.range.end.saturating_sub(piece.range.start);
-                let end = start.saturating_add(len);
-                end.div_ceil(limits.page_size.max(1))
-            } else {
-                1
-            };
-            sges = sges.saturating_add(count);
+    let mut found: Option<(usize, Item)> = None;
+    for (index, item) in (0..ItemSet::MAX).zip(call.arguments) {
+        let larger = found.is_none_or(|(_, largest)| item.len >= largest.len);
+        if larger && item.can_be_reduced() && !set.contains(index) {
+            found = Some((index, *item));
         }
     }
-    if sges <= limits.send_sges && !(pages && len <= limits.pull_up) {
-        Some(Conveyance::Gathered)
-    } else if len <= limits.pull_up {
-        Some(Conveyance::Copied)
-    } else {
-        None
-    }
+    found
 }

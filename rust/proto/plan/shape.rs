@@ -6,10 +6,10 @@ use core::ops::Range;
 
 use crate::proto::xdr::padded_len;
 
-/// One part of a message: octets that are contiguous in memory but for page boundaries.
+/// One part of a message: bytes that are contiguous in memory but for page boundaries.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Part {
-    /// How many octets.
+    /// How many bytes.
     pub len: u32,
     /// Where the first octet lies within its page.
     pub page_offset: u32,
@@ -37,15 +37,6 @@ pub enum PartName {
     Tail,
 }
 
-/// A piece of one part; `range` counts from the start of the part.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Piece {
-    /// The part.
-    pub part: PartName,
-    /// The octets of that part.
-    pub range: Range<u32>,
-}
-
 impl Buf {
     /// Returns the length of the stream.
     #[inline]
@@ -56,7 +47,7 @@ impl Buf {
             .saturating_add(self.tail.len)
     }
 
-    /// Says whether the stream has no octets.
+    /// Says whether the stream has no bytes.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -68,36 +59,6 @@ impl Buf {
         Item {
             offset: self.head.len,
             len: self.pages.len,
-        }
-    }
-
-    /// Splits a range of the stream at the borders of the parts.
-    #[inline]
-    pub fn pieces(&self, range: Range<u32>) -> impl Iterator<Item = Piece> {
-        let pages = self.head.len;
-        let tail = pages.saturating_add(self.pages.len);
-        [
-            (PartName::Head, 0, self.head.len),
-            (PartName::Pages, pages, self.pages.len),
-            (PartName::Tail, tail, self.tail.len),
-        ]
-        .into_iter()
-        .filter_map(move |(part, start, len)| {
-            let from = range.start.saturating_sub(start).min(len);
-            let to = range.end.saturating_sub(start).min(len);
-            (from < to).then_some(Piece {
-                part,
-                range: from..to,
-            })
-        })
-    }
-
-    #[inline]
-    pub(super) const fn part(&self, name: PartName) -> Part {
-        match name {
-            PartName::Head => self.head,
-            PartName::Pages => self.pages,
-            PartName::Tail => self.tail,
         }
     }
 }
@@ -116,20 +77,20 @@ pub struct Item {
 }
 
 impl Item {
-    /// The octets that leave the Payload stream when the item is reduced: itself and its pad.
+    /// The bytes that leave the Payload stream when the item is reduced: itself and its pad.
     #[inline]
     //= V1-059, V1-069, V2-077
     pub const fn extent(&self) -> Range<u32> {
         self.offset..self.offset.saturating_add(padded_len(self.len))
     }
 
-    /// The octets of the item itself.
+    /// The bytes of the item itself.
     #[inline]
     pub const fn range(&self) -> Range<u32> {
         self.offset..self.offset.saturating_add(self.len)
     }
 
-    /// By how much a stream of `len` octets gets shorter when the item is reduced. The stream may
+    /// By how much a stream of `len` bytes gets shorter when the item is reduced. The stream may
     /// end without the last item's pad.
     pub const fn reduces(&self, len: u32) -> u32 {
         let Range { start, end } = self.extent();
@@ -186,13 +147,77 @@ impl ItemSet {
         self.0.count_ones()
     }
 
+    /// Takes the item with the lowest index out of the set, and returns that item of `items`.
+    #[inline]
+    fn take_first(&mut self, items: &[Item]) -> Option<Item> {
+        let first = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        items.get(first as usize).copied()
+    }
+
     /// Returns those of `items` that are in the set.
     #[inline]
-    pub fn of(self, items: &[Item]) -> impl Iterator<Item = Item> + '_ {
-        (0..Self::MAX)
-            .zip(items)
-            .filter(move |(index, _)| self.contains(*index))
-            .map(|(_, item)| *item)
+    pub const fn of(self, items: &[Item]) -> Items<'_> {
+        Items { items, left: self }
+    }
+}
+
+/// Those items of a message that are in a set, in order.
+#[derive(Clone, Debug)]
+pub struct Items<'a> {
+    items: &'a [Item],
+    left: ItemSet,
+}
+
+impl Iterator for Items<'_> {
+    type Item = Item;
+
+    #[inline]
+    fn next(&mut self) -> Option<Item> {
+        if self.left.is_empty() {
+            return None;
+        }
+        self.left.take_first(self.items)
+    }
+}
+
+/// The ranges of a stream that are left when some items leave it with their pad, in order.
+#[derive(Clone, Debug)]
+pub struct Ranges<I> {
+    reduced: I,
+    at: u32,
+    len: u32,
+}
+
+impl<I: Iterator<Item = Item>> Ranges<I> {
+    /// Splits a stream of `len` bytes; `reduced` are items in stream order.
+    #[inline]
+    pub(in crate::proto) const fn new(len: u32, reduced: I) -> Self {
+        Self {
+            reduced,
+            at: 0,
+            len,
+        }
+    }
+}
+
+impl<I: Iterator<Item = Item>> Iterator for Ranges<I> {
+    type Item = Range<u32>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Range<u32>> {
+        while self.at < self.len {
+            let gap = match self.reduced.next() {
+                Some(item) => item.extent(),
+                None => self.len..self.len,
+            };
+            let range = self.at..gap.start.min(self.len);
+            self.at = self.at.max(gap.end);
+            if range.start < range.end {
+                return Some(range);
+            }
+        }
+        None
     }
 }
 

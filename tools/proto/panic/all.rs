@@ -92,17 +92,13 @@ fn make_plan(call: &CallShape<'_>, limits: &Limits, sink: Sink<'_>) {
         return;
     };
     for range in plan.payload(call) {
-        for piece in limits.cut(&call.send, range) {
-            sink(piece.range.start);
-        }
-    }
-    for (position, range) in plan.read_chunks(call) {
-        sink(position.0);
-        sink(range.end);
-    }
-    for range in plan.write_chunks(call).chain(plan.reply_payload(call)) {
         sink(range.start);
     }
+    for region in plan.registrations(call, limits) {
+        sink(region.range.start);
+    }
+    sink(plan.layout(call).position.0);
+    sink(plan.pulled_up(call));
 }
 
 #[no_mangle]

@@ -4,11 +4,11 @@
 
 use std::hint::black_box;
 
-use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, NoChunks};
+use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, Laid, Layout, NoChunks};
 use rpcrdma_proto::proto::cm_private::CmPrivate;
 use rpcrdma_proto::proto::connection::{Config, Connection, Event};
 use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing, RpcStart};
+use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
 use rpcrdma_proto::proto::hostauth::Policy;
 use rpcrdma_proto::proto::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part, Plan, PlanError};
@@ -17,6 +17,8 @@ use rpcrdma_proto::proto::reply::{check, check_conveyed, receive, Arrival, Paylo
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::{v1, v2};
+
+type Copied<'a> = std::iter::Copied<std::slice::Iter<'a, Segment>>;
 
 /// How often each function is called.
 const CALLS: u32 = 100;
@@ -110,6 +112,31 @@ fn v1_handle(connection: &mut Connection, message: &[u8]) -> usize {
     }
 }
 
+/// What a client does with an RPC but for touching memory: plans, names each region once, writes
+/// the header, and looks at what it counts. Returns the length of the message.
+#[inline(always)]
+fn send(call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]) -> u32 {
+    let Ok(plan) = plan(call, limits) else {
+        return 0;
+    };
+    let mut free = memory.iter_mut();
+    let mut layout = Layout::default();
+    if plan.segments() != 0 {
+        layout = plan.layout(call);
+        for region in plan.registrations(call, limits) {
+            if let Some(segment) = free.next() {
+                segment.length = region.range.end.wrapping_sub(region.range.start);
+                segment.offset = u64::from(region.range.start);
+            }
+        }
+    }
+    let segments = memory.iter().copied();
+    let chunks = Laid { layout, segments };
+    let header = v1::encode(out, XID, 32, plan.kind(), &chunks).unwrap_or(0) as u32;
+    black_box((plan.read_bytes, plan.pulled_up(call)));
+    header + plan.payload_len
+}
+
 /// Functions for callgrind to count: never inlined, and known by their names.
 macro_rules! measured {
     ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty $body:block)*) => {
@@ -140,6 +167,31 @@ measured! {
 
     fn cost_v1_encode_call_no_segment(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
         v1::encode(out, XID, 32, Kind::Msg, chunks).unwrap_or(0)
+    }
+
+    fn cost_v1_encode_call_laid(out: &mut [u8], laid: &Laid<Copied<'_>>) -> usize {
+        v1::encode(out, XID, 32, Kind::Msg, laid).unwrap_or(0)
+    }
+
+    fn cost_v1_encode_call_laid_read(out: &mut [u8], laid: &Laid<Copied<'_>>) -> usize {
+        v1::encode(out, XID, 32, Kind::Msg, laid).unwrap_or(0)
+    }
+
+    fn cost_v1_encode_call_laid_write(out: &mut [u8], laid: &Laid<Copied<'_>>) -> usize {
+        v1::encode(out, XID, 32, Kind::Msg, laid).unwrap_or(0)
+    }
+
+    fn cost_v1_check_laid(message: &[u8], offered: &Laid<Copied<'_>>) -> usize {
+        v1_reply(message, offered)
+    }
+
+    fn cost_v1_check_laid_write(message: &[u8], offered: &Laid<Copied<'_>>) -> usize {
+        v1_reply(message, offered)
+    }
+
+    fn cost_check_conveyed_write(conveyed: &Conveyed<'_>, offered: &Laid<Copied<'_>>) -> u32 {
+        let start = RpcStart::peek(conveyed.payload);
+        check_conveyed(XID, conveyed, start, offered).map_or(0, |reply| reply.written)
     }
 
     fn cost_v1_decode_reply(message: &[u8]) -> usize {
@@ -233,6 +285,40 @@ measured! {
     fn cost_plan_write_chunk(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
         plan(call, limits)
     }
+
+    fn cost_plan_reply_chunk(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
+        plan(call, limits)
+    }
+
+    fn cost_send_inline(
+        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
+    ) -> u32 {
+        send(call, limits, out, memory)
+    }
+
+    fn cost_send_read_4k(
+        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
+    ) -> u32 {
+        send(call, limits, out, memory)
+    }
+
+    fn cost_send_write_4k(
+        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
+    ) -> u32 {
+        send(call, limits, out, memory)
+    }
+
+    fn cost_send_read_1m(
+        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
+    ) -> u32 {
+        send(call, limits, out, memory)
+    }
+
+    fn cost_send_reply_chunk(
+        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
+    ) -> u32 {
+        send(call, limits, out, memory)
+    }
 }
 
 fn v1_accept(message: &[u8], limits: &CallLimits) -> u32 {
@@ -307,6 +393,26 @@ fn main() {
         cost_v2_encode_call_read(black_box(out), black_box(&read))
     });
 
+    let laid = |reads, writes| Laid {
+        layout: Layout {
+            position: READ.position,
+            reads,
+            writes,
+            replies: 0,
+        },
+        segments: write.iter().copied(),
+    };
+    let (laid_none, laid_read, laid_write) = (laid(0, 0), laid(1, 0), laid(0, 1));
+    repeat(28, || {
+        cost_v1_encode_call_laid(black_box(out), black_box(&laid_none))
+    });
+    repeat(52, || {
+        cost_v1_encode_call_laid_read(black_box(out), black_box(&laid_read))
+    });
+    repeat(52, || {
+        cost_v1_encode_call_laid_write(black_box(out), black_box(&laid_write))
+    });
+
     let v1 = |chunks: &ChunkSlices<'_>, msg_type| {
         message(
             |out| v1::encode(out, XID, 32, Kind::Msg, chunks).expect("room"),
@@ -321,6 +427,21 @@ fn main() {
     });
     repeat(24, || {
         cost_v1_check_reply_write(black_box(&filled), black_box(&written))
+    });
+    repeat(24, || {
+        cost_v1_check_laid(black_box(&short), black_box(&laid_none))
+    });
+    repeat(24, || {
+        cost_v1_check_laid_write(black_box(&filled), black_box(&laid_write))
+    });
+    let Some((fixed, rest)) = FixedWords::split(&filled) else {
+        panic!("our own");
+    };
+    let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
+        panic!("our own");
+    };
+    repeat(SEGMENT.length, || {
+        cost_check_conveyed_write(black_box(&conveyed), black_box(&laid_write))
     });
     let reply = Outgoing {
         direction: MsgType::Reply,
@@ -476,5 +597,54 @@ fn plans() {
     });
     repeat(true, || {
         cost_plan_write_chunk(black_box(&read), black_box(&limits)).is_ok()
+    });
+    let listing = CallShape {
+        receive: buf(128, 32768),
+        ..inline
+    };
+    repeat(true, || {
+        cost_plan_reply_chunk(black_box(&listing), black_box(&limits)).is_ok()
+    });
+
+    let (mut room, mut memory) = ([0; 512], [SEGMENT; 16]);
+    let (out, memory) = (&mut room[..], &mut memory[..]);
+    let results = [buf(128, 4096).page_item()];
+    let read_4k = CallShape {
+        receive: buf(128, 4096),
+        results: &results,
+        ..inline
+    };
+    let arguments = [buf(128, 4096).page_item()];
+    let write_4k = CallShape {
+        send: buf(128, 4096),
+        arguments: &arguments,
+        ..inline
+    };
+    let results = [buf(128, 1 << 20).page_item()];
+    let mut receive = buf(128, 1 << 20);
+    receive.pages.page_offset = 512;
+    let read_1m = CallShape {
+        receive,
+        results: &results,
+        ..inline
+    };
+    let large = Limits {
+        segment_pages: 257,
+        ..limits
+    };
+    repeat(28 + 128, || {
+        cost_send_inline(black_box(&inline), black_box(&large), out, memory)
+    });
+    repeat(28 + 24 + 128, || {
+        cost_send_read_4k(black_box(&read_4k), black_box(&large), out, memory)
+    });
+    repeat(28 + 24 + 128, || {
+        cost_send_write_4k(black_box(&write_4k), black_box(&large), out, memory)
+    });
+    repeat(28 + 24 + 128, || {
+        cost_send_read_1m(black_box(&read_1m), black_box(&large), out, memory)
+    });
+    repeat(28 + 36 + 128, || {
+        cost_send_reply_chunk(black_box(&listing), black_box(&large), out, memory)
     });
 }

@@ -5,10 +5,12 @@
 use std::ops::Range;
 
 use proptest::prelude::*;
+use rpcrdma_proto::proto::chunk::Laid;
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::plan::{
-    plan, Buf, CallShape, Conveyance, Item, Limits, Part, PartName, Plan, PlanError,
+    plan, Buf, CallShape, ChunkRole, Conveyance, Item, Limits, Part, PartName, Plan, PlanError,
+    Registration,
 };
 use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::xdr::pad_len;
@@ -42,7 +44,7 @@ fn shape<'a>(send: Buf, arguments: &'a [Item], receive: Buf, results: &'a [Item]
 fn small_call_and_reply_go_inline() {
     let call = shape(buf(100, 0, 0), &[], buf(200, 0, 0), &[]);
     let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
-    assert_eq!(plan.conveyance, Conveyance::Gathered);
+    assert_eq!(plan.conveyance, Conveyance::Inline);
     assert_eq!(plan.header_len, 28);
     assert_eq!(plan.kind(), Kind::Msg);
     assert!(plan.reads.is_empty() && plan.writes.is_empty() && !plan.reply_chunk);
@@ -50,7 +52,7 @@ fn small_call_and_reply_go_inline() {
 
 #[test]
 fn call_is_inline_up_to_the_threshold_and_no_further() {
-    for (len, conveyance) in [(996, Conveyance::Gathered), (1000, Conveyance::Long)] {
+    for (len, conveyance) in [(996, Conveyance::Inline), (1000, Conveyance::Long)] {
         let call = shape(buf(len, 0, 0), &[], buf(200, 0, 0), &[]);
         assert_eq!(
             plan(&call, &Limits::v1(1024, 1024)).unwrap().conveyance,
@@ -66,15 +68,17 @@ fn odd_write_loses_its_pad_and_keeps_its_tail() {
     let arguments = [send.page_item()];
     let call = shape(send, &arguments, buf(200, 0, 0), &[]);
     let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
-    assert_eq!(plan.conveyance, Conveyance::Gathered);
+    assert_eq!(plan.conveyance, Conveyance::Inline);
     assert_eq!(plan.header_len, 28 + 24);
     let inline: Vec<_> = plan.payload(&call).collect();
     assert_eq!(inline, [0..104, 5108..5120]);
-    let pieces: Vec<_> = inline.into_iter().flat_map(|r| send.pieces(r)).collect();
-    assert_eq!(pieces[1].part, PartName::Tail);
-    assert_eq!(pieces[1].range, 3..15);
-    let reads: Vec<_> = plan.read_chunks(&call).collect();
-    assert_eq!(reads, [(Position(104), 104..5105)]);
+    assert_eq!(
+        (plan.payload_len, plan.pulled_up(&call), plan.read_bytes),
+        (116, 12, 5001)
+    );
+    let chunks = regions(&call, &Limits::v1(4096, 4096));
+    let read = ChunkRole::Read(Position(104));
+    assert_eq!(chunks, [(read, vec![(PartName::Pages, 0..5001)])]);
 }
 
 #[test]
@@ -85,7 +89,11 @@ fn large_read_gets_a_write_chunk_as_long_as_the_item() {
     let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
     assert!(plan.writes.contains(0) && !plan.reply_chunk);
     assert_eq!(plan.header_len, 28 + 8 + 16);
-    assert_eq!(plan.write_chunks(&call).next(), Some(128..8319));
+    let chunks = regions(&call, &Limits::v1(4096, 4096));
+    assert_eq!(
+        chunks,
+        [(ChunkRole::Write(0), vec![(PartName::Pages, 0..8191)])]
+    );
 }
 
 #[test]
@@ -93,7 +101,7 @@ fn large_reply_without_eligible_result_gets_a_reply_chunk() {
     let call = shape(buf(100, 0, 0), &[], buf(128, 65536, 0), &[]);
     let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
     assert!(plan.writes.is_empty() && plan.reply_chunk);
-    assert_eq!(plan.segments, 2);
+    assert_eq!((plan.segments(), plan.reply_segments), (2, 2));
     assert_eq!(plan.header_len, 28 + 4 + 32);
 }
 
@@ -119,14 +127,52 @@ fn too_many_segments_are_refused() {
     assert_eq!(plan(&call, &limits), Err(PlanError::TooManySegments));
 }
 
+type Regions = Vec<(PartName, Range<u32>)>;
+
+/// The chunks of a Call, each with its regions.
+fn regions(call: &CallShape<'_>, limits: &Limits) -> Vec<(ChunkRole, Regions)> {
+    let plan = plan(call, limits).unwrap();
+    let mut chunks: Vec<(ChunkRole, Vec<_>)> = Vec::new();
+    for Registration { chunk, part, range } in plan.registrations(call, limits) {
+        match chunks.last_mut() {
+            Some((last, regions)) if *last == chunk => regions.push((part, range)),
+            _ => chunks.push((chunk, vec![(part, range)])),
+        }
+    }
+    chunks
+}
+
 #[test]
-fn cut_honours_pages_and_offset() {
-    let mut limits = Limits::v1(4096, 4096);
+fn regions_honour_pages_and_offset() {
+    let mut limits = Limits::v1(1024, 4096);
     limits.segment_pages = 2;
-    let mut send = buf(0, 10000, 0);
+    let mut send = buf(4, 10000, 8);
     send.pages.page_offset = 100;
-    let cuts: Vec<_> = limits.cut(&send, 0..10000).map(|p| p.range).collect();
-    assert_eq!(cuts, [0..8092, 8092..10000]);
+    let call = shape(send, &[], buf(100, 0, 0), &[]);
+    let expected = vec![
+        (PartName::Head, 0..4),
+        (PartName::Pages, 0..8092),
+        (PartName::Pages, 8092..10000),
+        (PartName::Tail, 0..8),
+    ];
+    let long = ChunkRole::Read(Position::ZERO);
+    assert_eq!(regions(&call, &limits), [(long, expected)]);
+}
+
+//= V2-130, V2-131, D-25 (test)
+#[test]
+fn a_peer_may_take_less_than_a_page() {
+    let mut limits = Limits::v1(4096, 4096);
+    limits.segment_bytes = 3000;
+    let mut receive = buf(100, 5000, 0);
+    receive.pages.page_offset = 1000;
+    let results = [receive.page_item()];
+    let call = shape(buf(100, 0, 0), &[], receive, &results);
+    let expected = [0..1048, 1048..3096, 3096..5000].map(|range| (PartName::Pages, range));
+    let chunks = regions(&call, &limits);
+    assert_eq!(chunks, [(ChunkRole::Write(0), expected.to_vec())]);
+    limits.segment_bytes = 0;
+    assert_eq!(plan(&call, &limits), Err(PlanError::NoSegments));
 }
 
 // What holds for every plan.
@@ -187,17 +233,9 @@ fn any_limits() -> impl Strategy<Value = Limits> {
         (1_u32..20, prop_oneof![Just(u32::MAX), 0_u32..40]),
         (0_u32..3, 0_u32..3),
         any::<[bool; 5]>(),
-        (2_u32..20, 0_u32..5000),
     )
         .prop_map(
-            |(
-                (send, recv),
-                (pages, bytes),
-                (chunk, header),
-                (reads, writes),
-                flags,
-                (sges, pull),
-            )| {
+            |((send, recv), (pages, bytes), (chunk, header), (reads, writes), flags)| {
                 let [v2, long, both, write_and_reply, continued] = flags;
                 let octets = if v2 && continued { 50_000 } else { 0 };
                 Limits {
@@ -213,8 +251,6 @@ fn any_limits() -> impl Strategy<Value = Limits> {
                     write_and_reply,
                     continued_send: octets,
                     continued_recv: octets,
-                    send_sges: sges,
-                    pull_up: pull,
                     ..Limits::v1(send, recv)
                 }
             },
@@ -255,28 +291,20 @@ fn any_call() -> impl Strategy<Value = Any> {
         )
 }
 
-/// Makes one Segment of each piece that is to be registered, and checks the piece.
-fn register(limits: &Limits, buf: &Buf, range: Range<u32>) -> Vec<Segment> {
-    let mut at = range.start;
-    let segments = limits
-        .cut(buf, range.clone())
-        .map(|piece| {
-            let part = match piece.part {
-                PartName::Head => (0, buf.head),
-                PartName::Pages => (buf.head.len, buf.pages),
-                PartName::Tail => (buf.head.len + buf.pages.len, buf.tail),
-            };
-            assert_eq!(part.0 + piece.range.start, at);
-            let length = piece.range.end - piece.range.start;
-            assert!(length > 0 && length <= limits.segment_bytes);
-            let start = (part.1.page_offset + piece.range.start) % limits.page_size;
-            assert!((start + length).div_ceil(limits.page_size) <= limits.segment_pages);
-            at += length;
-            segment(1, length)
-        })
-        .collect();
-    assert_eq!(at, range.end, "not all of the range is registered");
-    segments
+/// Makes a Segment of a region and says which bytes of the stream it is.
+fn register(limits: &Limits, buf: &Buf, region: &Registration) -> (Segment, Range<u32>) {
+    let (before, part) = match region.part {
+        PartName::Head => (0, buf.head),
+        PartName::Pages => (buf.head.len, buf.pages),
+        PartName::Tail => (buf.head.len + buf.pages.len, buf.tail),
+    };
+    let Range { start, end } = region.range.clone();
+    assert!(start < end && end <= part.len);
+    let length = end - start;
+    assert!(length <= limits.segment_bytes);
+    let in_page = (part.page_offset + start) % limits.page_size;
+    assert!((in_page + length).div_ceil(limits.page_size) <= limits.segment_pages);
+    (segment(1, length), before + start..before + end)
 }
 
 /// Every octet of the Call is inline, in a chunk, or pad of what is in a chunk.
@@ -297,42 +325,111 @@ fn conveys_everything_once(call: &CallShape<'_>, plan: &Plan) {
     assert!(seen.iter().all(|times| *times == 1));
 }
 
-/// A normal chunk is one eligible item without pad, at its aligned Position.
+/// A normal chunk is one eligible item without pad, at its aligned Position, and the special ones
+/// are what is left.
 //= V1-050, V1-051, V1-053, V1-054, V1-056, V1-058, V1-060, V1-063, V1-070, V1-082 (test)
 //= V2-069, V2-070, V2-072, V2-073, V2-074, V2-076, V2-078, V2-080, V2-082, V2-083 (test)
 //= V2-088, V2-095, V2-130, NFS-033 (test)
 fn chunks_of_items(call: &CallShape<'_>, plan: &Plan, limits: &Limits) -> Lists {
     let mut lists = Lists::default();
-    let mut last = 0;
-    for (position, range) in plan.read_chunks(call) {
-        assert_eq!(position.0 % 4, 0);
-        assert!(position.0 >= last);
-        last = position.0;
-        if position.0 == 0 {
-            assert_eq!(plan.conveyance, Conveyance::Long);
-        } else {
-            let item = Item {
-                offset: position.0,
-                len: range.end - range.start,
-            };
-            assert!(range.start == position.0 && call.arguments.contains(&item));
+    let mut chunks: Vec<(ChunkRole, Vec<Range<u32>>)> = Vec::new();
+    for region in plan.registrations(call, limits) {
+        let read = matches!(region.chunk, ChunkRole::Read(_));
+        let buf = if read { &call.send } else { &call.receive };
+        let (segment, range) = register(limits, buf, &region);
+        let first = chunks
+            .last()
+            .is_none_or(|(chunk, _)| *chunk != region.chunk);
+        if first {
+            chunks.push((region.chunk, Vec::new()));
         }
-        let segments = register(limits, &call.send, range);
-        let reads = segments
-            .into_iter()
-            .map(|segment| ReadSegment { position, segment });
-        lists.reads.extend(reads);
+        match (region.chunk, first) {
+            (ChunkRole::Read(position), _) => lists.reads.push(ReadSegment { position, segment }),
+            (ChunkRole::Write(_), true) => lists.writes.push(vec![segment]),
+            (ChunkRole::Write(_), false) => lists.writes.last_mut().unwrap().push(segment),
+            (ChunkRole::Reply, _) => lists.reply.get_or_insert_with(Vec::new).push(segment),
+        }
+        let ranges = &mut chunks.last_mut().unwrap().1;
+        match ranges.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => ranges.push(range),
+        }
     }
-    for range in plan.write_chunks(call) {
-        assert!(call.results.iter().any(|item| item.range() == range));
-        lists.writes.push(register(limits, &call.receive, range));
-    }
-    if plan.reply_chunk {
-        let ranges = plan.reply_payload(call);
-        let segments = ranges.flat_map(|range| register(limits, &call.receive, range));
-        lists.reply = Some(segments.collect());
-    }
+    let long = plan.conveyance == Conveyance::Long;
+    let zero = long.then(|| {
+        (
+            ChunkRole::Read(Position::ZERO),
+            plan.payload(call).collect(),
+        )
+    });
+    let reads = plan.reads.of(call.arguments).map(|item| {
+        assert_eq!(item.offset % 4, 0);
+        let chunk = ChunkRole::Read(Position(item.offset));
+        (chunk, Vec::from([item.range()]))
+    });
+    let writes = (0..).zip(plan.writes.of(call.results));
+    let writes = writes.map(|(index, item)| {
+        let chunk = ChunkRole::Write(index);
+        (chunk, Vec::from([item.range()]))
+    });
+    let reply = plan
+        .reply_chunk
+        .then(|| (ChunkRole::Reply, plan.reply_payload(call).collect()));
+    let expected: Vec<_> = zero
+        .into_iter()
+        .chain(reads)
+        .chain(writes)
+        .chain(reply)
+        .collect();
+    assert_eq!(chunks, expected);
+    assert!(lists.reads.is_sorted_by_key(|read| read.position));
     lists
+}
+
+/// What the plan says without looking is what a look shows.
+fn counts_are_right(call: &CallShape<'_>, plan: &Plan, lists: &Lists) {
+    let bytes = |ranges: &mut dyn Iterator<Item = Range<u32>>| -> u32 {
+        ranges.map(|range| range.end - range.start).sum()
+    };
+    assert_eq!(plan.payload_len, bytes(&mut plan.payload(call)));
+    let head = plan
+        .payload(call)
+        .map(|range| range.start.min(call.send.head.len)..range.end.min(call.send.head.len));
+    let others = plan.payload_len - bytes(&mut { head });
+    // Items are reduced from the pages; what of the head is in chunks is not pulled up.
+    if plan.conveyance == Conveyance::Long {
+        assert_eq!(plan.pulled_up(call), 0);
+    } else {
+        assert!(plan.pulled_up(call) <= others);
+    }
+    let read: u32 = lists.reads.iter().map(|read| read.segment.length).sum();
+    assert_eq!(plan.read_bytes, read);
+    let layout = plan.layout(call);
+    assert_eq!(layout.reads, lists.reads.len() as u32);
+    assert_eq!(layout.writes, lists.writes.iter().flatten().count() as u32);
+    assert_eq!(layout.replies, lists.reply.iter().flatten().count() as u32);
+    assert_eq!(
+        plan.segments(),
+        layout.reads + layout.writes + layout.replies
+    );
+    let one_each = lists.writes.len() <= 1
+        && lists
+            .reads
+            .windows(2)
+            .all(|pair| pair[0].position == pair[1].position);
+    if one_each {
+        let reads = lists.reads.iter().map(|read| read.segment);
+        let writes = lists.writes.iter().flatten().copied();
+        let segments: Vec<_> = reads
+            .chain(writes)
+            .chain(lists.reply.iter().flatten().copied())
+            .collect();
+        let laid = Laid {
+            layout,
+            segments: segments.iter().copied(),
+        };
+        assert_eq!(Lists::of(&laid), *lists);
+    }
 }
 
 /// Neither the peers nor the device have to take more than they said.
@@ -347,23 +444,22 @@ fn stays_within_all_limits(call: &CallShape<'_>, plan: &Plan, limits: &Limits, l
     }
     assert!(plan.reads.count() <= limits.read_chunks);
     assert!(plan.writes.count() <= limits.write_chunks);
-    assert!(plan.segments <= limits.header_segments);
+    assert!(plan.segments() <= limits.header_segments);
     assert_eq!(encoded_len(plan, limits, lists), plan.header_len);
     let payload: u32 = plan.payload(call).map(|r| r.end - r.start).sum();
     let send = match plan.conveyance {
-        Conveyance::Copied | Conveyance::Gathered => plan.header_len + payload,
+        Conveyance::Inline => plan.header_len + payload,
         Conveyance::Continued => plan.header_len + 4,
         Conveyance::Long => plan.header_len,
     };
     assert!(send <= limits.inline_send);
     match plan.conveyance {
-        Conveyance::Copied => assert!(payload <= limits.pull_up),
         Conveyance::Continued => assert!(payload <= limits.continued_send),
         Conveyance::Long => {
             assert!(limits.long_call);
             assert!(limits.reduced_long_call || plan.reads.is_empty());
         }
-        Conveyance::Gathered => {}
+        Conveyance::Inline => {}
     }
 }
 
@@ -421,6 +517,7 @@ proptest! {
         if let Ok(plan) = plan(&call, limits) {
             conveys_everything_once(&call, &plan);
             let lists = chunks_of_items(&call, &plan, limits);
+            counts_are_right(&call, &plan, &lists);
             stays_within_all_limits(&call, &plan, limits, &lists);
             offers_room_for_the_largest_reply(&call, &plan, limits, &lists);
             leaves_protected_calls_whole(&call, &plan);

@@ -151,14 +151,14 @@ fn the_next_plan_obeys() {
         plan(&call, &limits).unwrap()
     };
     let normal = plan(&call, &limits).unwrap();
-    assert!(normal.reads.contains(0) && normal.writes.contains(0) && normal.segments == 6);
+    assert!(normal.reads.contains(0) && normal.writes.contains(0) && normal.segments() == 6);
     let continued = planned(Retry::Continuation);
     assert_eq!(continued.conveyance, Conveyance::Continued);
     assert!(continued.reads.is_empty());
     let reply_chunk = planned(Retry::ReplyChunkOnly);
     assert!(reply_chunk.writes.is_empty() && reply_chunk.reply_chunk);
     let fewer = planned(Retry::FewerSegments(3));
-    assert!(fewer.segments <= 3, "{fewer:?}");
+    assert!(fewer.segments() <= 3, "{fewer:?}");
     let mut v1 = limits;
     v1.continued_send = 0;
     Retry::LongCall.apply(&mut v1);

@@ -15,7 +15,9 @@ use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{Conveyed, Kind, Outgoing};
 use rpcrdma_proto::proto::invalidate;
 use rpcrdma_proto::proto::negotiate::{Memory, Time};
-use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Conveyance, Limits, Plan};
+use rpcrdma_proto::proto::plan::{
+    plan, Buf, CallShape, ChunkRole, Conveyance, Limits, PartName, Plan, Registration,
+};
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape};
 use rpcrdma_proto::proto::responder::{self, CallLimits, Source};
@@ -168,8 +170,6 @@ pub struct Net {
 fn limits(connection: &Connection, chunking: Chunking, retry: Option<Retry>) -> Limits {
     let mut limits = Limits {
         segment_pages: 8,
-        send_sges: 6,
-        pull_up: 3000,
         ..Limits::v1(0, 0)
     };
     connection.apply(&mut limits);
@@ -189,14 +189,13 @@ fn octets(message: &[u8], range: Range<u32>) -> &[u8] {
     &message[range.start as usize..range.end as usize]
 }
 
-fn stream_range(buf: &Buf, piece: &rpcrdma_proto::proto::plan::Piece) -> Range<u32> {
-    use rpcrdma_proto::proto::plan::PartName;
-    let start = match piece.part {
+fn stream_range(buf: &Buf, region: &Registration) -> Range<u32> {
+    let start = match region.part {
         PartName::Head => 0,
         PartName::Pages => buf.head.len,
         PartName::Tail => buf.head.len + buf.pages.len,
     };
-    start + piece.range.start..start + piece.range.end
+    start + region.range.start..start + region.range.end
 }
 
 impl Net {
@@ -844,7 +843,7 @@ fn register(
     let mut registered = Registered {
         receive: vec![0xee; shape.receive.len() as usize],
         long: plan.conveyance == Conveyance::Long,
-        segments: plan.segments,
+        segments: plan.segments(),
         ..Registered::default()
     };
     let handles = &mut registered.handles;
@@ -857,34 +856,32 @@ fn register(
             offset: u64::from(*next_handle) << 20,
         }
     };
-    for (position, range) in plan.read_chunks(shape) {
-        for piece in limits.cut(&shape.send, range) {
-            let range = stream_range(&shape.send, &piece);
-            let source = Region::Source(octets(&rpc.call, range.clone()).to_vec());
-            registered.reads.push(ReadSegment {
-                position,
-                segment: segment(source, range.end - range.start),
-            });
+    for region in plan.registrations(shape, limits) {
+        let read = matches!(region.chunk, ChunkRole::Read(_));
+        let buf = if read { &shape.send } else { &shape.receive };
+        let range = stream_range(buf, &region);
+        let memory = if read {
+            Region::Source(octets(&rpc.call, range.clone()).to_vec())
+        } else {
+            Region::Sink(range.clone())
+        };
+        let segment = segment(memory, range.end - range.start);
+        match region.chunk {
+            ChunkRole::Read(position) => registered.reads.push(ReadSegment { position, segment }),
+            ChunkRole::Write(index) => {
+                let index = index as usize;
+                if index == registered.writes.len() {
+                    registered.writes.push(Vec::new());
+                }
+                registered.writes[index].push(segment);
+            }
+            ChunkRole::Reply => registered.reply.get_or_insert_default().push(segment),
         }
-    }
-    let mut sink = |range: Range<u32>| -> Vec<Segment> {
-        limits
-            .cut(&shape.receive, range)
-            .map(|piece| {
-                let range = stream_range(&shape.receive, &piece);
-                segment(Region::Sink(range.clone()), range.end - range.start)
-            })
-            .collect()
-    };
-    for range in plan.write_chunks(shape) {
-        registered.writes.push(sink(range));
     }
     if plan.reply_chunk {
         registered.reply_ranges = plan.reply_payload(shape).collect();
-        let ranges = registered.reply_ranges.clone();
-        registered.reply = Some(ranges.into_iter().flat_map(&mut sink).collect());
     }
-    assert_eq!(registered.handles.len() as u32, plan.segments);
+    assert_eq!(registered.handles.len() as u32, plan.segments());
     registered
 }
 

@@ -13,7 +13,7 @@ use rpcrdma_proto::proto::continuation::Cutter;
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
 use rpcrdma_proto::proto::plan::{
-    plan, Buf, CallShape, Conveyance, Item, Limits, Part, PartName, Piece, Plan,
+    plan, Buf, CallShape, ChunkRole, Conveyance, Item, Limits, Part, PartName, Plan, Registration,
 };
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape, Response};
@@ -71,8 +71,6 @@ fn limits(source: &mut Source<'_>) -> Limits {
     limits.long_call = source.u8() % 4 != 1;
     limits.reduced_long_call = source.flag();
     limits.write_and_reply = source.flag();
-    limits.send_sges = 2 + source.below(20);
-    limits.pull_up = source.length(u32::MAX);
     limits
 }
 
@@ -139,16 +137,7 @@ fn check_call(call: &CallShape<'_>, limits: &Limits, plan: &Plan) {
     }
     check_once(len, ranges);
     match plan.conveyance {
-        Conveyance::Copied => {
-            assert!(payload <= limits.pull_up);
-            assert!(plan.header_len + payload <= limits.inline_send);
-        }
-        Conveyance::Gathered => {
-            assert!(plan.header_len + payload <= limits.inline_send);
-            let pieces = plan.payload(call).flat_map(|range| call.send.pieces(range));
-            let elements: u32 = pieces.map(|piece| pages_of(&call.send, &piece, true)).sum();
-            assert!(elements < limits.send_sges);
-        }
+        Conveyance::Inline => assert!(plan.header_len + payload <= limits.inline_send),
         Conveyance::Continued => {
             assert!(payload <= limits.continued_send && limits.version == Version::V2);
             check_cut(payload, limits.inline_send, plan.header_len);
@@ -156,7 +145,7 @@ fn check_call(call: &CallShape<'_>, limits: &Limits, plan: &Plan) {
         Conveyance::Long => assert!(limits.long_call),
     }
     assert!(plan.header_len <= limits.inline_send);
-    assert!(plan.segments <= limits.header_segments);
+    assert!(plan.segments() <= limits.header_segments);
     assert!(plan.reads.count() <= limits.read_chunks && plan.writes.count() <= limits.write_chunks);
     assert!(!call.protected || plan.reads.is_empty() && plan.writes.is_empty());
     let mixed = plan.conveyance == Conveyance::Long && !plan.reads.is_empty();
@@ -179,16 +168,13 @@ fn check_cut(len: u32, threshold: u32, last_header: u32) {
     assert_eq!(at, len);
 }
 
-fn pages_of(buf: &Buf, piece: &Piece, only_pages: bool) -> u32 {
-    let base = match piece.part {
+fn pages_of(buf: &Buf, region: &Registration) -> u32 {
+    let base = match region.part {
         PartName::Head => buf.head.page_offset,
         PartName::Pages => buf.pages.page_offset,
         PartName::Tail => buf.tail.page_offset,
     };
-    if only_pages && piece.part != PartName::Pages {
-        return 1;
-    }
-    let (start, end) = (base + piece.range.start, base + piece.range.end);
+    let (start, end) = (base + region.range.start, base + region.range.end);
     end.div_ceil(4096) - start / 4096
 }
 
@@ -201,31 +187,26 @@ struct Request {
 
 impl Request {
     fn new(call: &CallShape<'_>, limits: &Limits, plan: &Plan) -> Self {
-        let cut = |buf: &Buf, base: u64, range: Range<u32>| -> Vec<Segment> {
-            let pieces = limits.cut(buf, range);
-            pieces
-                .map(|piece| register(buf, base, &piece, limits))
-                .collect()
+        let mut request = Self {
+            reads: Vec::new(),
+            writes: Vec::new(),
+            reply: None,
         };
-        let reads = plan.read_chunks(call).flat_map(|(position, range)| {
-            let segments = cut(&call.send, CALL_BASE, range);
-            segments
-                .into_iter()
-                .map(move |segment| ReadSegment { position, segment })
-        });
-        let writes = plan.write_chunks(call);
-        let reply = plan.reply_chunk.then(|| plan.reply_payload(call));
-        Self {
-            reads: reads.collect(),
-            writes: writes
-                .map(|range| cut(&call.receive, REPLY_BASE, range))
-                .collect(),
-            reply: reply.map(|ranges| {
-                ranges
-                    .flat_map(|range| cut(&call.receive, REPLY_BASE, range))
-                    .collect()
-            }),
+        for region in plan.registrations(call, limits) {
+            let segment = register(call, &region, limits);
+            match region.chunk {
+                ChunkRole::Read(position) => request.reads.push(ReadSegment { position, segment }),
+                ChunkRole::Write(index) => {
+                    let index = index as usize;
+                    if index == request.writes.len() {
+                        request.writes.push(Vec::new());
+                    }
+                    request.writes[index].push(segment);
+                }
+                ChunkRole::Reply => request.reply.get_or_insert_default().push(segment),
+            }
         }
+        request
     }
 
     fn encode(&self, limits: &Limits, plan: &Plan) -> Vec<u8> {
@@ -255,18 +236,22 @@ impl Request {
             .all(|count| *count <= limits.chunk_segments as usize));
         assert_eq!(
             self.reads.len() + counts.iter().sum::<usize>(),
-            plan.segments as usize
+            plan.segments() as usize
         );
         assert!(self.reads.is_sorted_by_key(|read| read.position));
         header
     }
 }
 
-fn register(buf: &Buf, base: u64, piece: &Piece, limits: &Limits) -> Segment {
-    assert!(pages_of(buf, piece, false) <= limits.segment_pages);
-    let length = piece.range.end - piece.range.start;
+fn register(call: &CallShape<'_>, region: &Registration, limits: &Limits) -> Segment {
+    let (buf, base) = match region.chunk {
+        ChunkRole::Read(_) => (&call.send, CALL_BASE),
+        ChunkRole::Write(_) | ChunkRole::Reply => (&call.receive, REPLY_BASE),
+    };
+    assert!(pages_of(buf, region) <= limits.segment_pages);
+    let length = region.range.end - region.range.start;
     assert!(length != 0 && length <= limits.segment_bytes);
-    let before = match piece.part {
+    let before = match region.part {
         PartName::Head => 0,
         PartName::Pages => buf.head.len,
         PartName::Tail => buf.head.len + buf.pages.len,
@@ -274,7 +259,7 @@ fn register(buf: &Buf, base: u64, piece: &Piece, limits: &Limits) -> Segment {
     Segment {
         handle: Handle(7),
         length,
-        offset: base + u64::from(before + piece.range.start),
+        offset: base + u64::from(before + region.range.start),
     }
 }
 
