@@ -72,7 +72,7 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python demo cost check check-lint check-host check-build check-lab check-wire check-wire-quick check-demo
+.PHONY: python demo cost check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-demo
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -86,7 +86,7 @@ cost: python ## Count what one RPC executes, with our client and with the kernel
 
 check: python ## Every test; ends with: N passed, N failed
 	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build \
-		check-lab check-wire-quick check-demo
+		check-lab check-cost check-wire-quick check-demo
 
 # Of what follows, as many at a time as there are processors.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
@@ -130,7 +130,7 @@ host-model:
 host-mistakes:
 	@$(step) 'seeded mistakes are found' tools/proto/mutations/check
 host-cost:
-	@$(step) 'cost' tools/proto/cost/check
+	@$(step) 'cost of the core' tools/proto/cost/check
 
 check-build: python ## The module for Debian's 7.2 and 7.3 kernels, clippy, and what must not compile
 	$(parts) $(build_parts:%=build-%)
@@ -143,6 +143,9 @@ build-ownership: build-debian
 
 check-lab: python ## The selftests on nodes: User Mode Linux, its sanitizers, Debian's kernel
 	@tools/check/check-lab
+
+check-cost: python ## What one RPC executes in our client, against the baseline
+	@$(step) --ktap 'cost of an RPC' tools/cost/cost --check
 
 check-wire: python ## nfstest_rdma, all of it, ours beside the kernel's own client
 	@tools/check/check-wire
