@@ -7,11 +7,17 @@ else; what it returns is shown to the test.
 
 import dataclasses
 import functools
+import itertools
 import random
 import struct
+import sys
+import time
 
 NFS = 100003
-READ, WRITE, READDIRPLUS = 6, 7, 17
+READLINK, READ, WRITE, READDIRPLUS = 5, 6, 7, 17
+CALLBACK = 0x40000000
+SEQUENCE, DESTROY_CLIENTID = 53, 57
+CB_SEQUENCE = 11
 RDMA_MSG, RDMA_NOMSG, RDMA_MSGP, RDMA_DONE, RDMA_ERROR = range(5)
 
 FAULTS = {}
@@ -21,7 +27,20 @@ def strikes(procedure):
     """The fault is one for Replies of this procedure of NFS version 3; None is any."""
     def add(fault):
         FAULTS[fault.__name__] = fault
-        fault.procedure = procedure
+        fault.suits = lambda call: procedure in (call.procedure, None)
+        return fault
+    return add
+
+
+def strikes_operation(operation):
+    """The fault is one for a COMPOUND of NFS version 4 that begins with this operation."""
+    def suits(call):
+        operations = call.operations()
+        return operations and operations.word() == operation
+
+    def add(fault):
+        FAULTS[fault.__name__] = fault
+        fault.suits = suits
         return fault
     return add
 
@@ -40,6 +59,12 @@ def spoils(procedure):
 
 def words(*values):
     return struct.pack(f">{len(values)}I", *values)
+
+
+def callback(xid, procedure=0, credentials=words(0, 0), arguments=b""):
+    """A Call of the server; CB_NULL needs no more than an XID."""
+    return (words(xid, 1, 16, RDMA_MSG, 0, 0, 0) + words(xid, 0, 2, CALLBACK, 1, procedure) +
+            credentials + words(0, 0) + arguments)
 
 
 # --- Messages that are for no RPC, before the good Reply ------------------------------------
@@ -78,8 +103,7 @@ def twice(_, reply):
 @strikes(READ)
 def call(_, reply):
     """A Call of the server, where no service of the client takes any."""
-    header = words(reply.xid, 1, 8, RDMA_MSG, 0, 0, 0)
-    reply.connection.send(header + words(reply.xid, 0, 2, 0x40000000, 1, 0, 0, 0, 0, 0))
+    reply.connection.send(callback(reply.xid))
     reply.send()
 
 
@@ -263,6 +287,21 @@ def reply_chunk_unused(reply):
 
 
 @spoils(READDIRPLUS)
+def reply_chunk_with_a_gap(reply):
+    """Its first segment is not full, and the second has something."""
+    into_the_reply_chunk(reply)
+    first, second = reply.reply[:2]
+    first.length -= 4
+    second.length = max(second.length, 4)
+
+
+@spoils(READDIRPLUS)
+def reply_chunk_one_segment_more(reply):
+    into_the_reply_chunk(reply)
+    reply.reply.append(dataclasses.replace(reply.reply[0], length=0))
+
+
+@spoils(READDIRPLUS)
 def reply_chunk_and_payload(reply):
     into_the_reply_chunk(reply)
     reply.kind, reply.payload = RDMA_MSG, words(reply.xid, 1, 0, 0, 0, 0)
@@ -277,12 +316,16 @@ def into_the_reply_chunk(reply):
 # --- Replies that are unusual, and right ----------------------------------------------------
 
 
-@spoils(READ)
-def result_inline(reply):
-    """The data of a READ goes with the message, although there is a Write chunk for it."""
+def inline(reply):
+    """The data of a READ goes with the message, although there may be a Write chunk for it."""
     reply.writes = [[dataclasses.replace(segment, length=0) for segment in chunk]
                     for chunk in reply.call.writes]
     reply.payload = reply.answer
+
+
+@spoils(READ)
+def result_inline(reply):
+    inline(reply)
 
 
 @spoils(READDIRPLUS)
@@ -291,6 +334,37 @@ def reply_chunk_cut_to_what_is_used(reply):
     into_the_reply_chunk(reply)
     reply.reply = [segment for segment in reply.reply if segment.length]
     assert len(reply.reply) < len(reply.call.reply)
+
+
+@spoils(READLINK)
+def link_cut_to_what_is_used(reply):
+    into_the_reply_chunk(reply)
+    reply.reply = [segment for segment in reply.reply if segment.length]
+    assert len(reply.reply) < len(reply.call.reply)
+
+
+@spoils(READ)
+def write_chunk_cut_to_nothing(reply):
+    """As when nothing of it was used."""
+    inline(reply)
+    reply.writes = [[] for _ in reply.writes]
+
+
+@spoils(READ)
+def no_write_list(reply):
+    """ntirpc leaves the Write list out when it has put the data inline."""
+    inline(reply)
+    reply.writes = []
+
+
+@strikes(READ)
+def pad_of_another_length(_, reply):
+    """NFS-Ganesha 6.5 pads with count % 4 zeros, so its message may have any length."""
+    inline(reply)
+    count = int.from_bytes(reply.call.payload[-4:])
+    reply.payload = reply.payload[:len(reply.payload) - -count % 4] + bytes(count % 4)
+    reply.send()
+    return f"{len(reply.payload)} octets"
 
 
 @strikes(READ)
@@ -339,6 +413,40 @@ def grant_of_three(reply):
 @strikes(READ)
 def count_calls(peer, reply):
     return f"{calls_that_come(peer, reply)} Calls without a Reply"
+
+
+@strikes(READDIRPLUS)
+def silence_to_the_dead(peer, _):
+    peer.wait_for_the_test()
+    peer.hang_up("as told")
+
+
+@strikes(READDIRPLUS)
+def reply_before_its_call(peer, reply):
+    """When the process that waited is dead, its place is given to a Call that cannot be sent before
+    the Reply. What claims to be the Reply to that Call is none."""
+    peer.wait_for_the_test()
+    early = list(peer.calls(0.5))
+    last = max(counted(call.xid) for call in [reply.call, *early])
+    forged = {counted(last + distance & 0xFFFFFFFF) for distance in range(1, 9)}
+    for xid in forged:
+        # Accepted: NFS3ERR_ACCES, with nothing about the file.
+        reply.connection.send(words(xid, 1, reply.credits, RDMA_MSG, 0, 0, 0) +
+                              words(xid, 1, 0, 0, 0, 0, 13, 0, 0))
+    later = list(peer.calls(0.5))
+    reply.send()
+    for call in early + later:
+        peer.answer(call)
+    came = set()
+    for call in peer.calls(2):
+        peer.answer(call)
+        came.add(call.xid)
+    return f"{len(came & forged)} Calls came after their Replies"
+
+
+def counted(xid):
+    """The client counts its Calls in its own order of octets."""
+    return int.from_bytes(xid.to_bytes(4, "big"), sys.byteorder)
 
 
 @strikes(None)
@@ -442,6 +550,57 @@ def write_for_the_dead(peer, reply):
         peer.pause()
     reply.connection.write(dataclasses.replace(reply.call.reply[0], length=64), b"x" * 64)
     reply.send()
+
+
+# --- Calls of the server --------------------------------------------------------------------
+
+
+def callback_that_waits(xid, call):
+    """A CB_SEQUENCE that refers to a Call under way: the client waits half a second for its end
+    before it answers this and what has come after it."""
+    operations = call.operations()
+    operations.word()
+    session = operations.data[operations.at:operations.at + 16]
+    operations.at += 16
+    sequence, slot = operations.word(), operations.word()
+    return callback(xid, 1, words(1, 20, 0, 0, 0, 0, 0),
+                    words(0, 1, 0, 1, CB_SEQUENCE) + session + words(1, 0, 0, 0) +
+                    words(1) + session + words(1, sequence, slot))
+
+
+@strikes_operation(SEQUENCE)
+def callbacks_at_once(peer, reply):
+    """More Calls than the session has slots: the place of one may not be free again when its Reply
+    has come, and CB_NULL is in no slot."""
+    first, *others = range(0x70000000, 0x70000000 + 24)
+    begun = time.monotonic()
+    peer.connection.send_at_once([callback_that_waits(first, reply.call),
+                                  *(callback(xid) for xid in others)])
+    waiting, held, waited = {first, *others}, [], None
+    for message in peer.calls(5):
+        waited = waited or time.monotonic() - begun
+        if message.xid in waiting:
+            waiting.remove(message.xid)
+        else:
+            held.append(message)
+        if not waiting:
+            break
+    reply.send()
+    for call in held:
+        peer.answer(call)
+    return f"{24 - len(waiting)} of 24 were answered, the first after {waited:.1f} s"
+
+
+@strikes_operation(DESTROY_CLIENTID)
+def callbacks_after_the_end(peer, reply):
+    """The client has no service for them any more, and its transport is about to go."""
+    numbers = itertools.count(0x71000000)
+    batch = [reply.encode()]
+    while True:
+        peer.connection.send_at_once(batch + [callback(next(numbers)) for _ in range(8)])
+        batch = []
+        while peer.connection.next_call():
+            pass
 
 
 # --- The connection -------------------------------------------------------------------------

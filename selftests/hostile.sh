@@ -9,13 +9,8 @@ SIZE=16384
 
 # Mounts through the peer, with a file that is known.
 mount_through_the_peer() {
-	address=$(ip -o route get "$SERVER" | sed -n 's/.* src \([^ ]*\).*/\1/p')
-	control=$scratch/control
-	peer_runs || start_peer
-	trap 'leave_the_peer $?' EXIT
-	PORT=$PEER_PORT VERS=3
-	MOUNT_OPTIONS=mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2,noac
-	mount_export "$1"
+	mount_through_the_peer_with 3 \
+		"mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2,noac${1:+,$1}"
 	head -c $SIZE /dev/urandom >"$local/file"
 	cp "$local/file" "$dir/file"
 	good
@@ -39,6 +34,22 @@ start_peer() {
 	done
 	cat "$scratch/peer.log"
 	fail "the peer does not listen"
+}
+
+# With a backchannel, which version 3 has not.
+mount_4_1_through_the_peer() {
+	mount_through_the_peer_with 4.1 soft,timeo=100,retrans=2,noac
+}
+
+# mount_through_the_peer_with VERSION OPTIONS
+mount_through_the_peer_with() {
+	address=$(ip -o route get "$SERVER" | sed -n 's/.* src \([^ ]*\).*/\1/p')
+	control=$scratch/control
+	rm -f "$control.go"
+	peer_runs || start_peer
+	trap 'leave_the_peer $?' EXIT
+	PORT=$PEER_PORT VERS=$1 MOUNT_OPTIONS=$2
+	mount_export
 }
 
 # leave_the_peer STATUS
@@ -208,6 +219,30 @@ a_long_reply_returns_what_it_used() {
 	good
 }
 
+#= V1-065
+a_link_returns_what_it_used() {
+	mount_through_the_peer
+	target=$(head -c 1500 /dev/zero | tr '\0' x)
+	ln -s "$target" "$dir/link"
+	remount
+	strike link_cut_to_what_is_used
+	stays bad_reply readlink "$dir/link" >"$local/link"
+	outcome
+	grep -qx "$target" "$local/link"
+}
+
+# comes_inline FAULT OCTETS: a READ of so many at an odd place, with the result in the message.
+#= V1-078
+comes_inline() {
+	mount_through_the_peer
+	strike "$1"
+	stays "bad_reply connect_count" dd if="$dir/file" of="$local/got" bs="$2" skip=1 count=1 iflag=direct
+	outcome
+	dd if="$local/file" of="$local/wanted" bs="$2" skip=1 count=1
+	cmp "$local/got" "$local/wanted"
+	good
+}
+
 # What lies in the memory of a Write chunk that was not used is no result.
 #= V1-068
 nothing_is_made_of_an_unused_chunk() {
@@ -248,6 +283,94 @@ is_refused_for_a_killed_process() {
 	good
 	[ "$(ls "$dir" | wc -l)" = 101 ]
 	[ "$(transport connect_count)" -gt "$connections" ]
+}
+
+# The process that has listed the directory, and waits for the Reply.
+list_and_be_killed() {
+	ls "$dir" >"$local/names" &
+	reader=$!
+	until [ ! -e "$control" ]; do sleep 0.1; done
+	sleep 0.5
+	kill -KILL $reader
+	! wait $reader
+}
+
+read_in_the_background() {
+	dd if="$dir/file" of="$local/$1" bs=$SIZE count=1 iflag=direct &
+}
+
+# A Reply is only one to a Call that was sent: also in the place of a Call whose process was killed,
+# and whose own Reply may still come. What is taken for "sent" must end with the process.
+#= V1-003, V1-092
+a_reply_to_an_unsent_call_is_dropped() {
+	mount_through_the_peer
+	strike grant_of_one
+	good
+	outcome
+	bad=$(transport bad_reply)
+	strike reply_before_its_call
+	ls "$dir" >"$local/names" &
+	reader=$!
+	sleep 1
+	[ ! -e "$control" ] || fail "nothing was asked for"
+	read_in_the_background one
+	one=$!
+	sleep 0.5
+	kill -KILL $reader
+	! wait $reader
+	read_in_the_background two
+	two=$!
+	sleep 0.5
+	: >"$control.go"
+	wait $one
+	wait $two
+	outcome | grep -v '^0 Calls' || fail "a Call was not sent"
+	cmp "$local/one" "$local/file"
+	cmp "$local/two" "$local/file"
+	[ "$(transport bad_reply)" -gt "$bad" ] || fail "not counted as a bad Reply"
+	good
+}
+
+# Nothing of an old connection counts against the grant of a new one.
+#= V1-037
+a_new_connection_owes_nothing() {
+	mount_through_the_peer
+	strike grant_of_one
+	good
+	outcome
+	strike silence_to_the_dead
+	list_and_be_killed
+	read_in_the_background one
+	one=$!
+	: >"$control.go"
+	wait $one
+	outcome
+	cmp "$local/one" "$local/file"
+	stays connect_count good
+}
+
+# The session has 16 slots, but with no more than 16 places the connection would break here.
+#= V1-117, NFS-050
+more_callbacks_than_slots() {
+	mount_4_1_through_the_peer
+	connections=$(transport connect_count)
+	strike callbacks_at_once
+	ls "$dir"
+	outcome | grep '^24 of 24.* 0\.[4-9] s'
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+}
+
+# The service for them ends before the transport does: whoever takes them then must not need a
+# reference to the transport. The window is narrow: many rounds, or two processors, find more.
+callbacks_while_the_mount_goes() {
+	reports=$(dmesg | grep -c 'refcount_t' || true)
+	for _ in $(seq "$1"); do
+		mount_4_1_through_the_peer
+		strike callbacks_after_the_end
+		unmount
+		outcome
+	done
+	[ "$(dmesg | grep -c 'refcount_t' || true)" = "$reports" ] || fail "a reference was dropped twice"
 }
 
 # RFC 8797: what cannot be understood in private data means the defaults. The peer ends if a Call is
@@ -342,7 +465,7 @@ for fault in error_version error_chunk error_unknown type_msgp type_done type_un
 	too_many_segments behind_the_end_of_addresses; do
 	set -- "$@" "fails_its_rpc $fault"
 done
-for fault in other_handle too_long unused and_payload; do
+for fault in other_handle too_long unused and_payload with_a_gap one_segment_more; do
 	set -- "$@" "fails_its_long_reply reply_chunk_$fault"
 done
 for fault in write_after_the_end write_behind_the_chunk write_before_the_chunk \
@@ -363,9 +486,20 @@ tests "$@" \
 	"the_first_call_goes_alone" \
 	"a_small_result_comes_inline" \
 	"a_long_reply_returns_what_it_used" \
+	"a_link_returns_what_it_used" \
+	"comes_inline write_chunk_cut_to_nothing 500" \
+	"comes_inline no_write_list 500" \
+	"comes_inline pad_of_another_length 1" \
+	"comes_inline pad_of_another_length 2" \
+	"comes_inline pad_of_another_length 3" \
+	"comes_inline pad_of_another_length 1023" \
 	"nothing_is_made_of_an_unused_chunk" \
 	"arguments_stay_until_the_reply" \
 	"is_refused_for_a_killed_process" \
+	"a_reply_to_an_unsent_call_is_dropped" \
+	"a_new_connection_owes_nothing" \
+	"more_callbacks_than_slots" \
+	"callbacks_while_the_mount_goes 5" \
 	"connects_with no_private_data" \
 	"connects_with private_data_of_others" \
 	"connects_with private_data_of_another_version" \

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""An NFS version 3 server's side of RPC-over-RDMA version 1 that breaks the rules when told to.
+"""An NFS server's side of RPC-over-RDMA version 1 that breaks the rules when told to.
 
 usage: peer.py ADDRESS PORT SERVER CONTROL PROCESS
 
 It listens on ADDRESS and PORT, lets the TCP port of SERVER answer the Calls, and conveys the
 Replies as RFC 8166 says. When the file CONTROL has the name of a fault (see faults.py) and a number,
 so many of the next Replies that suit the fault get it. CONTROL is removed when that begins; a line
-of CONTROL.done says what became of each. It ends when PROCESS has ended.
+of CONTROL.done says what became of each. A fault that waits for its test does so until there is a
+file CONTROL.go. It ends when PROCESS has ended.
+
+Results are moved by RDMA Write for version 3 only; with version 4 they come inline or in a Reply
+chunk.
 """
 
 import dataclasses
@@ -38,6 +42,7 @@ import faults
 INLINE = 4096
 BUFFER = 1 << 20
 RECEIVES = 128
+SENDS = 64
 CREDITS = 64
 VERSION = 1
 RDMA_MSG, RDMA_NOMSG = 0, 1
@@ -125,12 +130,26 @@ class Call:
             at = position + grown
             self.payload = self.payload[:at] + padded(data) + self.payload[at:]
             grown += len(padded(data))
-        self.program, _, self.procedure = struct.unpack_from(">III", self.payload, 12)
+        self.program, self.program_version, self.procedure = struct.unpack_from(
+            ">III", self.payload, 12)
+
+    def operations(self):
+        """A decoder that stands at the first operation of a COMPOUND, or nothing."""
+        if (self.program, self.program_version, self.procedure) != (NFS, 4, 1):
+            return None
+        words = Decoder(self.payload)
+        words.at = 24
+        for _ in "credentials", "verifier":
+            words.word()
+            words.opaque()
+        words.opaque()
+        words.word()
+        return words if words.word() else None
 
 
 def reduced(call, answer):
     """Splits an RPC Reply into what stays in the Payload stream and the data of a READ."""
-    if (call.program, call.procedure) != (NFS, READ) or not call.writes:
+    if (call.program, call.program_version, call.procedure) != (NFS, 3, READ) or not call.writes:
         return answer, b""
     words = Decoder(answer)
     words.at = 12
@@ -201,10 +220,10 @@ class Connection:
         self.id = CMID(creator=event, listen_id=listener)
         self.pd = PD(self.id)
         context = self.id.context
-        self.sent, self.received = CQ(context, RECEIVES), CQ(context, RECEIVES + 1)
+        self.sent, self.received = CQ(context, SENDS + 1), CQ(context, RECEIVES + 1)
         self.qp = QP(self.pd, QPInitAttr(
             qp_type=IBV_QPT_RC, scq=self.sent, rcq=self.received,
-            cap=QPCap(max_send_wr=8, max_recv_wr=RECEIVES, max_send_sge=1, max_recv_sge=1)))
+            cap=QPCap(max_send_wr=SENDS, max_recv_wr=RECEIVES, max_send_sge=1, max_recv_sge=1)))
         self.buffer = MR(self.pd, BUFFER, IBV_ACCESS_LOCAL_WRITE)
         self.messages = MR(self.pd, RECEIVES * INLINE, IBV_ACCESS_LOCAL_WRITE)
         self.calls = []
@@ -239,13 +258,20 @@ class Connection:
         return call
 
     def _do(self, opcode, length, remote=None, invalidate=0):
+        self._post(opcode, 0, length, remote, invalidate)
+        self._done()
+
+    def _post(self, opcode, start, length, remote=None, invalidate=0):
         # The handle to be invalidated lies where the immediate data of other requests do.
         request = SendWR(opcode=opcode, num_sge=1, send_flags=IBV_SEND_SIGNALED,
                          imm_data=invalidate,
-                         sg=[SGE(self.buffer.buf, length, self.buffer.lkey)])
+                         sg=[SGE(self.buffer.buf + start, length, self.buffer.lkey)])
         if remote:
             request.set_wr_rdma(*remote)
         self.qp.post_send(request)
+
+    def _done(self):
+        """Waits for one request."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             count, completions = self.sent.poll(1)
@@ -254,6 +280,14 @@ class Connection:
                     raise Lost(f"a request ended with status {completions[0].status}")
                 return
         raise Lost("a request does not end")
+
+    def send_at_once(self, messages):
+        """At most SENDS messages, none of which waits for another."""
+        for number, message in enumerate(messages):
+            self.buffer.write(message, len(message), number * INLINE)
+            self._post(IBV_WR_SEND, number * INLINE, len(message))
+        for _ in messages:
+            self._done()
 
     def send(self, message, invalidate=None):
         self.buffer.write(message, len(message))
@@ -383,8 +417,7 @@ class Peer:
         call.gather(self.connection)
         reply = Reply(self.connection, call, self.answers.to(call.payload))
         self.look_for_a_fault()
-        if self.fault and call.program == NFS and (
-                self.fault.procedure in (call.procedure, None)):
+        if self.fault and call.program == NFS and self.fault.suits(call):
             self.strike(reply)
         else:
             reply.send()
@@ -415,6 +448,25 @@ class Peer:
         finally:
             with open(self.control + ".done", "a", encoding="ascii") as done:
                 print(outcome, file=done)
+
+    def wait_for_the_test(self):
+        """Returns when the test says so."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            if os.path.exists(self.control + ".go"):
+                os.remove(self.control + ".go")
+                return
+            self.pause()
+        raise Lost("the test does not go on")
+
+    def calls(self, seconds):
+        """Takes the Calls that come within so many seconds."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            call = self.connection.next_call()
+            if call:
+                yield call
+            self.pause()
 
     @staticmethod
     def pause():
