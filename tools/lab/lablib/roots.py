@@ -68,6 +68,7 @@ def in_build_root(argv, binds=(), cwd="/", env=None):
         directory.mkdir(parents=True, exist_ok=True)
     # The registries are reached as the host reaches them, with the authorities that it trusts.
     trust = [(path, path) for path in (CERTIFICATES,) if path.exists()]
-    variables = {"CARGO_HOME": str(cargo), "CARGO_TARGET_DIR": str(target), **(env or {})}
+    variables = {"RPCRDMA_BUILD_ROOT": "1", "CARGO_HOME": str(cargo),
+                 "CARGO_TARGET_DIR": str(target), **(env or {})}
     return sandbox.command(root, argv, cwd=cwd, env=variables,
                            binds=[(HOME, HOME), (PROJECT, PROJECT), *trust, *binds])

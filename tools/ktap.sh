@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+# Prints results as KTAP. To be read by a shell program with `.`; the selftests, which are installed
+# without tools/, have a writer of their own (selftests/lib.sh).
+
+ktap_number=0
+ktap_failed=0
+
+# ktap_begin [COUNT]
+ktap_begin() {
+	echo "KTAP version 1"
+	[ -z "${1-}" ] || echo "1..$1"
+}
+
+# ktap_result STATUS NAME [LOG...]: what is in the LOGs explains a failure.
+ktap_result() {
+	ktap_number=$((ktap_number + 1))
+	if [ "$1" = 0 ]; then
+		echo "ok $ktap_number $2"
+		return
+	fi
+	ktap_failed=$((ktap_failed + 1))
+	ktap_name=$2
+	shift 2
+	[ $# = 0 ] || sed 's/^/# /' "$@"
+	echo "not ok $ktap_number $ktap_name"
+}
+
+# ktap_end: the totals, the plan if it was not told, and the exit status.
+ktap_end() {
+	echo "# Totals: pass:$((ktap_number - ktap_failed)) fail:$ktap_failed"
+	[ $ktap_failed = 0 ]
+}
