@@ -33,26 +33,40 @@ static long depth = 1, size = PAGE, done;
 static int fd;
 static char *buffers;
 
-/* --- What the mount has sent so far ------------------------------------------------------- */
+/* --- What the mount has sent so far, renewals of the lease aside ---------------------------- */
 
 static long sends(void)
 {
 	FILE *file = fopen("/proc/self/mountstats", "r");
-	char line[1024], wanted[256];
+	char line[1024], wanted[256], name[32];
+	long sent = 0, count;
 	bool ours = false;
-	long sent = -1;
 
 	snprintf(wanted, sizeof(wanted), " mounted on %s ", mount_point);
 	while (fgets(line, sizeof(line), file)) {
 		if (!strncmp(line, "device ", 7))
 			ours = strstr(line, wanted);
-		else if (ours && strstr(line, "xprt:\trdma"))
-			sscanf(strstr(line, "rdma"), "rdma %*s %*s %*s %*s %*s %ld", &sent);
+		else if (ours && sscanf(line, " %31[A-Z_]: %*d %ld", name, &count) == 2 &&
+			 strcmp(name, "SEQUENCE"))
+			sent += count;
 	}
 	fclose(file);
-	if (sent < 0)
-		errx(1, "no statistics of an RDMA mount on %s", mount_point);
+	if (!sent)
+		errx(1, "no statistics of an NFS mount on %s", mount_point);
 	return sent;
+}
+
+/* Counting begins and ends when what other RPCs have left to do is done. */
+static void begin_counting(void)
+{
+	usleep(20000);
+	MARK(MARKER_ON);
+}
+
+static void end_counting(void)
+{
+	usleep(20000);
+	MARK(MARKER_OFF);
 }
 
 /* --- The kinds of operation ----------------------------------------------------------------- */
@@ -143,11 +157,11 @@ static long readdir_all(long count, bool counted)
 			err(1, "%s", path);
 		sent -= sends();
 		if (counted)
-			MARK(MARKER_ON);
+			begin_counting();
 		while (syscall(SYS_getdents64, dir, entries, sizeof(entries)) > 0)
 			;
 		if (counted)
-			MARK(MARKER_OFF);
+			end_counting();
 		sent += sends();
 		close(dir);
 	}
@@ -214,9 +228,9 @@ int main(int argc, char **argv)
 		sent = readdir_all(count, true);
 	} else {
 		sent = -sends();
-		MARK(MARKER_ON);
+		begin_counting();
 		operate(count);
-		MARK(MARKER_OFF);
+		end_counting();
 		sent += sends();
 	}
 	MARK(MARKER_END);
