@@ -157,8 +157,8 @@ impl Negotiation {
 
     /// Says whether the version is final, and is version 1.
     #[inline]
-    pub fn is_settled_v1(&self) -> bool {
-        self.settled && self.current == Some(Version::V1)
+    pub const fn is_settled_v1(&self) -> bool {
+        self.settled && matches!(self.current, Some(Version::V1))
     }
 
     /// The client sends a message with this XID while the version is not final: a server that

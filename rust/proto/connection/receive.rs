@@ -54,59 +54,61 @@ impl Connection {
     /// A message arrived. `invalidated` is the handle that the peer's Send has taken out of use,
     /// as the Receive completion says.
     ///
-    /// A Reply on a connection that speaks version 1 for good is what this is made for: all else
-    /// is out of line.
-    #[inline]
-    //= V1-004, V1-092, V1-110, V1-118, V1-132, V2-004, V2-064, V2-065, D-03, D-46
+    /// What is good and comes after version 1 is settled takes the short way; all else is out of
+    /// line.
+    #[inline(always)]
+    //= V1-004, V1-033, V1-035, V1-118, V1-132
     pub fn handle_message<'a>(
         &mut self,
         now: Time,
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Event<'a> {
-        let Some((fixed, rest)) = FixedWords::split(message) else {
-            return self.handle_runt(invalidated);
-        };
-        if fixed.version == Version::V1.number() && self.negotiation.is_settled_v1() {
-            self.handle_v1(&fixed, v1::decode(&fixed, rest), invalidated)
-        } else {
-            self.handle_other(now, &fixed, rest, invalidated)
+        if let Some((fixed, rest)) = FixedWords::split(message) {
+            if fixed.version == Version::V1.number() && self.negotiation.is_settled_v1() {
+                if let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) {
+                    let start = RpcStart::peek(conveyed.payload);
+                    match v1_direction(&fixed, &conveyed, start, self.side) {
+                        Ok(MsgType::Reply) => {
+                            self.calls.handle_grant(fixed.credit);
+                            return Event::Reply(whole(&fixed, conveyed, start));
+                        }
+                        Ok(MsgType::Call) if invalidated.is_none() && self.auth.may_proceed() => {
+                            return Event::Call(whole(&fixed, conveyed, start));
+                        }
+                        _ => {}
+                    }
+                }
+            }
         }
+        self.handle_any(now, message, invalidated)
     }
 
-    //= V1-110, V2-167, D-46
-    #[cold]
-    fn handle_runt(&mut self, invalidated: Option<Handle>) -> Event<'static> {
-        let event = self.drop_message();
-        judge(event, invalidated)
-    }
-
-    /// The version is not settled, or not version 1, or the message is of another version.
+    /// Handles every message there may be.
     #[inline(never)]
-    fn handle_other<'a>(
+    //= V1-092, V1-110, V2-004, V2-064, V2-065, V2-167, D-03, D-22, D-46
+    fn handle_any<'a>(
         &mut self,
         now: Time,
-        fixed: &FixedWords,
-        rest: Reader<'a>,
+        message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Event<'a> {
+        let Some((fixed, rest)) = FixedWords::split(message) else {
+            return judge(self.drop_message(), invalidated);
+        };
         let accepted = match self.version() {
             Some(version) => Some(version).filter(|v| v.number() == fixed.version),
             None => self.negotiation.versions().accept(fixed.version),
         };
         let event = match accepted {
-            None => self.handle_other_version(fixed, rest),
+            None => self.handle_other_version(&fixed, rest),
             Some(Version::V1) => {
-                let body = v1::decode(fixed, rest);
-                let says_version = !matches!(body, Ok(Body::Error(_)));
-                match says_version.then(|| self.settle(Version::V1)).flatten() {
-                    Some(refused) => refused,
-                    None => self.handle_v1(fixed, body, None),
-                }
+                let body = v1::decode(&fixed, rest);
+                self.handle_v1(&fixed, body)
             }
-            Some(Version::V2) => match v2::decode(fixed, rest) {
+            Some(Version::V2) => match v2::decode(&fixed, rest) {
                 Some(message) => {
-                    let event = self.handle_v2(fixed, message);
+                    let event = self.handle_v2(&fixed, message);
                     self.tell(event)
                 }
                 None => self.drop_message(),
@@ -191,82 +193,48 @@ impl Connection {
 
     // Version 1.
 
-    #[inline]
-    //= V1-033, V1-035, V1-118, V1-132
+    //= V1-033, V1-035, V1-092, V1-093, V1-095, V1-099, V1-118, V1-132, D-33
     fn handle_v1<'a>(
         &mut self,
         fixed: &FixedWords,
         body: Result<Body<'a>, BadHeader>,
-        invalidated: Option<Handle>,
     ) -> Event<'a> {
-        match body {
+        let checked = match body {
+            Ok(Body::Error(report)) => return self.handle_v1_error(fixed, report),
             Ok(Body::Conveyed(conveyed)) => {
                 let start = RpcStart::peek(conveyed.payload);
-                if v1_direction(fixed, &conveyed, start, self.side) == Ok(MsgType::Reply) {
-                    self.calls.handle_grant(fixed.credit);
-                    return Event::Reply(whole(fixed, conveyed, start));
-                }
-                self.handle_v1_call(fixed, conveyed, start, invalidated)
+                let direction = v1_direction(fixed, &conveyed, start, self.side);
+                direction.map(|direction| (direction, whole(fixed, conveyed, start)))
             }
-            Ok(Body::Error(report)) => self.handle_v1_error(fixed, report, invalidated),
+            // Nothing behind a bad header can be found: it counts as what the peer usually sends.
             Ok(Body::Grant | Body::Properties(_)) => {
-                self.handle_v1_bad(fixed, BadHeader::Type, invalidated)
+                Err((BadHeader::Type, usual_direction(self.side)))
             }
-            Err(bad) => self.handle_v1_bad(fixed, bad, invalidated),
+            Err(bad) => Err((bad, usual_direction(self.side))),
+        };
+        if let Some(event) = self.settle(Version::V1) {
+            return event;
+        }
+        // Even a bad Reply says how many Calls the peer takes.
+        if let Ok((MsgType::Reply, _)) | Err((_, MsgType::Reply)) = checked {
+            self.calls.handle_grant(fixed.credit);
+        }
+        match checked {
+            Ok((MsgType::Reply, arrived)) => Event::Reply(arrived),
+            Ok((MsgType::Call, arrived)) if self.auth.may_proceed() => Event::Call(arrived),
+            Ok((MsgType::Call, _)) => self.refuse_header(fixed, BadHeader::NotAuthenticated),
+            Err((bad, MsgType::Call)) => self.refuse_header(fixed, bad),
+            Err((bad, MsgType::Reply)) => self.fail(fixed.xid, bad),
         }
     }
 
-    /// The message is good, and no Reply.
-    #[inline(never)]
-    //= V1-003, V1-024, V1-095, V1-130, V1-132, D-47
-    fn handle_v1_call<'a>(
-        &mut self,
-        fixed: &FixedWords,
-        conveyed: Conveyed<'a>,
-        start: Option<RpcStart>,
-        invalidated: Option<Handle>,
-    ) -> Event<'a> {
-        let event = match v1_direction(fixed, &conveyed, start, self.side) {
-            Ok(_) if self.auth.may_proceed() => Event::Call(whole(fixed, conveyed, start)),
-            Ok(_) => self.refuse_header(fixed, BadHeader::NotAuthenticated),
-            Err((bad, MsgType::Call)) => self.refuse_header(fixed, bad),
-            Err((bad, MsgType::Reply)) => self.fail_v1(fixed, bad),
-        };
-        judge(self.check_reports(event), invalidated)
-    }
-
-    /// The header is bad. Nothing behind it can be found, so it counts as what the peer usually
-    /// sends.
-    #[cold]
-    //= V1-092, V1-093, V1-095, V1-099, D-33
-    fn handle_v1_bad(
-        &mut self,
-        fixed: &FixedWords,
-        bad: BadHeader,
-        invalidated: Option<Handle>,
-    ) -> Event<'static> {
-        let event = match usual_direction(self.side) {
-            MsgType::Call => self.refuse_header(fixed, bad),
-            MsgType::Reply => self.fail_v1(fixed, bad),
-        };
-        judge(self.check_reports(event), invalidated)
-    }
-
-    /// Even a bad Reply says how many Calls the peer takes.
-    fn fail_v1(&mut self, fixed: &FixedWords, bad: BadHeader) -> Event<'static> {
-        self.calls.handle_grant(fixed.credit);
-        self.fail(fixed.xid, bad)
-    }
-
-    #[cold]
     //= V1-098, V1-099, D-05
     fn handle_v1_error(
         &mut self,
         fixed: &FixedWords,
         report: Option<ErrorReport>,
-        invalidated: Option<Handle>,
     ) -> Event<'static> {
-        let event = match report {
+        match report {
             None => self.drop_message(),
             Some(ErrorReport::Version { low, high }) if low > high => self.drop_message(),
             Some(report) => {
@@ -279,8 +247,7 @@ impl Connection {
                     },
                 }
             }
-        };
-        judge(event, invalidated)
+        }
     }
 
     fn fail(&mut self, xid: Xid, why: BadHeader) -> Event<'static> {

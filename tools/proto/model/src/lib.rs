@@ -132,9 +132,6 @@ pub struct World {
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
-/// The XID of the client's first message if that is no Call.
-const PROBE: u32 = 0x10;
-
 fn index(side: Side) -> usize {
     match side {
         Side::Client => CLIENT,
@@ -171,7 +168,7 @@ impl World {
     pub fn new(setup: &Setup) -> Self {
         let memory = Memory::default();
         let now = Time(0);
-        let peers = Self::connect(setup, &memory, now, 0);
+        let peers = Self::connect(setup, &memory, now);
         let mut world = Self {
             peers,
             fates: vec![Fate::Waiting; setup.rpcs.len()],
@@ -188,7 +185,7 @@ impl World {
         world
     }
 
-    fn connect(setup: &Setup, memory: &Memory, now: Time, next: usize) -> [Peer; 2] {
+    fn connect(setup: &Setup, memory: &Memory, now: Time) -> [Peer; 2] {
         let [client, server] = setup.configs;
         let first = memory.first(now, client.versions);
         let (client_data, server_data) = (client.cm_private.encode(), server.cm_private.encode());
@@ -494,7 +491,16 @@ impl World {
         let event = peer.connection.handle_message(self.now, &message, None);
         match event {
             Event::None | Event::Ready | Event::HostAuth(_) => {}
-            Event::VersionChanged { refused: None } => {}
+            Event::VersionChanged { refused } => {
+                if let Some(refused) = refused {
+                    let rpc = refused.0.wrapping_sub(xid(0).0) as usize;
+                    if self.fates.get(rpc) != Some(&Fate::Sent) {
+                        self.broke("a Call is refused that was not sent");
+                        return;
+                    }
+                    self.fates[rpc] = Fate::Waiting;
+                }
+            }
             Event::Call(arrived) => {
                 if let Some(rpc) = self.join(setup, side, &arrived, MsgType::Call) {
                     let peer = &mut self.peers[index(side)];
@@ -515,8 +521,8 @@ impl World {
                 }
             }
             Event::Refused(_) if side == Side::Server && !settled => {}
-            Event::Close { why, fail } => {
-                if fail.is_some() || !matches!(why, CloseReason::NoCommonVersion) {
+            Event::Close { why, .. } => {
+                if why != CloseReason::NoCommonVersion {
                     self.broke(format!("a good peer is left: {why:?}"));
                 }
                 return self.close(setup, why);
@@ -616,12 +622,7 @@ impl World {
         }
         // A server has to hear from its client first, so that makes its first RPC again.
         self.fates[0] = Fate::Waiting;
-        let calls = setup.rpcs.iter().zip(&self.fates);
-        let mut calls = calls.into_iter().map(|(rpc, fate)| (rpc.caller, *fate));
-        let next = calls
-            .position(|call| call == (Side::Client, Fate::Waiting))
-            .unwrap_or(0);
-        self.peers = Self::connect(setup, &self.memory, self.now, next);
+        self.peers = Self::connect(setup, &self.memory, self.now);
         self.pump(setup, Side::Client);
     }
 

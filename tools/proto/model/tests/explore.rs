@@ -150,6 +150,8 @@ fn cases(large: bool) -> Vec<Case> {
             &both_ways,
             v2,
         )),
+        // When an answer is lost, the client comes back with version 1, and goes up again.
+        case("v2-v2only", [both(1), config(V2_ONLY, 1)], &[short], v2),
         case(
             "v2only-v1",
             [config(V2_ONLY, 1), v1_only(1)],
