@@ -29,12 +29,14 @@ class Boot:
     settings: dict = dataclasses.field(default_factory=dict)
     timeout: int = 900
     environment: dict = dataclasses.field(default_factory=dict)
+    cpus: int = 2
 
     def command(self, client, out):
         settings = [f"{key}={value}" for key, value in self.settings.items()]
         return [*TIED, str(LAB), "--client", client, "--server", "stock", "--mount", "none",
                 "--share", str(PROJECT / "selftests"), "--out", str(out),
-                "--timeout", str(self.timeout), "--kernel", self.kernel, *self.options, "--",
+                "--timeout", str(self.timeout), "--kernel", self.kernel,
+                "--cpus", str(self.cpus), *self.options, "--",
                 "env", *settings, "/share/run", *self.programs]
 
     def run(self, client, out, report):

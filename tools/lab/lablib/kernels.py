@@ -25,6 +25,8 @@ UML = {
     "uml-lockdep": (("uml", "lockdep"), ("vector-lockdep",), ("ARCH=um",)),
 }
 FLAVOURS = (*UML, "debian", "debian-7.3")
+# What User Mode Linux is built for.
+MOST_CPUS = 4
 # Debian's own compiler, by the name that its configuration records.
 DEBIAN_MAKE = ("CC=x86_64-linux-gnu-gcc-14",)
 

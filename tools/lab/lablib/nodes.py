@@ -59,12 +59,14 @@ def command_file(argv):
     return "\n".join([*lines, "exec " + shlex.join(argv), ""])
 
 
-def _uml(kernel, image, name, link, fds, _plugin):
+def _uml(kernel, image, name, link, fds, cpus, _plugin):
     """User Mode Linux."""
-    argv = [kernel.image, f"mem={MEMORY}M", "ncpus=1", "con=null", "con0=null,fd:1", "ssl=null",
+    argv = [kernel.image, f"mem={MEMORY}M", f"ncpus={cpus}", "con=null", "con0=null,fd:1", "ssl=null",
             *(f"ssl{n}=fd:{fds[c]}" for n, c in enumerate(CHANNELS, 1)),
             f"ubd0r={image}", "root=/dev/ubda", "rootfstype=erofs", "init=/lab-node/init",
             f"umid={name}", "uml_dir=/tmp", f"lab={name}", "panic=-1"]
+    if cpus > 1:
+        argv.append("seccomp=on")
     if KMEMLEAK:
         argv.append("kmemleak=on")
     if link:
@@ -72,10 +74,10 @@ def _uml(kernel, image, name, link, fds, _plugin):
     return argv
 
 
-def _qemu(kernel, image, name, link, fds, plugin):
+def _qemu(kernel, image, name, link, fds, cpus, plugin):
     """QEMU without hardware virtualisation, which not every machine has."""
     append = f"console=ttyS0 quiet loglevel=6 panic=-1 rdinit=/init lab={name} mitigations=off"
-    argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1",
+    argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus),
             "-m", str(MEMORY), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
             "-kernel", kernel.image, "-initrd", kernel.boot / "initrd.cpio", "-append", append,
@@ -106,7 +108,7 @@ def link(kernel):
     return ends
 
 
-def boot(kernel, image, root, name, roles, end, plugin=None):
+def boot(kernel, image, root, name, roles, end, cpus, plugin=None):
     """Starts node NAME in ROOT, which holds the run's directories under /lab.
 
     END is the node's end of the link, or None; PLUGIN one of the emulator, by its path in ROOT.
@@ -114,7 +116,7 @@ def boot(kernel, image, root, name, roles, end, plugin=None):
     ours, theirs = zip(*(socket.socketpair() for _ in CHANNELS))
     console, write_end = os.pipe()
     fds = {channel: end.fileno() for channel, end in zip(CHANNELS, theirs)}
-    line = (_uml if kernel.is_uml else _qemu)(kernel, image, name, end, fds, plugin)
+    line = (_uml if kernel.is_uml else _qemu)(kernel, image, name, end, fds, cpus, plugin)
     process = subprocess.Popen(["chroot", str(root), *map(str, line)], stdin=subprocess.DEVNULL,
                                stdout=write_end, stderr=subprocess.STDOUT, pass_fds=[*fds.values(), *([end.fileno()] if end else [])],
                                preexec_fn=die_with_parent, env={"PATH": os.environ["PATH"],

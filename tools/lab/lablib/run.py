@@ -89,7 +89,8 @@ class Run:
         ends = nodes.link(self.kernel) if two else [None]
         for name, end in zip(roles, ends):
             plugin = self.options.plugin and name == "client" and f"/lab/share/{self.options.plugin}"
-            node = nodes.boot(self.kernel, self.image, self.root, name, roles[name], end, plugin)
+            node = nodes.boot(self.kernel, self.image, self.root, name, roles[name], end,
+                              self.options.cpus, plugin)
             self.nodes[name] = node
             self.selector.register(node.console, selectors.EVENT_READ, (self._console, node))
             for channel, end in node.channels.items():
