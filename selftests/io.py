@@ -10,10 +10,13 @@ compare LOCAL DIR HOW SIZE... [direct]      compares what write has made
 together DIR COUNT SIZE     COUNT writers and as many readers at once, each on a file of its own
 populate DIR COUNT      makes COUNT entries with names of many lengths and prints the names
 list DIR                prints the names in DIR
+churn DIR COUNT STOP    COUNT processes change, read and compare files of their own until STOP exists
+settled DIR             compares what churn has left with what it should be
 setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
 checkxattr FILE SIZE    compares it with the pattern
 """
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -307,6 +310,61 @@ def together_read(name, size, number):
                 raise ValueError(f"the bytes at {at} are of no version")
 
 
+CHURNED = (600, 3500, 5000, 70000, 300001)
+
+
+def churn(path, count, stop):
+    """Prints how often each process has changed all its files."""
+    children = {}
+    for number in range(int(count)):
+        child = os.fork()
+        if not child:
+            try:
+                print(f"process {number}: {churn_files(path, number, stop)} rounds", flush=True)
+                os._exit(0)
+            except BaseException as error:
+                print(f"process {number}: {error!r}", flush=True)
+                os._exit(1)
+        children[child] = number
+    if any([os.waitpid(child, 0)[1] for child in children]):
+        sys.exit("a process has failed")
+
+
+def churn_files(path, number, stop):
+    """A file's name says what is in it, so each round writes new files and removes the old ones."""
+    seed = 0
+    while not os.path.exists(stop):
+        seed += 1
+        for size in CHURNED:
+            old, new = (f"{path}/{number}-{size}-{seed}" for seed in (seed - 1, seed))
+            data = pattern(size, seed * 16 + number)
+            if (seed + number) % 2:
+                write_once(new, data)
+            else:
+                with open(new, "wb") as file:
+                    file.write(data)
+                    os.fsync(file.fileno())
+            check(read_once(new, size), data, new)
+            if seed > 1:
+                check(read_once(old, size), pattern(size, (seed - 1) * 16 + number), old)
+                # Version 3 has nothing that tells a request sent again from a new one.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(old)
+    return seed
+
+
+def settled(path):
+    """Of each process there is one file of each size, and nothing else."""
+    found = [name.split("-") for name in os.listdir(path)]
+    for number, size, seed in found:
+        name, length = f"{path}/{number}-{size}-{seed}", int(size)
+        check(read_once(name, length + 1), pattern(length, int(seed) * 16 + int(number)), name)
+    processes = {number for number, _, _ in found}
+    wanted = sorted((number, str(size)) for number in processes for size in CHURNED)
+    if not found or sorted((number, size) for number, size, _ in found) != wanted:
+        sys.exit(f"{path} holds {sorted(os.listdir(path))}")
+
+
 def populate(path, count):
     """One file in ten; the rest are made faster."""
     names = [f"{n}" + "x" * (n * 37 % 190) for n in range(int(count))]
@@ -347,7 +405,8 @@ def checkxattr(path, size):
     check(room.raw[:length], pattern(int(size)), "user.test")
 
 
-COMMANDS = {f.__name__: f for f in (put, get, limit, write, compare, together, populate, setxattr, checkxattr)}
+COMMANDS = {f.__name__: f for f in (put, get, limit, write, compare, together, churn, settled,
+                                    populate, setxattr, checkxattr)}
 COMMANDS["list"] = list_names
 
 if __name__ == "__main__":

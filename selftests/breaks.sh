@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Connections break all the time under I/O of several processes; every byte is compared.
+# BREAKS says how many times; it needs a kernel with sunrpc's fault injection.
+. "$(dirname "$0")/lib.sh"
+
+BREAKS=${BREAKS:-300}
+
+faults=/sys/kernel/debug/fail_sunrpc
+
+# breaks_every CALLS: of so many RPCs, about one breaks its connection.
+breaks_every() {
+	[ -e $faults ] || skip "this kernel has no sunrpc fault injection in debugfs"
+	trap 'echo 0 >$faults/probability' EXIT
+	echo 0 >$faults/verbose
+	echo Y >$faults/ignore-cache-wait
+	echo Y >$faults/ignore-server-disconnect
+	echo N >$faults/ignore-client-disconnect
+	echo -1 >$faults/times
+	echo "$1" >$faults/interval
+	echo 100 >$faults/probability
+}
+
+# connections_break VERSION CONNECTIONS CALLS: one of CALLS breaks the connection that it uses.
+connections_break() {
+	VERS=$1
+	mount_export "nconnect=$2"
+	[ "$(transport connections)" = "$2" ]
+	"$here/io.py" churn "$dir" 6 "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+	breaks_every "$3"
+	before=$(transport connect_count)
+	broken=0
+	for _ in $(seq "$((BREAKS * 2))"); do
+		sleep 1
+		kill -0 $churn || break
+		broken=$(($(transport connect_count) - before))
+		[ $broken -lt "$BREAKS" ] || break
+	done
+	echo 0 >$faults/probability
+	touch "$local/stop"
+	wait $churn || {
+		cat "$local/churn"
+		exit 1
+	}
+	note "$broken breaks; $(tr '\n' ';' <"$local/churn")"
+	"$here/io.py" settled "$dir"
+	remount
+	"$here/io.py" settled "$dir"
+	[ $broken -ge "$BREAKS" ] || fail "there have been only $broken breaks"
+}
+
+tests \
+	"connections_break 4.2 1 100" \
+	"connections_break 4.2 3 50" \
+	"connections_break 3 1 100"
