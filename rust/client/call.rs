@@ -29,6 +29,31 @@ use kernel::sync::{
 /// The requester's part of a request slot.
 #[pin_data]
 pub(crate) struct Call {
+    /// Shared with the transport, which ends what the requests of a connection expose when it
+    /// closes it.
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Call {
+    /// The state of an unused slot. Context: may sleep.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            shared: Arc::pin_init(Shared::new(), GFP_KERNEL)?,
+        })
+    }
+}
+
+impl core::ops::Deref for Call {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// What there is of a [`Call`].
+#[pin_data]
+pub(crate) struct Shared {
     /// Protects the life of the request's registrations: whoever takes them out fences them.
     #[pin]
     pub(crate) state: SpinLock<State>,
@@ -61,9 +86,8 @@ pub(crate) struct State {
     pub(crate) layout: Layout,
 }
 
-impl Call {
-    /// The state of an unused slot. Context: may sleep.
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
+impl Shared {
+    fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             state <- new_spinlock!(State {
                 phase: Phase::Idle,

@@ -4,7 +4,8 @@
 
 use super::call::{
     Call,
-    Phase, //
+    Phase,
+    Shared, //
 };
 use super::link::{
     Link,
@@ -13,7 +14,6 @@ use super::link::{
 use super::settings;
 use super::sizes::Sizes;
 use super::stats::Stats;
-use super::transport::Rdma;
 use crate::proto::chunk::Layout;
 use crate::proto::cm_private::{
     CmPrivate,
@@ -81,7 +81,7 @@ impl Connection {
     ///
     /// Context: process, may sleep; send lock held.
     pub(crate) fn new(
-        xprt: XprtHandle<Rdma>,
+        xprt: XprtHandle<Call>,
         stats: Arc<Stats>,
         backchannel: Arc<Backchannel>,
     ) -> Result<Arc<Self>> {
@@ -203,7 +203,7 @@ impl Connection {
     /// completion will come for them.
     ///
     /// Context: process, sleeps; send lock held; not from an event or a completion.
-    pub(crate) fn close<'a>(&self, calls: impl Iterator<Item = &'a Call>) {
+    pub(crate) fn close<'a>(&self, calls: impl Iterator<Item = &'a Shared>) {
         self.link.expect_loss();
         self.id.disconnect();
         let drained = self.qp.drain();

@@ -11,7 +11,6 @@
 use super::call::Call;
 use super::recv;
 use super::stats::Stats;
-use super::transport::Rdma;
 use crate::proto::cm_private::CmPrivate;
 use crate::rdma::cm::Event;
 use crate::rdma::cq::Status;
@@ -90,7 +89,7 @@ struct Stranded {
 #[pin_data]
 pub(crate) struct Link {
     /// The transport whose connection this is.
-    pub(crate) xprt: XprtHandle<Rdma>,
+    pub(crate) xprt: XprtHandle<Call>,
     /// Its counters.
     pub(crate) stats: Arc<Stats>,
     /// Where Calls of the server go.
@@ -122,7 +121,7 @@ pub(crate) struct Link {
 impl Link {
     /// The link of a connection to be. Context: may sleep.
     pub(crate) fn new(
-        xprt: XprtHandle<Rdma>,
+        xprt: XprtHandle<Call>,
         stats: Arc<Stats>,
         backchannel: Arc<Backchannel>,
     ) -> Result<Arc<Self>> {

@@ -66,12 +66,13 @@ pub(crate) fn handle(link: &Link, qp: &QpRef<Link>, message: Received<Link>) {
     match reply::receive(message.bytes()) {
         Arrival::Reply { fixed, body } => {
             let Some(rqst) = link.xprt.lookup(fixed.xid.0) else {
-                // The core has counted it.
+                // The core has counted it. It may be for an RPC whose task gave up.
+                link.xprt.orphan_replied();
                 repost(link, qp, message);
                 return;
             };
             let checked = {
-                let mut state = rqst.slot().state.lock();
+                let mut state = rqst.request().state.lock();
                 check(link, &mut state, &fixed, body, message.invalidated())
             };
             match checked {
@@ -207,15 +208,15 @@ impl Pending {
         _proof: Unexposed,
     ) {
         let Self {
-            rqst,
+            mut rqst,
             message,
             form,
             credits,
         } = self;
         if let Some(fence) = fence {
-            rqst.slot().state.lock().fence = Some(fence);
+            rqst.request().state.lock().fence = Some(fence);
         }
-        let copied = place(link, &rqst, &message, form);
+        let copied = place(link, &mut rqst, &message, form);
         // Receives for all credits are posted, so the window may grow before the wake-up.
         link.xprt.set_credits(credits);
         match copied {
@@ -230,7 +231,7 @@ impl Pending {
 
     /// The connection ended before the RPC could be completed; it goes on waiting.
     pub(crate) fn abandon(self, fence: KBox<FenceWqe<Link>>) {
-        self.rqst.slot().state.lock().fence = Some(fence);
+        self.rqst.request().state.lock().fence = Some(fence);
     }
 }
 
@@ -238,8 +239,8 @@ impl Pending {
 ///
 /// The decoder refuses a length that is no multiple of four. Some servers leave XDR pad out of an
 /// inline Reply, or pad it wrongly; what the decoder looks at is there all the same.
-fn place(link: &Link, rqst: &Pinned, message: &Received<Link>, form: Form) -> Result<usize> {
-    let buf = rqst.reply();
+fn place(link: &Link, rqst: &mut Pinned, message: &Received<Link>, form: Form) -> Result<usize> {
+    let mut buf = rqst.reply_buf();
     match form {
         Form::Inline { len, written } => {
             let bytes = message.bytes();
@@ -260,7 +261,7 @@ fn place(link: &Link, rqst: &Pinned, message: &Received<Link>, form: Form) -> Re
             buf.write(0, before).map_err(|_| EIO)?;
             let tail = buf.head_len() + buf.page_len();
             buf.write(tail, after).map_err(|_| EIO)?;
-            rqst.trim_reply_head(len);
+            buf.trim_head(len);
             link.stats.total_rdma_reply.add(u64::from(written));
             Ok((padded_len(len as u32) + padded_len(written)) as usize)
         }

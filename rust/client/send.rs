@@ -40,9 +40,13 @@ use crate::rdma::mr::{
 };
 use crate::rdma::send::SendWqe;
 use crate::sunrpc::backchannel::SLOTS;
-use crate::sunrpc::XdrBuf;
+use crate::sunrpc::{
+    self,
+    CallBuf,
+    Extent,
+    XdrBuf, //
+};
 use crate::support::errno;
-use core::ops::Range;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -53,8 +57,6 @@ use kernel::sync::Arc;
 /// As for [`crate::sunrpc::Transport::send`].
 pub(crate) fn send(conn: &Arc<Connection>, rqst: &RdmaRqst) -> Result {
     let link = conn.link();
-    rqst.reply().fill_sparse_pages()?;
-
     let shape = Shape::of(rqst);
     let call = shape.call();
     let plan = plan(&call, conn.limits()?).map_err(|error| {
@@ -89,7 +91,7 @@ pub(crate) fn send(conn: &Arc<Connection>, rqst: &RdmaRqst) -> Result {
 ///
 /// As for [`crate::sunrpc::Transport::send_reply`].
 //= V1-131, V1-129
-pub(crate) fn send_reply(conn: &Connection, xid: u32, reply: &XdrBuf<'_>) -> Result {
+pub(crate) fn send_reply(conn: &Connection, xid: u32, reply: &CallBuf<'_>) -> Result {
     let link = conn.link();
     let limits = conn.limits()?;
     let mut buffer = take_buffer(link).ok_or(EAGAIN)?;
@@ -143,7 +145,7 @@ struct Shape {
 
 impl Shape {
     fn of(rqst: &RdmaRqst) -> Self {
-        let (call, reply) = (rqst.call(), rqst.reply());
+        let (call, reply) = (rqst.call(), rqst.receive());
         let (send, receive) = (measure(&call), measure(&reply));
         Self {
             argument: [send.page_item()],
@@ -172,19 +174,12 @@ impl Shape {
 }
 
 fn measure(buf: &XdrBuf<'_>) -> Buf {
+    let part = |Extent { len, page_offset }| Part { len, page_offset };
+    let measures = buf.measure();
     Buf {
-        head: Part {
-            len: buf.head_len(),
-            page_offset: buf.head_offset(),
-        },
-        pages: Part {
-            len: buf.page_len(),
-            page_offset: buf.page_offset(),
-        },
-        tail: Part {
-            len: buf.tail_len(),
-            page_offset: buf.tail_offset(),
-        },
+        head: part(measures.head),
+        pages: part(measures.pages),
+        tail: part(measures.tail),
     }
 }
 
@@ -221,21 +216,22 @@ impl<'a> Exposure<'a> {
 
     fn map(&mut self, registration: Registration) -> Result {
         let (buf, direction) = match registration.chunk {
-            ChunkRole::Read(_) => (self.rqst.call(), Direction::ToDevice),
-            ChunkRole::Write(_) | ChunkRole::Reply => (self.rqst.reply(), Direction::FromDevice),
+            ChunkRole::Read(_) => (*self.rqst.call(), Direction::ToDevice),
+            ChunkRole::Write(_) | ChunkRole::Reply => (self.rqst.receive(), Direction::FromDevice),
         };
-        let Range { start, end } = registration.range;
+        let part = match registration.part {
+            PartName::Head => sunrpc::Part::Head,
+            PartName::Pages => sunrpc::Part::Pages,
+            PartName::Tail => sunrpc::Part::Tail,
+        };
+        let spans = buf.spans(part, registration.range);
         let mr = self.conn.take_mr()?;
-        let xid = self.rqst.xid();
-        let mr = match registration.part {
-            PartName::Head => mr.map(core::iter::once(buf.head_span(start, end)), direction, xid),
-            PartName::Pages => mr.map(buf.page_spans(start, end), direction, xid),
-            PartName::Tail => mr.map(core::iter::once(buf.tail_span(start, end)), direction, xid),
-        }
-        .map_err(|(mr, error)| {
-            self.conn.link().put_mr(mr);
-            error
-        })?;
+        let mr = mr
+            .map(spans, direction, self.rqst.xid())
+            .map_err(|(mr, error)| {
+                self.conn.link().put_mr(mr);
+                error
+            })?;
         self.mapped.push_last(mr);
         Ok(())
     }
@@ -294,7 +290,7 @@ fn post(
     len: usize,
 ) -> Result {
     let link = conn.link();
-    let mut state = rqst.slot().state.lock();
+    let mut state = rqst.request().state.lock();
     if state.fence.is_none() && !exposure.mapped.is_empty() {
         // The first time in this slot, or a task gave up its RPC here.
         drop(state);
@@ -306,7 +302,7 @@ fn post(
                 return Err(errno::no_buffers());
             }
         };
-        state = rqst.slot().state.lock();
+        state = rqst.request().state.lock();
         state.fence = Some(fence);
     }
     // The Reply may come before the post returns; its handler waits for the lock.

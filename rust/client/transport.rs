@@ -4,7 +4,8 @@
 
 use super::call::{
     Call,
-    Phase, //
+    Phase,
+    Shared, //
 };
 use super::connection::Connection;
 use super::link::Waiter;
@@ -16,13 +17,16 @@ use crate::proto::types::Version::V1;
 use crate::rdma::Handler;
 use crate::sunrpc::{
     Backchannel,
+    CallBuf,
+    ConnectError,
     Rqst,
+    SendCell,
+    SendError,
+    SendLock,
     Transport,
-    XdrBuf,
     Xprt,
     XprtHandle, //
 };
-use crate::support::errno;
 use crate::support::memory::PAGE_SIZE;
 use crate::support::net::SockAddr;
 use crate::support::trace;
@@ -44,7 +48,9 @@ pub(crate) type RdmaRqst = Rqst<Call>;
 /// RPC over RDMA, as transport class `rdma`.
 #[pin_data]
 pub(crate) struct Rdma {
-    xprt: XprtHandle<Rdma>,
+    xprt: XprtHandle<Call>,
+    /// What the requests of each slot expose, for those that were ever sent.
+    calls: SendCell<KVec<Option<Arc<Shared>>>>,
     /// The connection, if there is one. Changes with the send lock held only; protects itself
     /// for those who look without it.
     #[pin]
@@ -74,7 +80,7 @@ impl Rdma {
 }
 
 impl Transport for Rdma {
-    type Slot = Call;
+    type Request = Call;
 
     const MAX_PAYLOAD: usize = (MAX_DATA_PAGES * PAGE_SIZE) as usize;
 
@@ -82,12 +88,18 @@ impl Transport for Rdma {
         settings::slots()
     }
 
-    fn create(xprt: XprtHandle<Self>) -> Result<Arc<Self>> {
+    fn create(xprt: XprtHandle<Call>) -> Result<Arc<Self>> {
         let stats = Arc::new(Stats::new(), GFP_KERNEL)?;
         let backchannel = Arc::pin_init(Backchannel::new(), GFP_KERNEL)?;
+        let mut calls = KVec::new();
+        for _ in 0..xprt.max_reqs() {
+            calls.push(None, GFP_KERNEL)?;
+        }
+        let calls = SendCell::new(&xprt, calls);
         Arc::pin_init(
             pin_init!(Self {
                 xprt,
+                calls,
                 conn <- new_spinlock!(None),
                 failed: Atomic::new(0),
                 stats,
@@ -97,32 +109,36 @@ impl Transport for Rdma {
         )
     }
 
-    fn new_slot() -> impl PinInit<Call, Error> {
+    fn new_request(_index: u32) -> impl PinInit<Call, Error> {
         Call::new()
     }
 
-    fn connect(&self, xprt: &Xprt) -> Result {
+    fn connect(&self, _lock: &mut SendLock<'_>, xprt: &Xprt) -> Result<(), ConnectError> {
         let result = self.try_connect(xprt);
         trace::connect(&self.xprt.peer(), result.err().map_or(0, |e| e.to_errno()));
         self.failed.store(i32::from(result.is_err()), Relaxed);
-        result
+        Ok(result?)
     }
 
     fn last_connect_failed(&self) -> bool {
         self.failed.load(Relaxed) != 0
     }
 
-    fn disconnect<'a>(&self, xprt: &Xprt, calls: impl Iterator<Item = &'a Call>) {
+    fn close(&self, lock: &mut SendLock<'_>, xprt: &Xprt) {
         let Some(conn) = self.conn.lock().take() else {
             return;
         };
         xprt.clear_connected();
-        conn.close(calls);
+        let calls = self.calls.get(lock).iter();
+        conn.close(calls.filter_map(|call| call.as_deref()));
     }
 
-    fn send(&self, rqst: &RdmaRqst) -> Result {
-        let conn = self.connection().ok_or_else(errno::not_connected)?;
-        send::send(&conn, rqst)
+    fn send(&self, lock: &mut SendLock<'_>, rqst: &RdmaRqst) -> Result<(), SendError> {
+        let conn = self.connection().ok_or(SendError::NotConnected)?;
+        if let Some(call) = self.calls.get(lock).get_mut(rqst.index() as usize) {
+            call.get_or_insert_with(|| rqst.request().shared.clone());
+        }
+        Ok(send::send(&conn, rqst)?)
     }
 
     fn backchannel(&self) -> &Backchannel {
@@ -139,13 +155,18 @@ impl Transport for Rdma {
         inline.saturating_sub(V1.empty_header_len()) as usize
     }
 
-    fn send_reply(&self, xid: u32, reply: &XdrBuf<'_>) -> Result {
-        let conn = self.connection().ok_or_else(errno::not_connected)?;
-        send::send_reply(&conn, xid, reply)
+    fn send_reply(
+        &self,
+        _lock: &mut SendLock<'_>,
+        xid: u32,
+        reply: &CallBuf<'_>,
+    ) -> Result<(), SendError> {
+        let conn = self.connection().ok_or(SendError::NotConnected)?;
+        Ok(send::send_reply(&conn, xid, reply)?)
     }
 
     fn release(&self, rqst: &RdmaRqst) {
-        let call = rqst.slot();
+        let call = rqst.request();
         let (exposed, conn, fence) = {
             let mut state = call.state.lock();
             // The slot's next RPC is not sent yet: a Reply with its XID is a forged one.
@@ -177,7 +198,7 @@ impl Transport for Rdma {
         self.conn.lock().as_ref().map(|conn| conn.source())
     }
 
-    fn inject_disconnect(&self) {
+    fn inject_disconnect(&self, _lock: &mut SendLock<'_>) {
         if let Some(conn) = self.connection() {
             conn.break_up();
         }

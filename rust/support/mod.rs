@@ -7,6 +7,7 @@ pub(crate) mod errno;
 pub(crate) mod foreign;
 pub(crate) mod memalloc;
 pub(crate) mod memory;
+pub(crate) mod module;
 pub(crate) mod net;
 pub(crate) mod stack;
 pub(crate) mod sysctl;
