@@ -12,7 +12,7 @@ use crate::proto::types::{
     Handle,
     Segment, //
 };
-use crate::rdma::fence::FenceWqe;
+use crate::rdma::local_inv::LocalInvBox;
 use crate::rdma::mr::{
     MrList,
     Region,
@@ -29,31 +29,6 @@ use kernel::sync::{
 /// The requester's part of a request slot.
 #[pin_data]
 pub(crate) struct Call {
-    /// Shared with the transport, which ends what the requests of a connection expose when it
-    /// closes it.
-    pub(crate) shared: Arc<Shared>,
-}
-
-impl Call {
-    /// The state of an unused slot. Context: may sleep.
-    pub(crate) fn new() -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            shared: Arc::pin_init(Shared::new(), GFP_KERNEL)?,
-        })
-    }
-}
-
-impl core::ops::Deref for Call {
-    type Target = Shared;
-
-    fn deref(&self) -> &Shared {
-        &self.shared
-    }
-}
-
-/// What there is of a [`Call`].
-#[pin_data]
-pub(crate) struct Shared {
     /// Protects the life of the request's registrations: whoever takes them out fences them.
     #[pin]
     pub(crate) state: SpinLock<State>,
@@ -76,22 +51,23 @@ pub(crate) enum Phase {
 pub(crate) struct State {
     /// How far the RPC has come.
     pub(crate) phase: Phase,
-    /// What the peer may reach.
-    pub(crate) exposed: MrList<Registered>,
+    /// What the peer may reach, of the last Send.
+    pub(crate) exposed: Option<MrList<Registered>>,
     /// The connection that `exposed` was registered on.
     pub(crate) conn: Option<Arc<Connection>>,
     /// The fence for `exposed`, made before anything is exposed.
-    pub(crate) fence: Option<KBox<FenceWqe<Link>>>,
+    pub(crate) fence: Option<LocalInvBox<Link>>,
     /// The chunks that the peer was told of, made of `exposed`.
     pub(crate) layout: Layout,
 }
 
-impl Shared {
-    fn new() -> impl PinInit<Self, Error> {
+impl Call {
+    /// The state of an unused slot. Context: may sleep.
+    pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             state <- new_spinlock!(State {
                 phase: Phase::Idle,
-                exposed: MrList::new(),
+                exposed: None,
                 conn: None,
                 fence: None,
                 layout: Layout::default(),
@@ -106,7 +82,10 @@ impl State {
     pub(crate) fn offered(&self) -> Laid<impl Iterator<Item = Segment> + Clone + '_> {
         Laid {
             layout: self.layout,
-            segments: self.exposed.regions().map(segment),
+            segments: self
+                .exposed
+                .iter()
+                .flat_map(|mrs| mrs.regions().map(segment)),
         }
     }
 }

@@ -4,8 +4,7 @@
 
 use super::call::{
     Call,
-    Phase,
-    Shared, //
+    Phase, //
 };
 use super::link::{
     Link,
@@ -14,6 +13,7 @@ use super::link::{
 use super::settings;
 use super::sizes::Sizes;
 use super::stats::Stats;
+use super::transport::Rdma;
 use crate::proto::chunk::Layout;
 use crate::proto::cm_private::{
     CmPrivate,
@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     /// What the peer is told of us, and what the buffers are made for.
     own: CmPrivate,
     limits: SetOnce<Limits>,
-    qp: Arc<Qp<Link>>,
+    qp: Qp<Link>,
     pd: Arc<Pd>,
     id: Arc<CmId>,
     link: Arc<Link>,
@@ -81,7 +81,7 @@ impl Connection {
     ///
     /// Context: process, may sleep; send lock held.
     pub(crate) fn new(
-        xprt: XprtHandle<Call>,
+        xprt: XprtHandle<Rdma>,
         stats: Arc<Stats>,
         backchannel: Arc<Backchannel>,
     ) -> Result<Arc<Self>> {
@@ -129,11 +129,11 @@ impl Connection {
     /// Makes buffers and registrations, and posts all Receives.
     fn provide(&self) -> Result {
         for _ in 0..self.sizes.receives {
-            let buffer = RecvBuf::new(self.pd.clone(), self.own.recv_size as usize)?;
+            let buffer = RecvBuf::new(self.pd.clone(), self.own.recv_size)?;
             self.qp.post_recv(buffer).map_err(|_| EIO)?;
         }
         for _ in 0..self.sizes.sends {
-            let buffer = SendBuf::new(self.pd.clone(), self.own.send_size as usize)?;
+            let buffer = SendBuf::new(self.pd.clone(), self.own.send_size)?;
             self.link.put_send(buffer);
         }
         for _ in 0..FIRST_MRS {
@@ -169,7 +169,7 @@ impl Connection {
     }
 
     /// The queue pair.
-    pub(crate) fn qp(&self) -> &Arc<Qp<Link>> {
+    pub(crate) fn qp(&self) -> &Qp<Link> {
         &self.qp
     }
 
@@ -189,7 +189,7 @@ impl Connection {
     }
 
     fn new_mr(&self) -> Result<Mr<Idle>> {
-        let mr = Mr::new(self.pd.clone(), self.sizes.mr)?;
+        let mr = Mr::new(self.pd.clone(), self.sizes.mr_pages)?;
         self.link.stats.mrs_allocated.add(1);
         Ok(mr)
     }
@@ -203,19 +203,24 @@ impl Connection {
     /// completion will come for them.
     ///
     /// Context: process, sleeps; send lock held; not from an event or a completion.
-    pub(crate) fn close<'a>(&self, calls: impl Iterator<Item = &'a Shared>) {
+    pub(crate) fn close<'a>(&self, calls: impl Iterator<Item = &'a Call>) {
         self.link.expect_loss();
         self.id.disconnect();
-        let drained = self.qp.drain();
+        // Without the proof nothing that the peer may reach is freed.
+        let Some(drained) = self.qp.drain() else {
+            return;
+        };
         for call in calls {
             let exposed = {
                 let mut state = call.state.lock();
                 state.phase = Phase::Idle;
                 state.layout = Layout::default();
                 state.conn = None;
-                core::mem::take(&mut state.exposed)
+                state.exposed.take()
             };
-            exposed.destroy(&drained);
+            if let Some(exposed) = exposed {
+                exposed.destroy(&drained);
+            }
         }
         self.link.close(drained);
     }

@@ -11,28 +11,35 @@
 use super::call::Call;
 use super::recv;
 use super::stats::Stats;
+use super::transport::Rdma;
 use crate::proto::cm_private::CmPrivate;
+use crate::proto::plan::Limits;
 use crate::rdma::cm::Event;
-use crate::rdma::cq::Status;
-use crate::rdma::fence::{
-    FenceWqe,
-    Fences, //
+use crate::rdma::cq::Completions;
+use crate::rdma::local_inv::{
+    LocalInvBox,
+    LocalInvList, //
 };
 use crate::rdma::mr::{
     Idle,
+    Mapped,
     Mr,
     MrList,
+    Registered, //
+};
+use crate::rdma::proof::{
+    Drained,
     Unexposed, //
 };
-use crate::rdma::qp::{
-    Drained,
-    QpRef, //
-};
+use crate::rdma::qp::Qp;
 use crate::rdma::recv::Received;
 use crate::rdma::send::{
+    SendBox,
     SendBufs,
-    SendWqe, //
+    SendList,
+    SendQueue, //
 };
+use crate::rdma::wqe::Status;
 use crate::rdma::Handler;
 use crate::sunrpc::{
     Backchannel,
@@ -50,6 +57,7 @@ use kernel::sync::atomic::{
 };
 use kernel::sync::{
     Arc,
+    SetOnce,
     SpinLock, //
 };
 
@@ -79,17 +87,17 @@ struct Progress {
     peer: CmPrivate,
 }
 
-/// What could not be fenced, and the proof that it need not be any more.
-struct Stranded {
-    fences: Fences<Link>,
-    drained: Option<Drained>,
+/// The Send buffers.
+struct Sends {
+    free: SendList<Link>,
+    queue: SendQueue<Link>,
 }
 
 /// The part of a connection that its events and completions can reach.
 #[pin_data]
 pub(crate) struct Link {
     /// The transport whose connection this is.
-    pub(crate) xprt: XprtHandle<Call>,
+    pub(crate) xprt: XprtHandle<Rdma>,
     /// Its counters.
     pub(crate) stats: Arc<Stats>,
     /// Where Calls of the server go.
@@ -107,21 +115,23 @@ pub(crate) struct Link {
     route: Completion,
     #[pin]
     established: Completion,
-    /// Protects the free Send buffers.
+    /// Protects the free Send buffers, and the order of Sends.
     #[pin]
-    sends: SpinLock<SendBufs<Link>>,
+    sends: SpinLock<Sends>,
     /// Protects the free registrations.
     #[pin]
     mrs: SpinLock<MrList<Idle>>,
     /// Protects what waits for the queue pair to be drained.
     #[pin]
-    stranded: SpinLock<Stranded>,
+    stranded: SpinLock<LocalInvList<Link>>,
+    /// Set with that lock held.
+    drained: SetOnce<Drained>,
 }
 
 impl Link {
     /// The link of a connection to be. Context: may sleep.
     pub(crate) fn new(
-        xprt: XprtHandle<Call>,
+        xprt: XprtHandle<Rdma>,
         stats: Arc<Stats>,
         backchannel: Arc<Backchannel>,
     ) -> Result<Arc<Self>> {
@@ -140,12 +150,13 @@ impl Link {
                 address <- Completion::new(),
                 route <- Completion::new(),
                 established <- Completion::new(),
-                sends <- new_spinlock!(SendBufs::new()),
-                mrs <- new_spinlock!(MrList::new()),
-                stranded <- new_spinlock!(Stranded {
-                    fences: Fences::new(),
-                    drained: None,
+                sends <- new_spinlock!(Sends {
+                    free: SendList::new(),
+                    queue: SendQueue::new(),
                 }),
+                mrs <- new_spinlock!(MrList::new()),
+                stranded <- new_spinlock!(LocalInvList::new()),
+                drained: SetOnce::new(),
             }),
             GFP_KERNEL,
         )
@@ -227,13 +238,29 @@ impl Link {
     }
 
     /// Takes a free Send buffer.
-    pub(crate) fn take_send(&self) -> Option<KBox<SendWqe<Link>>> {
-        self.sends.lock().pop()
+    pub(crate) fn take_send(&self) -> Option<SendBox<Link>> {
+        let mut sends = self.sends.lock();
+        if !sends.queue.has_room(2 * Limits::NFS_SAFE_SEGMENTS) {
+            return None;
+        }
+        sends.free.pop()
     }
 
     /// Gives a Send buffer back.
-    pub(crate) fn put_send(&self, buffer: KBox<SendWqe<Link>>) {
-        self.sends.lock().push(buffer);
+    pub(crate) fn put_send(&self, buffer: SendBox<Link>) {
+        self.sends.lock().free.push(buffer);
+    }
+
+    /// Registers `mrs` and sends a message ([`Qp::post_send`]).
+    pub(crate) fn post(
+        &self,
+        qp: &Qp<Link>,
+        mrs: MrList<Mapped>,
+        buffer: SendBox<Link>,
+        len: usize,
+    ) -> (MrList<Registered>, Result) {
+        let mut sends = self.sends.lock();
+        qp.post_send(&mut sends.queue, mrs, buffer, len)
     }
 
     /// Takes a free registration.
@@ -256,19 +283,28 @@ impl Link {
     pub(crate) fn close(&self, drained: Drained) {
         let fences = {
             let mut stranded = self.stranded.lock();
-            stranded.drained = Some(drained);
-            core::mem::take(&mut stranded.fences)
+            self.drained.populate(drained);
+            core::mem::take(&mut *stranded)
+        };
+        let Some(drained) = self.drained.as_ref() else {
+            return;
         };
         self.resolve(fences, drained);
         // The guards go first, so that nothing is freed under a lock.
-        let sends = core::mem::take(&mut *self.sends.lock());
+        let (free, unsignaled) = {
+            let mut sends = self.sends.lock();
+            (
+                core::mem::take(&mut sends.free),
+                sends.queue.drained(drained),
+            )
+        };
         let mrs = core::mem::take(&mut *self.mrs.lock());
-        drop((sends, mrs));
+        drop((free, unsignaled, mrs));
     }
 
-    fn resolve(&self, mut fences: Fences<Link>, drained: Drained) {
+    fn resolve(&self, mut fences: LocalInvList<Link>, drained: &Drained) {
         while let Some(mut fence) = fences.pop() {
-            match fence.resolve(&drained) {
+            match fence.resolve(drained) {
                 // The pin goes and the RPC goes on waiting; it is sent again when connected.
                 Some(Waiter::Reply(pending)) => pending.abandon(fence),
                 Some(Waiter::Release(done)) => done.complete_all(),
@@ -279,7 +315,7 @@ impl Link {
 }
 
 impl Handler for Link {
-    type Fenced = Waiter;
+    type Waiter = Waiter;
 
     fn cm_event(&self, event: Event<'_>) {
         match event {
@@ -303,45 +339,49 @@ impl Handler for Link {
         }
     }
 
-    fn received(&self, qp: &QpRef<Self>, message: Received<Self>) {
-        recv::handle(self, qp, message);
+    fn received(&self, cx: &mut Completions<'_, Self>, message: Received<Self>) {
+        recv::handle(self, cx, message);
     }
 
     fn sent(&self, buffers: SendBufs<Self>) {
-        self.sends.lock().append(buffers);
+        {
+            let mut sends = self.sends.lock();
+            let free = sends.queue.ended(buffers);
+            sends.free.append(free);
+        }
         self.xprt.write_space();
     }
 
-    fn fenced(
+    fn invalidated(
         &self,
-        qp: &QpRef<Self>,
-        mut fence: KBox<FenceWqe<Self>>,
+        cx: &mut Completions<'_, Self>,
+        inv: LocalInvBox<Self>,
+        waiter: Waiter,
         mrs: MrList<Idle>,
         proof: Unexposed,
     ) {
         self.put_mrs(mrs);
-        match fence.take_token() {
-            Some(Waiter::Reply(pending)) => pending.finish(self, qp, Some(fence), proof),
-            Some(Waiter::Release(done)) => done.complete_all(),
-            None => {}
+        match waiter {
+            Waiter::Reply(pending) => pending.finish(self, cx, Some(inv), proof),
+            Waiter::Release(done) => done.complete_all(),
         }
     }
 
-    fn fence_failed(&self, fence: KBox<FenceWqe<Self>>) {
+    fn invalidation_failed(&self, inv: LocalInvBox<Self>) {
         let drained = {
             let mut stranded = self.stranded.lock();
-            match stranded.drained {
+            match self.drained.as_ref() {
                 Some(drained) => drained,
                 None => {
-                    stranded.fences.push(fence);
+                    stranded.push(inv);
                     drop(stranded);
                     self.disconnect();
                     return;
                 }
             }
         };
-        let mut fences = Fences::new();
-        fences.push(fence);
+        let mut fences = LocalInvList::new();
+        fences.push(inv);
         self.resolve(fences, drained);
     }
 

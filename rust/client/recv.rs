@@ -28,14 +28,16 @@ use crate::proto::reply::{
     Verdict, //
 };
 use crate::proto::xdr::padded_len;
-use crate::rdma::fence::FenceWqe;
+use crate::rdma::cq::Completions;
+use crate::rdma::local_inv::LocalInvBox;
 use crate::rdma::mr::{
-    Invalidated,
     MrList,
-    Registered,
+    Registered, //
+};
+use crate::rdma::proof::{
+    Invalidated,
     Unexposed, //
 };
-use crate::rdma::qp::QpRef;
 use crate::rdma::recv::Received;
 use crate::rdma::Handler;
 use crate::sunrpc::backchannel::Refused;
@@ -61,19 +63,19 @@ enum Form {
 }
 
 /// Handles a message.
-pub(crate) fn handle(link: &Link, qp: &QpRef<Link>, message: Received<Link>) {
+pub(crate) fn handle(link: &Link, cx: &mut Completions<'_, Link>, mut message: Received<Link>) {
     link.xprt.peer_is_alive();
+    let by_peer = message.take_invalidated();
     match reply::receive(message.bytes()) {
         Arrival::Reply { fixed, body } => {
             let Some(rqst) = link.xprt.lookup(fixed.xid.0) else {
-                // The core has counted it. It may be for an RPC whose task gave up.
-                link.xprt.orphan_replied();
-                repost(link, qp, message);
+                // The core has counted it.
+                cx.repost(message);
                 return;
             };
             let checked = {
-                let mut state = rqst.request().state.lock();
-                check(link, &mut state, &fixed, body, message.invalidated())
+                let mut state = rqst.slot().state.lock();
+                check(link, &mut state, &fixed, body, by_peer)
             };
             match checked {
                 Checked::Reply {
@@ -88,11 +90,11 @@ pub(crate) fn handle(link: &Link, qp: &QpRef<Link>, message: Received<Link>) {
                         form,
                         credits,
                     };
-                    pending.fence(link, qp, exposed, fence);
+                    pending.fence(link, cx, exposed, fence);
                 }
                 Checked::Drop => {
                     link.stats.bad_reply.add(1);
-                    repost(link, qp, message);
+                    cx.repost(message);
                 }
                 Checked::Disconnect => {
                     link.stats.bad_reply.add(1);
@@ -102,17 +104,17 @@ pub(crate) fn handle(link: &Link, qp: &QpRef<Link>, message: Received<Link>) {
         }
         Arrival::Call { fixed, payload } => {
             match link.backchannel.receive(&link.xprt, fixed.xid.0, payload) {
-                Ok(()) => repost(link, qp, message),
+                Ok(()) => cx.repost(message),
                 Err(Refused::NoService) => {
                     link.stats.bad_reply.add(1);
-                    repost(link, qp, message);
+                    cx.repost(message);
                 }
                 Err(Refused::Excess) => link.disconnect(),
             }
         }
         Arrival::OtherVersion(_) | Arrival::Runt => {
             link.stats.bad_reply.add(1);
-            repost(link, qp, message);
+            cx.repost(message);
         }
     }
 }
@@ -122,8 +124,8 @@ enum Checked {
     /// It is the RPC's Reply: fence `exposed`, then complete the RPC.
     Reply {
         form: Form,
-        exposed: MrList<Registered>,
-        fence: Option<KBox<FenceWqe<Link>>>,
+        exposed: Option<MrList<Registered>>,
+        fence: Option<LocalInvBox<Link>>,
     },
     /// It is nothing; the RPC goes on waiting.
     Drop,
@@ -154,7 +156,11 @@ fn check(
     };
     if let Some(by_peer) = invalidated {
         // A peer that invalidates memory of another RPC, or none of ours, breaks that RPC.
-        match state.exposed.take_invalidated(by_peer) {
+        match state
+            .exposed
+            .as_mut()
+            .and_then(|mrs| mrs.take_invalidated(by_peer))
+        {
             Some(mr) => link.put_mr(mr),
             None => return Checked::Disconnect,
         }
@@ -163,15 +169,8 @@ fn check(
     state.conn = None;
     Checked::Reply {
         form,
-        exposed: core::mem::take(&mut state.exposed),
+        exposed: state.exposed.take(),
         fence: state.fence.take(),
-    }
-}
-
-/// The message is not needed any more: its buffer receives the next.
-fn repost(link: &Link, qp: &QpRef<Link>, message: Received<Link>) {
-    if qp.post_recv(message.into_buffer()).is_err() {
-        link.disconnect();
     }
 }
 
@@ -180,13 +179,15 @@ impl Pending {
     fn fence(
         self,
         link: &Link,
-        qp: &QpRef<Link>,
-        exposed: MrList<Registered>,
-        fence: Option<KBox<FenceWqe<Link>>>,
+        cx: &mut Completions<'_, Link>,
+        exposed: Option<MrList<Registered>>,
+        fence: Option<LocalInvBox<Link>>,
     ) {
+        // What was sent has a list, be it empty.
+        let Some(exposed) = exposed else { return };
         let exposed = match exposed.unexposed() {
             Ok(proof) => {
-                self.finish(link, qp, fence, proof);
+                self.finish(link, cx, fence, proof);
                 return;
             }
             Err(exposed) => exposed,
@@ -194,8 +195,8 @@ impl Pending {
         link.stats.local_inv_needed.add(1);
         // A request that exposes memory has its fence (client::send).
         let Some(fence) = fence else { return };
-        if let Err(fence) = qp.post_fence(fence, exposed, Waiter::Reply(self)) {
-            link.fence_failed(fence);
+        if let Err(fence) = cx.qp().post_local_inv(fence, exposed, Waiter::Reply(self)) {
+            link.invalidation_failed(fence);
         }
     }
 
@@ -203,20 +204,20 @@ impl Pending {
     pub(crate) fn finish(
         self,
         link: &Link,
-        qp: &QpRef<Link>,
-        fence: Option<KBox<FenceWqe<Link>>>,
+        cx: &mut Completions<'_, Link>,
+        fence: Option<LocalInvBox<Link>>,
         _proof: Unexposed,
     ) {
         let Self {
-            mut rqst,
+            rqst,
             message,
             form,
             credits,
         } = self;
         if let Some(fence) = fence {
-            rqst.request().state.lock().fence = Some(fence);
+            rqst.slot().state.lock().fence = Some(fence);
         }
-        let copied = place(link, &mut rqst, &message, form);
+        let copied = place(link, &rqst, &message, form);
         // Receives for all credits are posted, so the window may grow before the wake-up.
         link.xprt.set_credits(credits);
         match copied {
@@ -226,12 +227,12 @@ impl Pending {
                 rqst.fail(error);
             }
         }
-        repost(link, qp, message);
+        cx.repost(message);
     }
 
     /// The connection ended before the RPC could be completed; it goes on waiting.
-    pub(crate) fn abandon(self, fence: KBox<FenceWqe<Link>>) {
-        self.rqst.request().state.lock().fence = Some(fence);
+    pub(crate) fn abandon(self, fence: LocalInvBox<Link>) {
+        self.rqst.slot().state.lock().fence = Some(fence);
     }
 }
 
@@ -239,8 +240,8 @@ impl Pending {
 ///
 /// The decoder refuses a length that is no multiple of four. Some servers leave XDR pad out of an
 /// inline Reply, or pad it wrongly; what the decoder looks at is there all the same.
-fn place(link: &Link, rqst: &mut Pinned, message: &Received<Link>, form: Form) -> Result<usize> {
-    let mut buf = rqst.reply_buf();
+fn place(link: &Link, rqst: &Pinned, message: &Received<Link>, form: Form) -> Result<usize> {
+    let buf = rqst.reply();
     match form {
         Form::Inline { len, written } => {
             let bytes = message.bytes();
@@ -261,7 +262,7 @@ fn place(link: &Link, rqst: &mut Pinned, message: &Received<Link>, form: Form) -
             buf.write(0, before).map_err(|_| EIO)?;
             let tail = buf.head_len() + buf.page_len();
             buf.write(tail, after).map_err(|_| EIO)?;
-            buf.trim_head(len);
+            rqst.trim_reply_head(len);
             link.stats.total_rdma_reply.add(u64::from(written));
             Ok((padded_len(len as u32) + padded_len(written)) as usize)
         }

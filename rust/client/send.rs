@@ -33,20 +33,19 @@ use crate::proto::types::{
 };
 use crate::proto::v1;
 use crate::rdma::dma::Direction;
-use crate::rdma::fence::Fence;
+use crate::rdma::local_inv::LocalInv;
 use crate::rdma::mr::{
     Mapped,
     MrList, //
 };
-use crate::rdma::send::SendWqe;
-use crate::sunrpc::backchannel::SLOTS;
-use crate::sunrpc::{
-    self,
-    CallBuf,
-    Extent,
-    XdrBuf, //
+use crate::rdma::send::{
+    SendBox,
+    SendWqe, //
 };
+use crate::sunrpc::backchannel::SLOTS;
+use crate::sunrpc::XdrBuf;
 use crate::support::errno;
+use core::ops::Range;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -57,6 +56,8 @@ use kernel::sync::Arc;
 /// As for [`crate::sunrpc::Transport::send`].
 pub(crate) fn send(conn: &Arc<Connection>, rqst: &RdmaRqst) -> Result {
     let link = conn.link();
+    rqst.reply().fill_sparse_pages()?;
+
     let shape = Shape::of(rqst);
     let call = shape.call();
     let plan = plan(&call, conn.limits()?).map_err(|error| {
@@ -91,7 +92,7 @@ pub(crate) fn send(conn: &Arc<Connection>, rqst: &RdmaRqst) -> Result {
 ///
 /// As for [`crate::sunrpc::Transport::send_reply`].
 //= V1-131, V1-129
-pub(crate) fn send_reply(conn: &Connection, xid: u32, reply: &CallBuf<'_>) -> Result {
+pub(crate) fn send_reply(conn: &Connection, xid: u32, reply: &XdrBuf<'_>) -> Result {
     let link = conn.link();
     let limits = conn.limits()?;
     let mut buffer = take_buffer(link).ok_or(EAGAIN)?;
@@ -109,7 +110,7 @@ pub(crate) fn send_reply(conn: &Connection, xid: u32, reply: &CallBuf<'_>) -> Re
     })();
     match written {
         Ok(len) => {
-            let (_, posted) = conn.qp().send(MrList::new(), buffer, len);
+            let (_, posted) = link.post(conn.qp(), MrList::new(), buffer, len);
             posted.map_err(|_| errno::not_connected())
         }
         Err(error) => {
@@ -120,7 +121,7 @@ pub(crate) fn send_reply(conn: &Connection, xid: u32, reply: &CallBuf<'_>) -> Re
 }
 
 /// Takes a Send buffer, or has the sender woken when there is one.
-fn take_buffer(link: &Link) -> Option<KBox<SendWqe<Link>>> {
+fn take_buffer(link: &Link) -> Option<SendBox<Link>> {
     if let Some(buffer) = link.take_send() {
         return Some(buffer);
     }
@@ -145,7 +146,7 @@ struct Shape {
 
 impl Shape {
     fn of(rqst: &RdmaRqst) -> Self {
-        let (call, reply) = (rqst.call(), rqst.receive());
+        let (call, reply) = (rqst.call(), rqst.reply());
         let (send, receive) = (measure(&call), measure(&reply));
         Self {
             argument: [send.page_item()],
@@ -174,12 +175,19 @@ impl Shape {
 }
 
 fn measure(buf: &XdrBuf<'_>) -> Buf {
-    let part = |Extent { len, page_offset }| Part { len, page_offset };
-    let measures = buf.measure();
     Buf {
-        head: part(measures.head),
-        pages: part(measures.pages),
-        tail: part(measures.tail),
+        head: Part {
+            len: buf.head_len(),
+            page_offset: buf.head_offset(),
+        },
+        pages: Part {
+            len: buf.page_len(),
+            page_offset: buf.page_offset(),
+        },
+        tail: Part {
+            len: buf.tail_len(),
+            page_offset: buf.tail_offset(),
+        },
     }
 }
 
@@ -216,22 +224,21 @@ impl<'a> Exposure<'a> {
 
     fn map(&mut self, registration: Registration) -> Result {
         let (buf, direction) = match registration.chunk {
-            ChunkRole::Read(_) => (*self.rqst.call(), Direction::ToDevice),
-            ChunkRole::Write(_) | ChunkRole::Reply => (self.rqst.receive(), Direction::FromDevice),
+            ChunkRole::Read(_) => (self.rqst.call(), Direction::ToDevice),
+            ChunkRole::Write(_) | ChunkRole::Reply => (self.rqst.reply(), Direction::FromDevice),
         };
-        let part = match registration.part {
-            PartName::Head => sunrpc::Part::Head,
-            PartName::Pages => sunrpc::Part::Pages,
-            PartName::Tail => sunrpc::Part::Tail,
-        };
-        let spans = buf.spans(part, registration.range);
+        let Range { start, end } = registration.range;
+        let xid = self.rqst.xid();
+        let span = match registration.part {
+            PartName::Head => buf.head_span(start, end),
+            PartName::Pages => buf.page_span(start, end),
+            PartName::Tail => buf.tail_span(start, end),
+        }?;
         let mr = self.conn.take_mr()?;
-        let mr = mr
-            .map(spans, direction, self.rqst.xid())
-            .map_err(|(mr, error)| {
-                self.conn.link().put_mr(mr);
-                error
-            })?;
+        let mr = mr.map(span, direction, xid).map_err(|(mr, error)| {
+            self.conn.link().put_mr(mr);
+            error
+        })?;
         self.mapped.push_last(mr);
         Ok(())
     }
@@ -286,15 +293,15 @@ fn post(
     conn: &Arc<Connection>,
     rqst: &RdmaRqst,
     exposure: Exposure<'_>,
-    buffer: KBox<SendWqe<Link>>,
+    buffer: SendBox<Link>,
     len: usize,
 ) -> Result {
     let link = conn.link();
-    let mut state = rqst.request().state.lock();
+    let mut state = rqst.slot().state.lock();
     if state.fence.is_none() && !exposure.mapped.is_empty() {
         // The first time in this slot, or a task gave up its RPC here.
         drop(state);
-        let fence = match Fence::new() {
+        let fence = match LocalInv::new() {
             Ok(fence) => fence,
             Err(_) => {
                 link.put_send(buffer);
@@ -302,14 +309,14 @@ fn post(
                 return Err(errno::no_buffers());
             }
         };
-        state = rqst.request().state.lock();
+        state = rqst.slot().state.lock();
         state.fence = Some(fence);
     }
     // The Reply may come before the post returns; its handler waits for the lock.
     let exposes = !exposure.mapped.is_empty();
     state.layout = exposure.layout;
-    let (exposed, posted) = conn.qp().send(exposure.mapped, buffer, len);
-    state.exposed = exposed;
+    let (exposed, posted) = link.post(conn.qp(), exposure.mapped, buffer, len);
+    state.exposed = Some(exposed);
     state.conn = exposes.then(|| conn.clone());
     state.phase = Phase::Sent;
     posted.map_err(|_| errno::not_connected())

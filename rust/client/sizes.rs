@@ -5,7 +5,6 @@
 use crate::proto::cm_private::Effective;
 use crate::proto::plan::Limits;
 use crate::rdma::device::Attributes;
-use crate::rdma::mr;
 use crate::rdma::qp;
 use crate::support::errno;
 use crate::support::memory::PAGE_SIZE;
@@ -18,7 +17,7 @@ pub(crate) const MAX_DATA_PAGES: u32 = 257;
 const EXTRA_RECEIVES: u32 = 32;
 
 /// Send buffers beyond one a request: those whose completion has not been asked for yet.
-const EXTRA_SENDS: u32 = 32;
+const EXTRA_SENDS: u32 = 64;
 
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +28,8 @@ pub(crate) struct Sizes {
     pub(crate) receives: u32,
     /// How many Send buffers there are.
     pub(crate) sends: u32,
-    /// What registrations look like.
-    pub(crate) mr: mr::Kind,
+    /// The most pages of a registration.
+    pub(crate) mr_pages: u32,
     /// The most Segments of a chunk.
     pub(crate) chunk_segments: u32,
     /// The queues.
@@ -47,13 +46,7 @@ impl Sizes {
         if !device.memory_management || device.max_registration_pages == 0 {
             return Err(errno::not_supported());
         }
-        // With gaps, some devices walk a slow path beyond a number of pages that they report as
-        // that of an RDMA Read.
-        let mut pages = device.max_registration_pages;
-        if device.sg_gaps && device.preferred_gap_pages > Limits::NFS_SAFE_SEGMENTS {
-            pages = pages.min(device.preferred_gap_pages);
-        }
-        let pages = pages.min(MAX_DATA_PAGES);
+        let pages = device.max_registration_pages.min(MAX_DATA_PAGES);
 
         // The pieces of a message: head, pages and tail each need registrations of their own.
         let chunk_segments = MAX_DATA_PAGES.div_ceil(pages) + 2;
@@ -63,30 +56,30 @@ impl Sizes {
         // An RPC registers at most a Read chunk and a Write or Reply chunk; later they are
         // fenced, while its Send buffer may have been used for another.
         let per_call = 2 * chunk_segments;
-        let send_wr =
-            |requests: u32| (requests + EXTRA_SENDS) * (1 + per_call) + requests * per_call;
+        let send_room = |requests: u32| (requests + EXTRA_SENDS) * (1 + per_call);
+        let send_wr = |requests: u32| send_room(requests) + requests * per_call;
         let mut requests = requests.max(1);
         while requests > 1 && send_wr(requests) >= device.max_qp_wr {
             requests /= 2;
         }
         let sends = requests + EXTRA_SENDS;
         let receives = (requests + EXTRA_RECEIVES).min(device.max_qp_wr.saturating_sub(1));
-        if receives < 2 || send_wr(requests) >= device.max_qp_wr {
+        let entries = send_wr(requests) + receives + 2;
+        if receives < 2 || send_wr(requests) >= device.max_qp_wr || entries > device.max_cqe {
             return Err(errno::not_supported());
         }
         Ok(Self {
             requests,
             receives,
             sends,
-            mr: mr::Kind {
-                sg_gaps: device.sg_gaps,
-                pages,
-            },
+            mr_pages: pages,
             chunk_segments,
             qp: qp::Size {
                 send_wr: send_wr(requests),
+                send_room: send_room(requests),
                 recv_wr: receives,
-                signal_interval: EXTRA_SENDS / 2,
+                signal_interval: EXTRA_SENDS,
+                recv_batch: EXTRA_RECEIVES / 2,
             },
             reads_in: device.max_reads_in,
         })
@@ -96,7 +89,7 @@ impl Sizes {
     pub(crate) fn limits(&self, thresholds: &Effective) -> Limits {
         Limits {
             page_size: PAGE_SIZE,
-            segment_pages: self.mr.pages,
+            segment_pages: self.mr_pages,
             chunk_segments: self.chunk_segments,
             ..Limits::v1(thresholds.inline_send, thresholds.inline_recv)
         }

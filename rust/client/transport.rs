@@ -4,8 +4,7 @@
 
 use super::call::{
     Call,
-    Phase,
-    Shared, //
+    Phase, //
 };
 use super::connection::Connection;
 use super::link::Waiter;
@@ -17,16 +16,13 @@ use crate::proto::types::Version::V1;
 use crate::rdma::Handler;
 use crate::sunrpc::{
     Backchannel,
-    CallBuf,
-    ConnectError,
     Rqst,
-    SendCell,
-    SendError,
-    SendLock,
     Transport,
+    XdrBuf,
     Xprt,
     XprtHandle, //
 };
+use crate::support::errno;
 use crate::support::memory::PAGE_SIZE;
 use crate::support::net::SockAddr;
 use crate::support::trace;
@@ -48,9 +44,7 @@ pub(crate) type RdmaRqst = Rqst<Call>;
 /// RPC over RDMA, as transport class `rdma`.
 #[pin_data]
 pub(crate) struct Rdma {
-    xprt: XprtHandle<Call>,
-    /// What the requests of each slot expose, for those that were ever sent.
-    calls: SendCell<KVec<Option<Arc<Shared>>>>,
+    xprt: XprtHandle<Rdma>,
     /// The connection, if there is one. Changes with the send lock held only; protects itself
     /// for those who look without it.
     #[pin]
@@ -80,7 +74,7 @@ impl Rdma {
 }
 
 impl Transport for Rdma {
-    type Request = Call;
+    type Slot = Call;
 
     const MAX_PAYLOAD: usize = (MAX_DATA_PAGES * PAGE_SIZE) as usize;
 
@@ -88,18 +82,12 @@ impl Transport for Rdma {
         settings::slots()
     }
 
-    fn create(xprt: XprtHandle<Call>) -> Result<Arc<Self>> {
+    fn create(xprt: XprtHandle<Self>) -> Result<Arc<Self>> {
         let stats = Arc::new(Stats::new(), GFP_KERNEL)?;
         let backchannel = Arc::pin_init(Backchannel::new(), GFP_KERNEL)?;
-        let mut calls = KVec::new();
-        for _ in 0..xprt.max_reqs() {
-            calls.push(None, GFP_KERNEL)?;
-        }
-        let calls = SendCell::new(&xprt, calls);
         Arc::pin_init(
             pin_init!(Self {
                 xprt,
-                calls,
                 conn <- new_spinlock!(None),
                 failed: Atomic::new(0),
                 stats,
@@ -109,36 +97,32 @@ impl Transport for Rdma {
         )
     }
 
-    fn new_request(_index: u32) -> impl PinInit<Call, Error> {
+    fn new_slot() -> impl PinInit<Call, Error> {
         Call::new()
     }
 
-    fn connect(&self, _lock: &mut SendLock<'_>, xprt: &Xprt) -> Result<(), ConnectError> {
+    fn connect(&self, xprt: &Xprt) -> Result {
         let result = self.try_connect(xprt);
         trace::connect(&self.xprt.peer(), result.err().map_or(0, |e| e.to_errno()));
         self.failed.store(i32::from(result.is_err()), Relaxed);
-        Ok(result?)
+        result
     }
 
     fn last_connect_failed(&self) -> bool {
         self.failed.load(Relaxed) != 0
     }
 
-    fn close(&self, lock: &mut SendLock<'_>, xprt: &Xprt) {
+    fn disconnect<'a>(&self, xprt: &Xprt, calls: impl Iterator<Item = &'a Call>) {
         let Some(conn) = self.conn.lock().take() else {
             return;
         };
         xprt.clear_connected();
-        let calls = self.calls.get(lock).iter();
-        conn.close(calls.filter_map(|call| call.as_deref()));
+        conn.close(calls);
     }
 
-    fn send(&self, lock: &mut SendLock<'_>, rqst: &RdmaRqst) -> Result<(), SendError> {
-        let conn = self.connection().ok_or(SendError::NotConnected)?;
-        if let Some(call) = self.calls.get(lock).get_mut(rqst.index() as usize) {
-            call.get_or_insert_with(|| rqst.request().shared.clone());
-        }
-        Ok(send::send(&conn, rqst)?)
+    fn send(&self, rqst: &RdmaRqst) -> Result {
+        let conn = self.connection().ok_or_else(errno::not_connected)?;
+        send::send(&conn, rqst)
     }
 
     fn backchannel(&self) -> &Backchannel {
@@ -155,27 +139,22 @@ impl Transport for Rdma {
         inline.saturating_sub(V1.empty_header_len()) as usize
     }
 
-    fn send_reply(
-        &self,
-        _lock: &mut SendLock<'_>,
-        xid: u32,
-        reply: &CallBuf<'_>,
-    ) -> Result<(), SendError> {
-        let conn = self.connection().ok_or(SendError::NotConnected)?;
-        Ok(send::send_reply(&conn, xid, reply)?)
+    fn send_reply(&self, xid: u32, reply: &XdrBuf<'_>) -> Result {
+        let conn = self.connection().ok_or_else(errno::not_connected)?;
+        send::send_reply(&conn, xid, reply)
     }
 
     fn release(&self, rqst: &RdmaRqst) {
-        let call = rqst.request();
+        let call = rqst.slot();
         let (exposed, conn, fence) = {
             let mut state = call.state.lock();
             // The slot's next RPC is not sent yet: a Reply with its XID is a forged one.
             state.phase = Phase::Idle;
-            let exposed = core::mem::take(&mut state.exposed);
-            if exposed.is_empty() {
+            let exposed = state.exposed.take();
+            let Some(exposed) = exposed.filter(|mrs| !mrs.is_empty()) else {
                 // As always, unless the task gave up before the Reply.
                 return;
-            }
+            };
             (exposed, state.conn.take(), state.fence.take())
         };
         // Whatever is exposed was registered on a connection, with a fence at hand.
@@ -184,8 +163,8 @@ impl Transport for Rdma {
         };
         call.released.reset();
         let waiter = Waiter::Release(call.released.clone());
-        if let Err(fence) = conn.qp().post_fence(fence, exposed, waiter) {
-            conn.link().fence_failed(fence);
+        if let Err(fence) = conn.qp().post_local_inv(fence, exposed, waiter) {
+            conn.link().invalidation_failed(fence);
         }
         call.released.wait();
     }
@@ -198,7 +177,7 @@ impl Transport for Rdma {
         self.conn.lock().as_ref().map(|conn| conn.source())
     }
 
-    fn inject_disconnect(&self, _lock: &mut SendLock<'_>) {
+    fn inject_disconnect(&self) {
         if let Some(conn) = self.connection() {
             conn.break_up();
         }

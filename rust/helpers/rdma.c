@@ -48,9 +48,14 @@ __rust_helper int rust_helper_ib_dereg_mr(struct ib_mr *mr)
 	return ib_dereg_mr(mr);
 }
 
-__rust_helper void rust_helper_ib_update_fast_reg_key(struct ib_mr *mr, u8 key)
+__rust_helper unsigned int rust_helper_ib_dma_max_seg_size(struct ib_device *dev)
 {
-	ib_update_fast_reg_key(mr, key);
+	return ib_dma_max_seg_size(dev);
+}
+
+__rust_helper int rust_helper_ibdev_to_node(struct ib_device *dev)
+{
+	return ibdev_to_node(dev);
 }
 
 __rust_helper u64 rust_helper_ib_dma_map_single(struct ib_device *dev, void *ptr,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/completion.h>
+#include <linux/dma-mapping.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
 #include <linux/workqueue.h>
 
@@ -13,10 +13,9 @@ __rust_helper void rust_helper_init_delayed_work(struct delayed_work *work,
 	INIT_DELAYED_WORK(work, func);
 }
 
-__rust_helper void rust_helper_sg_set_page(struct scatterlist *sg, struct page *page,
-					   unsigned int len, unsigned int offset)
+__rust_helper bool rust_helper_dma_need_sync(struct device *dev, dma_addr_t dma_addr)
 {
-	sg_set_page(sg, page, len, offset);
+	return dma_need_sync(dev, dma_addr);
 }
 
 __rust_helper struct page *rust_helper_virt_to_page(const void *addr)

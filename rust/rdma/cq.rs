@@ -1,189 +1,91 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queues, `struct ib_cq`, and how completions find what they complete.
+//! Completion queues, `struct ib_cq`, and what their handlers may use.
 //!
-//! A work request carries a pointer to an `ib_cqe`. Here every posted object is a [`Wqe`], a
-//! box that begins with its `ib_cqe`: posting turns the box into that pointer, and the completion
-//! turns the pointer back into the box.
+//! A queue pair has one completion queue for both its queues, polled by one work item
+//! (`ib_cq_poll_work`). A work item runs on one CPU at a time, so what only completions use needs
+//! no lock.
+//!
+//! C header: `include/rdma/ib_verbs.h`.
 
 use super::cm::CmId;
+use super::proof::QpId;
 use super::qp::QpRef;
+use super::recv::RecvWqe;
 use super::Handler;
 use crate::bindings;
-use crate::support::foreign::Context;
-use core::marker::PhantomData;
+use crate::support::box_list::BoxList;
+use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use kernel::error::from_err_ptr;
 use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
 use kernel::sync::Arc;
 
-/// How a work request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Status(bindings::ib_wc_status);
-
-impl Status {
-    /// The work was done.
-    pub(crate) fn is_success(self) -> bool {
-        self.0 == bindings::ib_wc_status_IB_WC_SUCCESS
-    }
-
-    /// The work was not tried, because the connection had ended before.
-    pub(crate) fn is_flush(self) -> bool {
-        self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
-    }
-
-    /// The status in words.
-    pub(crate) fn message(self) -> &'static str {
-        // SAFETY: takes any value and returns a constant string.
-        let message = unsafe { CStr::from_char_ptr(bindings::ib_wc_status_msg(self.0)) };
-        message.to_str().unwrap_or("unknown")
-    }
+/// What the completions of a queue pair share with those who post to it: `ib_cq.cq_context` and
+/// `ib_qp.qp_context` point to it.
+pub(super) struct Shared<H: Handler> {
+    handler: Arc<H>,
+    /// Work requests in the send queue that asked for a completion which has not come.
+    pub(super) owed: Atomic<u32>,
+    own: UnsafeCell<Own<H>>,
 }
 
-/// A completion.
-pub(super) struct Wc<'a, H> {
-    wc: &'a bindings::ib_wc,
-    _handler: PhantomData<H>,
+/// What belongs to whichever completion is being handled.
+pub(super) struct Own<H: Handler> {
+    /// Set by [`Cq::set_qp`].
+    qp: *mut bindings::ib_qp,
+    qp_id: QpId,
+    /// Receives that are to be posted together, each linked to the one before it.
+    pub(super) withheld: BoxList<RecvWqe<H>>,
+    /// How many these are.
+    pub(super) withheld_len: u32,
+    /// At how many they are posted.
+    pub(super) batch: u32,
 }
 
-impl<H: Handler> Wc<'_, H> {
-    pub(super) fn status(&self) -> Status {
-        Status(self.wc.status)
-    }
+/// What the handler of a completion may use.
+pub(crate) struct Completions<'a, H: Handler>(&'a Shared<H>);
 
-    /// The fields that are valid only when the work was done.
-    pub(super) fn success(&self) -> Option<Success<'_, H>> {
-        self.status().is_success().then_some(Success(self))
-    }
-}
-
-/// A completion of work that was done.
-pub(super) struct Success<'a, H>(&'a Wc<'a, H>);
-
-impl<H: Handler> Success<'_, H> {
-    pub(super) fn byte_len(&self) -> usize {
-        self.0.wc.byte_len as usize
-    }
-
-    /// The key that the peer invalidated along with its Send.
-    pub(super) fn invalidated(&self) -> Option<u32> {
-        if self.0.wc.wc_flags & bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 == 0 {
-            return None;
-        }
-        // SAFETY: the flag says that this arm is set.
-        Some(unsafe { self.0.wc.ex.invalidate_rkey })
-    }
-
-    pub(super) fn qp(&self) -> &QpRef<H> {
-        // SAFETY: a successful completion names its queue pair, which lives while one of its
-        // completions is handled: destroying it drains its queues first (Qp::drop).
-        unsafe { QpRef::from_raw(self.0.wc.qp) }
-    }
-}
-
-/// Something that can be posted as a work request, and gets its completion.
-pub(super) trait Work: Sized {
-    /// Whose completions these are.
-    type Handler: Handler;
-
-    /// The work request has ended, and its box is back.
-    fn done(wqe: KBox<Wqe<Self>>, handler: &Self::Handler, wc: &Wc<'_, Self::Handler>);
-}
-
-/// The box that a posted object travels in.
-#[repr(C)]
-pub(crate) struct Wqe<W> {
-    cqe: bindings::ib_cqe,
-    work: W,
-}
-
-// SAFETY: the `ib_cqe` holds a function pointer only.
-unsafe impl<W: Send> Send for Wqe<W> {}
-
-#[allow(private_bounds)]
-impl<W: Work> Wqe<W> {
-    pub(super) fn new(work: W) -> Result<KBox<Self>> {
-        Ok(KBox::new(
-            Self {
-                cqe: bindings::ib_cqe {
-                    done: Some(work_done_callback::<W>),
-                },
-                work,
-            },
-            GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN,
-        )?)
-    }
-
-    /// Gives the box away and returns what a work request names as its completion entry.
-    pub(super) fn into_cqe(this: KBox<Self>) -> *mut bindings::ib_cqe {
-        KBox::into_raw(this).cast()
-    }
-
-    /// Takes back a box whose work request was not posted.
-    ///
+impl<'a, H: Handler> Completions<'a, H> {
     /// # Safety
     ///
-    /// `cqe` must have come from [`Self::into_cqe`], and no completion may come for it.
-    pub(super) unsafe fn from_cqe(cqe: *mut bindings::ib_cqe) -> KBox<Self> {
-        // SAFETY: `cqe` is the first field of a `#[repr(C)]` struct; promised by the caller.
-        unsafe { KBox::from_raw(cqe.cast()) }
+    /// `cq` must be a queue of [`Cq::<H>`], and its poll must have called the caller, who makes no
+    /// second one.
+    pub(super) unsafe fn of(cq: *mut bindings::ib_cq) -> Self {
+        // SAFETY: `cq_context` is set by ib_alloc_cq() to a `Shared<H>` that `Cq` frees only after
+        // ib_free_cq(), which ends the polling.
+        Self(unsafe { &*(*cq).cq_context.cast::<Shared<H>>() })
     }
-}
 
-impl<W> core::ops::Deref for Wqe<W> {
-    type Target = W;
-
-    fn deref(&self) -> &W {
-        &self.work
+    /// Whose completion it is.
+    pub(super) fn handler(&self) -> &'a H {
+        &self.0.handler
     }
-}
 
-impl<W> core::ops::DerefMut for Wqe<W> {
-    fn deref_mut(&mut self) -> &mut W {
-        &mut self.work
+    /// The work requests that owe a completion.
+    pub(super) fn owed(&self) -> &'a Atomic<u32> {
+        &self.0.owed
     }
-}
 
-/// # Safety
-///
-/// Called by ib_core only, for a completion entry that [`Wqe::into_cqe`] made of a `Wqe<W>` and
-/// that was posted to a queue pair whose completion queues were made for `W::Handler`.
-unsafe extern "C" fn work_done_callback<W: Work>(
-    cq: *mut bindings::ib_cq,
-    wc: *mut bindings::ib_wc,
-) {
-    // SAFETY: valid for the duration of the call.
-    let wc = unsafe { &*wc };
-    // SAFETY: `wr_cqe` is the arm that kernel users set.
-    let cqe = unsafe { wc.__bindgen_anon_1.wr_cqe };
-    // SAFETY: the completion of the one work request that has the box.
-    let wqe = unsafe { Wqe::<W>::from_cqe(cqe) };
-    // SAFETY: the context is the `Arc<H>` of `Cq::new`, which outlives the queue.
-    let handler = unsafe { &*(*cq).cq_context.cast::<W::Handler>() };
-    let wc = Wc {
-        wc,
-        _handler: PhantomData,
-    };
-    if !wc.status().is_success() {
-        handler.lost(wc.status());
+    pub(super) fn own(&mut self) -> &mut Own<H> {
+        // SAFETY: completions of one queue are handled by one work item, one after the other, and
+        // each makes one `Completions`, which is borrowed for writing here.
+        unsafe { &mut *self.0.own.get() }
     }
-    W::done(wqe, handler, &wc);
-}
 
-/// The completion of a work request that nothing has to be done for, unless it failed.
-///
-/// # Safety
-///
-/// Called by ib_core only, for a queue pair whose completion queues were made for `H`.
-pub(super) unsafe extern "C" fn unit_done_callback<H: Handler>(
-    cq: *mut bindings::ib_cq,
-    wc: *mut bindings::ib_wc,
-) {
-    // SAFETY: valid for the duration of the call.
-    let status = Status(unsafe { (*wc).status });
-    if !status.is_success() {
-        // SAFETY: the context is the `Arc<H>` of `Cq::new`, which outlives the queue.
-        unsafe { &*(*cq).cq_context.cast::<H>() }.lost(status);
+    /// What tells the queue pair from others.
+    pub(super) fn qp_id(&mut self) -> QpId {
+        self.own().qp_id
+    }
+
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &'a QpRef<H> {
+        // SAFETY: written before the first work request was posted (`Cq::set_qp`), and not since.
+        let qp = unsafe { (*self.0.own.get()).qp };
+        // SAFETY: destroying a queue pair drains its queues first (`Qp::drop`), which waits for
+        // the completion that is being handled.
+        unsafe { QpRef::from_raw(qp) }
     }
 }
 
@@ -191,55 +93,100 @@ pub(super) unsafe extern "C" fn unit_done_callback<H: Handler>(
 ///
 /// # Invariants
 ///
-/// `raw` is a valid queue on the device of `id`; its context is `context`.
-pub(crate) struct Cq<H> {
+/// `raw` is a valid queue on the device of `id`; its context is `shared`, a leaked box.
+pub(super) struct Cq<H: Handler> {
     raw: NonNull<bindings::ib_cq>,
-    /// Dropped after the queue is freed, since completions use it until then.
-    _context: Context,
+    shared: NonNull<Shared<H>>,
     _id: Arc<CmId>,
-    _handler: PhantomData<H>,
 }
 
-// SAFETY: a completion queue does not belong to a task.
+// SAFETY: a completion queue does not belong to a task, and neither does `Shared`, whose boxes
+// and handler are `Send`.
 unsafe impl<H: Handler> Send for Cq<H> {}
-// SAFETY: it is only named to other verbs.
+// SAFETY: shared, a `Cq` gives out pointers for rdma_create_qp() only.
 unsafe impl<H: Handler> Sync for Cq<H> {}
 
 impl<H: Handler> Cq<H> {
-    /// A queue of `entries` on the device that `id` was resolved to. Context: may sleep.
-    pub(crate) fn new(id: Arc<CmId>, handler: Arc<H>, entries: u32) -> Result<Self> {
+    /// A queue of `entries` on the device that `id` was resolved to, which posts Receives again
+    /// `batch` at a time.
+    ///
+    /// Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: no device yet. `ENOMEM`, or what the driver says.
+    pub(super) fn new(id: Arc<CmId>, handler: Arc<H>, entries: u32, batch: u32) -> Result<Self> {
         if id.device().is_null() {
             return Err(ENODEV);
         }
-        let context = Context::new(handler);
+        let shared = KBox::new(
+            Shared {
+                handler,
+                owed: Atomic::new(0),
+                own: UnsafeCell::new(Own {
+                    qp: core::ptr::null_mut(),
+                    qp_id: QpId::NONE,
+                    withheld: BoxList::new(),
+                    withheld_len: 0,
+                    batch: batch.max(1),
+                }),
+            },
+            GFP_KERNEL,
+        )?;
+        let shared = NonNull::from(KBox::leak(shared));
         // The locks of RPC are plain spinlocks, so completions must run in process context.
         // SAFETY: the device is valid while the id is, and the context outlives the queue.
         let raw = unsafe {
             bindings::ib_alloc_cq_any(
                 id.device(),
-                context.as_ptr(),
+                shared.as_ptr().cast(),
                 entries as i32,
                 bindings::ib_poll_context_IB_POLL_WORKQUEUE,
             )
         };
-        let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
-        // INVARIANT: just allocated, with `context`.
-        Ok(Self {
-            raw,
-            _context: context,
-            _id: id,
-            _handler: PhantomData,
-        })
+        match from_err_ptr(raw).and_then(|raw| NonNull::new(raw).ok_or(ENOMEM)) {
+            // INVARIANT: just allocated, with `shared`.
+            Ok(raw) => Ok(Self {
+                raw,
+                shared,
+                _id: id,
+            }),
+            Err(error) => {
+                // SAFETY: leaked above, and there is no queue that would know it.
+                drop(unsafe { KBox::from_raw(shared.as_ptr()) });
+                Err(error)
+            }
+        }
+    }
+
+    /// Says which queue pair's queue this is.
+    ///
+    /// # Safety
+    ///
+    /// `qp` must have been created with this queue, and nothing may have been posted to it.
+    pub(super) unsafe fn set_qp(&self, qp: *mut bindings::ib_qp, qp_id: QpId) {
+        // SAFETY: valid by the type invariant. Nothing was posted, so no completion uses it now.
+        let own = unsafe { &mut *(*self.shared.as_ptr()).own.get() };
+        own.qp = qp;
+        own.qp_id = qp_id;
     }
 
     pub(super) fn as_raw(&self) -> *mut bindings::ib_cq {
         self.raw.as_ptr()
     }
+
+    /// What `ib_qp.qp_context` has to be.
+    pub(super) fn shared(&self) -> *mut Shared<H> {
+        self.shared.as_ptr()
+    }
 }
 
-impl<H> Drop for Cq<H> {
+impl<H: Handler> Drop for Cq<H> {
     fn drop(&mut self) {
-        // SAFETY: the queue pairs that used it held it, so none is left. Waits for its work.
+        // SAFETY: the queue pair that used it is destroyed (field order of `Qp`). Waits for the
+        // work item to end.
         unsafe { bindings::ib_free_cq(self.raw.as_ptr()) };
+        // SAFETY: leaked by `new`; ib_free_cq() was the last to use it.
+        drop(unsafe { KBox::from_raw(self.shared.as_ptr()) });
     }
 }

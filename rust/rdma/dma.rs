@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Buffers for Sends and Receives, mapped for the device for as long as they live.
+//!
+//! RDMA providers may be software that maps nothing, so only the `ib_dma_*` functions are right
+//! here. C header: `include/rdma/ib_verbs.h`.
 
 use super::pd::Pd;
 use crate::bindings;
+use core::alloc::Layout;
+use kernel::alloc::allocator::Kmalloc;
+use kernel::alloc::{
+    Allocator,
+    NumaNode, //
+};
 use kernel::dma::DataDirection;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -30,75 +39,104 @@ impl Direction {
 ///
 /// # Invariants
 ///
-/// `addr` maps all of `data` for the device of `pd`, in direction `direction`.
+/// `sge.addr` maps all of `data` for the device of `pd`, in direction `direction`.
 pub(super) struct DmaBuf {
-    data: KVec<u8>,
-    addr: u64,
+    data: KBox<[u8]>,
+    /// The element that a work request names; its length is the part that is in use.
+    sge: bindings::ib_sge,
     direction: Direction,
+    /// Whether the processor and the device have to be told whose turn it is.
+    need_sync: bool,
     pd: Arc<Pd>,
 }
 
 impl DmaBuf {
-    /// A zeroed buffer. Context: may sleep.
-    pub(super) fn new(pd: Arc<Pd>, len: usize, direction: Direction) -> Result<Self> {
-        let mut data = KVec::from_elem(0u8, len, GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN)?;
-        // SAFETY: the buffer is kmalloc memory and stays where it is until it is unmapped. RDMA
-        // providers may map by software, so the ib_dma functions must be used.
+    /// A zeroed buffer, near the device. Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EIO`: the device cannot reach it.
+    pub(super) fn new(pd: Arc<Pd>, len: u32, direction: Direction) -> Result<Self> {
+        let mut data = zeroed(len as usize, pd.node())?;
+        let device = pd.device();
+        // SAFETY: the device is valid while `pd` is; the buffer is kmalloc memory, and stays where
+        // it is until drop has unmapped it.
         let addr = unsafe {
             bindings::ib_dma_map_single(
-                pd.device(),
+                device,
                 data.as_mut_ptr().cast(),
-                len,
+                data.len(),
                 direction.as_raw(),
             )
         };
-        // SAFETY: the device is valid.
-        if unsafe { bindings::ib_dma_mapping_error(pd.device(), addr) } != 0 {
+        // SAFETY: `addr` is what ib_dma_map_single() returned for the valid device.
+        if unsafe { bindings::ib_dma_mapping_error(device, addr) } != 0 {
             return Err(EIO);
         }
+        let dma_device = pd.dma_device();
+        let need_sync = !dma_device.is_null() && {
+            // SAFETY: the device of a valid `ib_device`, and `addr` a mapping of its.
+            unsafe { bindings::dma_need_sync(dma_device, addr) }
+        };
         // INVARIANT: mapped just now.
         Ok(Self {
             data,
-            addr,
+            sge: bindings::ib_sge {
+                addr,
+                length: len,
+                lkey: pd.local_key(),
+            },
             direction,
+            need_sync,
             pd,
         })
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.data.len()
+    pub(super) fn len(&self) -> u32 {
+        self.data.len() as u32
     }
 
-    /// The scatter/gather element of the first `len` octets.
-    pub(super) fn sge(&self, len: usize) -> bindings::ib_sge {
-        bindings::ib_sge {
-            addr: self.addr,
-            length: len.min(self.data.len()) as u32,
-            lkey: self.pd.local_key(),
+    /// The element of the part that was made ready last, at first of everything.
+    pub(super) fn sge(&mut self) -> *mut bindings::ib_sge {
+        &raw mut self.sge
+    }
+
+    /// Makes the first `len` bytes the part in use: the device gets them as they are now.
+    pub(super) fn give(&mut self, len: u32) {
+        self.sge.length = len.min(self.len());
+        if self.need_sync {
+            self.sync_for_device();
         }
     }
 
-    /// The device gets the first `len` octets as the processor wrote them.
-    pub(super) fn sync_for_device(&self, len: usize) {
-        // SAFETY: by the type invariant; `len` is bounded.
+    /// The processor gets the first `len` bytes as the device wrote them.
+    pub(super) fn take(&self, len: u32) {
+        if self.need_sync {
+            self.sync_for_cpu(len.min(self.len()));
+        }
+    }
+
+    #[cold]
+    fn sync_for_device(&self) {
+        // SAFETY: mapped with this direction (type invariant), `sge.length` is within it.
         unsafe {
             bindings::ib_dma_sync_single_for_device(
                 self.pd.device(),
-                self.addr,
-                len.min(self.data.len()),
+                self.sge.addr,
+                self.sge.length as usize,
                 self.direction.as_raw(),
             )
         };
     }
 
-    /// The processor gets the first `len` octets as the device wrote them.
-    pub(super) fn sync_for_cpu(&self, len: usize) {
-        // SAFETY: by the type invariant; `len` is bounded.
+    #[cold]
+    fn sync_for_cpu(&self, len: u32) {
+        // SAFETY: mapped with this direction (type invariant), the caller has bounded `len`.
         unsafe {
             bindings::ib_dma_sync_single_for_cpu(
                 self.pd.device(),
-                self.addr,
-                len.min(self.data.len()),
+                self.sge.addr,
+                len as usize,
                 self.direction.as_raw(),
             )
         };
@@ -115,15 +153,24 @@ impl DmaBuf {
 
 impl Drop for DmaBuf {
     fn drop(&mut self) {
-        // SAFETY: by the type invariant. Whoever drops the buffer owns it, so no work request
-        // refers to it.
+        // SAFETY: mapped with these arguments (type invariant). Whoever drops the buffer owns it,
+        // so no work request names it.
         unsafe {
             bindings::ib_dma_unmap_single(
                 self.pd.device(),
-                self.addr,
+                self.sge.addr,
                 self.data.len(),
                 self.direction.as_raw(),
             )
         };
     }
+}
+
+/// Zeroed memory on `node`. `KVec` cannot be told of a node.
+fn zeroed(len: usize, node: NumaNode) -> Result<KBox<[u8]>> {
+    let layout = Layout::array::<u8>(len).map_err(|_| EINVAL)?;
+    let flags = GFP_KERNEL | __GFP_ZERO | kernel::alloc::flags::__GFP_NOWARN;
+    let data = Kmalloc::alloc(layout, flags, node)?;
+    // SAFETY: `Kmalloc` has allocated it with the layout of these `len` bytes, which are zeroed.
+    Ok(unsafe { KBox::from_raw(data.as_ptr()) })
 }

@@ -5,30 +5,45 @@
 //! The state of a registration is its type, and each step consumes the one before:
 //!
 //! ```text
-//!   Mr<Idle> --map--> Mr<Mapped> --QpRef::send--> MrList<Registered>
-//!      ^                                               |
-//!      +---- fence done, or invalidated by the peer ---+
+//!   Mr<Idle> --map--> Mr<Mapped>, MrList<Mapped> --Qp::post_send--> MrList<Registered>
+//!      ^                                                                |
+//!      +---------- invalidated, by ourselves or by the peer ------------+
 //! ```
 //!
-//! While `Registered`, the peer can reach the memory. Only a fence (a LOCAL_INV that completed),
-//! an invalidation by the peer, or destruction after the queue pair has been drained leads out of
+//! While `Registered`, the peer can reach the memory. Only a LOCAL_INV that completed, an
+//! invalidation by the peer, or destruction after the queue pair has been drained leads out of
 //! that state; until then the memory's owner must not have it back. There is no way to drop a
 //! registered list by mistake without a complaint, and none to reuse one.
+//!
+//! C header: `include/rdma/ib_verbs.h`.
 
 use super::dma::Direction;
 use super::pd::Pd;
-use super::qp::Drained;
+use super::proof::{
+    Drained,
+    Invalidated,
+    QpId,
+    Unexposed, //
+};
+use super::sg::SgTable;
+use super::wqe::Prepared;
 use crate::bindings;
+use crate::support::box_list::{
+    BoxList,
+    Link,
+    Node, //
+};
 use crate::support::errno;
 use crate::support::memory::{
     Span,
     PAGE_SIZE, //
 };
-use crate::support::stack::{
-    Node,
-    Stack, //
-};
 use core::marker::PhantomData;
+use core::mem::{
+    offset_of,
+    take, //
+};
+use core::ptr;
 use core::ptr::NonNull;
 use kernel::error::from_err_ptr;
 use kernel::prelude::*;
@@ -39,6 +54,9 @@ mod sealed {
         /// Whether the peer may reach the memory.
         const EXPOSED: bool;
     }
+
+    /// A state in which the peer does not reach the memory.
+    pub(crate) trait Private: State {}
 }
 
 /// State of a registration: no memory.
@@ -54,75 +72,105 @@ impl sealed::State for Idle {
 impl sealed::State for Mapped {
     const EXPOSED: bool = false;
 }
+impl sealed::Private for Idle {}
+impl sealed::Private for Mapped {}
 impl sealed::State for Registered {
     const EXPOSED: bool = true;
 }
 
-/// What kind of registrations a device makes, and how large.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kind {
-    /// A registration may have gaps between its pieces.
-    pub(crate) sg_gaps: bool,
-    /// The most pages of a registration.
-    pub(crate) pages: u32,
-}
-
-/// The proof that the peer itself has invalidated a registration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Invalidated(u32);
-
-impl Invalidated {
-    /// Of a completion that says so (`IB_WC_WITH_INVALIDATE`).
-    pub(super) fn by_completion(key: u32) -> Self {
-        Self(key)
-    }
-}
-
-/// The proof that none of a request's registrations exposes memory any more.
-pub(crate) struct Unexposed(());
-
-/// The memory that a registration exposes, as the peer names it.
+/// The memory that a registration exposes, as it is told to the peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Region {
     /// The steering tag (R_key).
     pub(crate) key: u32,
-    /// Length in octets.
+    /// Length in bytes.
     pub(crate) length: u32,
-    /// Address of the first octet.
+    /// Address of the first byte.
     pub(crate) address: u64,
 }
 
 /// # Invariants
 ///
-/// `raw` is a valid registration in the domain of `pd`. If `mapped` is set, the first `nents`
-/// entries of `sg` are mapped for the device.
+/// `raw` is a valid registration in the domain of `pd`. If `nents` is not zero, that many entries
+/// of `sg`, from the first on, are mapped for the device in direction `direction`.
 pub(super) struct Inner {
     raw: NonNull<bindings::ib_mr>,
-    sg: KVec<bindings::scatterlist>,
-    mapped: Option<(i32, Direction)>,
-    /// What `mapped` is called by the peer.
+    link: Link<Inner>,
+    /// Handle, length and address as they are sent to the peer.
     region: Region,
+    /// The queue pair that it was registered on last.
+    qp: QpId,
     /// The work request that registers, and later the one that invalidates.
-    wr: bindings::ib_reg_wr,
-    /// The queue pair that it was registered on last, to compare only.
-    qp: usize,
-    next: Option<KBox<Inner>>,
+    wr: Prepared<bindings::ib_reg_wr>,
+    nents: u32,
+    direction: Direction,
+    sg: SgTable,
     pd: Arc<Pd>,
 }
 
-// SAFETY: a registration does not belong to a task; the work request is data until it is posted.
+// SAFETY: an `ib_mr` does not belong to a task (ib_alloc_mr() and ib_dereg_mr() may be called by
+// different ones), and `raw` is not copied.
 unsafe impl Send for Inner {}
 
+// SAFETY: the offset is that of the field, which only lists use.
+unsafe impl Node for Inner {
+    const LINK: usize = offset_of!(Self, link);
+}
+
 impl Inner {
+    /// Maps `span` for the device, and makes a key and an address for it.
+    fn map(&mut self, span: Span<'_>, direction: Direction, tag: u32) -> Result {
+        let nents = self.sg.fill(span)?;
+        let device = self.pd.device();
+        // SAFETY: the first `nents` entries name memory that stays until it is unmapped (`Span`).
+        let mapped = unsafe {
+            bindings::ib_dma_map_sg(device, self.sg.as_raw(), nents as i32, direction.as_raw())
+        };
+        if mapped == 0 {
+            return Err(errno::no_buffers());
+        }
+        // INVARIANT: mapped just now.
+        self.nents = nents;
+        self.direction = direction;
+        // SAFETY: the registration is valid and not in use; `mapped` entries are mapped.
+        let joined = unsafe {
+            bindings::ib_map_mr_sg(
+                self.raw.as_ptr(),
+                self.sg.as_raw(),
+                mapped,
+                ptr::null_mut(),
+                PAGE_SIZE,
+            )
+        };
+        if joined != mapped {
+            self.unmap();
+            return Err(EINVAL);
+        }
+        // SAFETY: valid by the type invariant; while it is idle, nobody else uses its fields.
+        let mr = unsafe { self.raw.as_mut() };
+        mr.iova = (mr.iova & u64::from(u32::MAX)) | (u64::from(tag) << 32);
+        // A key is never used twice in a row, so that a late access with the old one fails. Its
+        // lowest byte is ours to choose, as in ib_update_fast_reg_key().
+        mr.rkey = (mr.rkey & !0xff) | (mr.rkey.wrapping_add(1) & 0xff);
+        mr.lkey = (mr.lkey & !0xff) | (mr.rkey & 0xff);
+        self.region = Region {
+            key: mr.rkey,
+            length: mr.length as u32,
+            address: mr.iova,
+        };
+        Ok(())
+    }
+
     fn unmap(&mut self) {
-        if let Some((nents, direction)) = self.mapped.take() {
+        let nents = take(&mut self.nents);
+        if nents != 0 {
             // SAFETY: mapped with the same arguments, by the type invariant.
             unsafe {
                 bindings::ib_dma_unmap_sg(
                     self.pd.device(),
-                    self.sg.as_mut_ptr(),
-                    nents,
-                    direction.as_raw(),
+                    self.sg.as_raw(),
+                    nents as i32,
+                    self.direction.as_raw(),
                 )
             };
         }
@@ -131,30 +179,26 @@ impl Inner {
     /// Turns the work request into the registration on `qp`, in front of `next`.
     pub(super) fn register_wr(
         &mut self,
-        qp: usize,
+        qp: QpId,
         cqe: *mut bindings::ib_cqe,
         next: *const bindings::ib_send_wr,
     ) -> *const bindings::ib_send_wr {
-        let access = match self.mapped {
-            Some((_, Direction::FromDevice)) => {
+        self.qp = qp;
+        let access = match self.direction {
+            Direction::FromDevice => {
                 bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
                     | bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
             }
-            _ => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
+            Direction::ToDevice => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
         };
-        self.qp = qp;
-        self.wr = bindings::ib_reg_wr {
-            wr: bindings::ib_send_wr {
-                next: next.cast_mut(),
-                __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 { wr_cqe: cqe },
-                opcode: bindings::ib_wr_opcode_IB_WR_REG_MR,
-                ..Default::default()
-            },
-            mr: self.raw.as_ptr(),
-            key: self.region.key,
-            access: access as i32,
-        };
-        &raw const self.wr.wr
+        let reg = &mut self.wr.0;
+        reg.key = self.region.key;
+        reg.access = access as i32;
+        reg.wr.opcode = bindings::ib_wr_opcode_IB_WR_REG_MR;
+        reg.wr.send_flags = 0;
+        reg.wr.next = next.cast_mut();
+        reg.wr.__bindgen_anon_1.wr_cqe = cqe;
+        &raw const reg.wr
     }
 
     /// Turns the work request into the invalidation, in front of `next`.
@@ -164,28 +208,17 @@ impl Inner {
         next: *const bindings::ib_send_wr,
         signaled: bool,
     ) -> *const bindings::ib_send_wr {
-        let mut wr = bindings::ib_send_wr {
-            next: next.cast_mut(),
-            __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 { wr_cqe: cqe },
-            opcode: bindings::ib_wr_opcode_IB_WR_LOCAL_INV,
-            ..Default::default()
+        let wr = &mut self.wr.0.wr;
+        wr.opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
+        wr.send_flags = if signaled {
+            bindings::ib_send_flags_IB_SEND_SIGNALED
+        } else {
+            0
         };
         wr.ex.invalidate_rkey = self.region.key;
-        if signaled {
-            wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
-        }
-        self.wr.wr = wr;
-        &raw const self.wr.wr
-    }
-}
-
-impl Node for Inner {
-    fn link(&self) -> &Option<KBox<Self>> {
-        &self.next
-    }
-
-    fn link_mut(&mut self) -> &mut Option<KBox<Self>> {
-        &mut self.next
+        wr.next = next.cast_mut();
+        wr.__bindgen_anon_1.wr_cqe = cqe;
+        wr
     }
 }
 
@@ -207,38 +240,46 @@ pub(crate) struct Mr<S> {
 }
 
 impl Mr<Idle> {
-    /// A registration without memory. Context: may sleep.
-    pub(crate) fn new(pd: Arc<Pd>, kind: Kind) -> Result<Self> {
-        let pages = kind.pages as usize;
-        let mut sg = KVec::with_capacity(pages, GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN)?;
-        for _ in 0..pages {
-            sg.push(bindings::scatterlist::default(), GFP_KERNEL)?;
-        }
-        // SAFETY: the table has `pages` entries.
-        unsafe { bindings::sg_init_table(sg.as_mut_ptr(), kind.pages) };
-        let mr_type = if kind.sg_gaps {
-            bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS
-        } else {
-            bindings::ib_mr_type_IB_MR_TYPE_MEM_REG
-        };
+    /// A registration without memory, for at most `pages` pages. Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the driver says, of a firmware that is short of something, too.
+    pub(crate) fn new(pd: Arc<Pd>, pages: u32) -> Result<Self> {
+        let sg = SgTable::new(&pd, pages)?;
+        // An RPC's pages have no gap between them, and some devices are slow with those that may.
         // SAFETY: the domain is valid while `pd` is.
-        let raw = unsafe { bindings::ib_alloc_mr(pd.as_raw(), mr_type, kind.pages) };
+        let raw = unsafe {
+            bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
+        };
         let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
+        let wr = bindings::ib_reg_wr {
+            mr: raw.as_ptr(),
+            ..Default::default()
+        };
+        // INVARIANT: just allocated, and nothing is mapped. A failure to box it destroys it.
         let inner = Inner {
             raw,
-            sg,
-            mapped: None,
+            link: Link::new(),
             region: Region::default(),
-            wr: bindings::ib_reg_wr::default(),
-            qp: 0,
-            next: None,
+            qp: QpId::NONE,
+            wr: Prepared(wr),
+            nents: 0,
+            direction: Direction::ToDevice,
+            sg,
             pd,
         };
-        // INVARIANT: just allocated, and nothing is mapped.
         Ok(Self {
-            inner: KBox::new(inner, GFP_KERNEL)?,
+            inner: KBox::new(inner, GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN)?,
             _state: PhantomData,
         })
+    }
+
+    /// The most pages that it can map.
+    // For pools of more than one size.
+    #[allow(dead_code)]
+    pub(crate) fn pages(&self) -> u32 {
+        self.inner.sg.capacity()
     }
 
     /// Maps memory for the device; `tag` becomes the upper half of its address on the wire, so
@@ -249,15 +290,15 @@ impl Mr<Idle> {
     /// # Errors
     ///
     /// The registration comes back with the error. `ENOBUFS`: the IOMMU or swiotlb has no space
-    /// now; later it may. `EINVAL`: too many pieces, or pieces that the device cannot join. Else
-    /// what `spans` says.
+    /// now; later it may. `EINVAL`: too large, or pieces that the device cannot join. `EFAULT`: a
+    /// page is missing.
     pub(crate) fn map(
         mut self,
-        spans: impl Iterator<Item = Result<Span>>,
+        span: Span<'_>,
         direction: Direction,
         tag: u32,
     ) -> Result<Mr<Mapped>, (Self, Error)> {
-        match self.inner.map(spans, direction, tag) {
+        match self.inner.map(span, direction, tag) {
             Ok(()) => Ok(Mr {
                 inner: self.inner,
                 _state: PhantomData,
@@ -267,81 +308,16 @@ impl Mr<Idle> {
     }
 }
 
-impl Inner {
-    fn map(
-        &mut self,
-        spans: impl Iterator<Item = Result<Span>>,
-        direction: Direction,
-        tag: u32,
-    ) -> Result {
-        let inner = self;
-        let mut nents = 0;
-        for span in spans {
-            let span = span?;
-            let entry = inner.sg.get_mut(nents).ok_or(EINVAL)?;
-            // SAFETY: `entry` is one of an initialised table, and the span's invariant says that
-            // its page is valid.
-            unsafe {
-                bindings::sg_set_page(entry, span.page().as_ptr(), span.len(), span.offset())
-            };
-            nents += 1;
-        }
-        let nents = nents as i32;
-        // SAFETY: the first `nents` entries name valid memory, which stays until it is unmapped.
-        let dma_nents = unsafe {
-            bindings::ib_dma_map_sg(
-                inner.pd.device(),
-                inner.sg.as_mut_ptr(),
-                nents,
-                direction.as_raw(),
-            )
-        };
-        if dma_nents == 0 {
-            return Err(errno::no_buffers());
-        }
-        // INVARIANT: mapped just now.
-        inner.mapped = Some((nents, direction));
-        // SAFETY: the registration is valid and not in use; the entries are mapped.
-        let joined = unsafe {
-            bindings::ib_map_mr_sg(
-                inner.raw.as_ptr(),
-                inner.sg.as_mut_ptr(),
-                dma_nents,
-                core::ptr::null_mut(),
-                PAGE_SIZE,
-            )
-        };
-        if joined != dma_nents {
-            inner.unmap();
-            return Err(EINVAL);
-        }
-        // SAFETY: valid, and ours alone while it is not posted.
-        let mr = unsafe { inner.raw.as_mut() };
-        mr.iova = (mr.iova & u64::from(u32::MAX)) | (u64::from(tag) << 32);
-        // A key is never used twice in a row, so that a late access with the old one fails.
-        let next_key = (mr.rkey as u8).wrapping_add(1);
-        // SAFETY: as above.
-        unsafe { bindings::ib_update_fast_reg_key(mr, next_key) };
-        inner.region = Region {
-            key: mr.rkey,
-            length: mr.length as u32,
-            address: mr.iova,
-        };
-        Ok(())
-    }
-}
-
 /// Registrations in one state.
 pub(crate) struct MrList<S: sealed::State> {
-    inners: Stack<Inner>,
+    inners: BoxList<Inner>,
     _state: PhantomData<S>,
 }
 
 impl<S: sealed::State> MrList<S> {
-    /// An empty list.
-    pub(crate) const fn new() -> Self {
+    const fn empty() -> Self {
         Self {
-            inners: Stack::new(),
+            inners: BoxList::new(),
             _state: PhantomData,
         }
     }
@@ -356,18 +332,26 @@ impl<S: sealed::State> MrList<S> {
     }
 
     pub(super) fn for_each(&mut self, f: impl FnMut(&mut Inner)) {
-        self.inners.for_each(f);
+        // SAFETY: nothing in this folder exchanges whole registrations.
+        unsafe { self.inners.for_each(f) };
     }
 
     fn into_state<R: sealed::State>(mut self) -> MrList<R> {
         MrList {
-            inners: core::mem::take(&mut self.inners),
+            inners: take(&mut self.inners),
             _state: PhantomData,
         }
     }
 }
 
-impl<S: sealed::State> Default for MrList<S> {
+impl<S: sealed::Private> MrList<S> {
+    /// An empty list.
+    pub(crate) const fn new() -> Self {
+        Self::empty()
+    }
+}
+
+impl<S: sealed::Private> Default for MrList<S> {
     fn default() -> Self {
         Self::new()
     }
@@ -389,7 +373,7 @@ impl MrList<Idle> {
 
     /// Moves all registrations of `other` here.
     pub(crate) fn append(&mut self, mut other: Self) {
-        self.inners.append(core::mem::take(&mut other.inners));
+        self.inners.append(take(&mut other.inners));
     }
 }
 
@@ -416,6 +400,7 @@ impl MrList<Mapped> {
     }
 }
 
+/// Each list comes from one [`post_send`](super::qp::Qp::post_send).
 impl MrList<Registered> {
     /// What the peer was told, in the same order, but for what it has invalidated.
     pub(crate) fn regions(&self) -> impl Iterator<Item = Region> + Clone + '_ {
@@ -424,39 +409,33 @@ impl MrList<Registered> {
 
     /// Takes the registration that the peer has invalidated from the list, if it is there.
     pub(crate) fn take_invalidated(&mut self, by_peer: Invalidated) -> Option<Mr<Idle>> {
-        let mut rest = Stack::new();
-        let mut found = None;
-        while let Some(mut inner) = self.inners.pop() {
-            if found.is_none() && inner.region.key == by_peer.0 {
-                inner.unmap();
-                found = Some(Mr {
-                    inner,
-                    _state: PhantomData,
-                });
-            } else {
-                rest.push_last(inner);
-            }
-        }
-        self.inners = rest;
-        found
+        let mut inner = self
+            .inners
+            .take(|inner| by_peer.is_of(inner.qp, inner.region.key))?;
+        inner.unmap();
+        Some(Mr {
+            inner,
+            _state: PhantomData,
+        })
     }
 
     /// The proof that nothing is exposed, if that is so; or the list.
     pub(crate) fn unexposed(self) -> Result<Unexposed, Self> {
         if self.is_empty() {
-            Ok(Unexposed(()))
+            Ok(Unexposed::by_end_of_list())
         } else {
             Err(self)
         }
     }
 
-    /// All have been invalidated by a fence.
+    /// All have been invalidated by ourselves.
     pub(super) fn invalidated(mut self) -> (MrList<Idle>, Unexposed) {
         self.for_each(Inner::unmap);
-        (self.into_state(), Unexposed(()))
+        (self.into_state(), Unexposed::by_end_of_list())
     }
 
-    /// Destroys the registrations, which fences them as well: their queue pair has been drained.
+    /// Destroys the registrations, which invalidates them as well: their queue pair has been
+    /// drained. Context: may sleep.
     pub(crate) fn destroy(mut self, proof: &Drained) {
         while let Some(inner) = self.inners.pop() {
             if proof.is_of(inner.qp) {
@@ -470,8 +449,8 @@ impl MrList<Registered> {
 
 impl<S: sealed::State> Drop for MrList<S> {
     fn drop(&mut self) {
-        while let Some(inner) = self.inners.pop() {
-            if S::EXPOSED {
+        if S::EXPOSED {
+            while let Some(inner) = self.inners.pop() {
                 lose(inner);
             }
         }
@@ -480,7 +459,8 @@ impl<S: sealed::State> Drop for MrList<S> {
 
 /// The peer may still reach the memory, and the device the registration: losing both is the
 /// lesser evil.
+#[cold]
 fn lose(inner: KBox<Inner>) {
-    pr_err!("a memory registration was lost before it was fenced\n");
+    pr_err!("a memory registration was lost before it was invalidated\n");
     core::mem::forget(inner);
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Protection domains, `struct ib_pd`.
+//!
+//! C header: `include/rdma/ib_verbs.h`.
 
 use super::cm::CmId;
 use crate::bindings;
 use core::ptr::NonNull;
+use kernel::alloc::NumaNode;
 use kernel::error::from_err_ptr;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -19,18 +22,23 @@ pub(crate) struct Pd {
     id: Arc<CmId>,
 }
 
-// SAFETY: a protection domain does not belong to a task.
+// SAFETY: a `struct ib_pd` does not belong to a task.
 unsafe impl Send for Pd {}
-// SAFETY: it is only named to other verbs, which take the provider's locks.
+// SAFETY: ib_alloc_mr() and rdma_create_qp() count their uses of it atomically (`ib_pd.usecnt`),
+// and nothing else here changes it.
 unsafe impl Sync for Pd {}
 
 impl Pd {
     /// A protection domain on the device that `id` was resolved to. Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: no device yet. `ENOMEM`, or what the driver says.
     pub(crate) fn new(id: Arc<CmId>) -> Result<Self> {
         if id.device().is_null() {
             return Err(ENODEV);
         }
-        // SAFETY: the device is valid while the id is.
+        // SAFETY: the device is valid while the id is (`rdma_cm_id.device`).
         let raw = unsafe { bindings::ib_alloc_pd(id.device(), 0) };
         let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
         // INVARIANT: just allocated on the device of `id`.
@@ -42,7 +50,8 @@ impl Pd {
     }
 
     pub(super) fn device(&self) -> *mut bindings::ib_device {
-        self.id.device()
+        // SAFETY: `ib_pd.device` is set by ib_alloc_pd() and constant.
+        unsafe { (*self.as_raw()).device }
     }
 
     /// The connection id whose device this is on.
@@ -50,15 +59,41 @@ impl Pd {
         &self.id
     }
 
+    /// The node of the processors that are nearest to the device.
+    pub(super) fn node(&self) -> NumaNode {
+        // SAFETY: the device is valid while `id` is; its parent does not change.
+        let node = unsafe { bindings::ibdev_to_node(self.device()) };
+        NumaNode::new(node).unwrap_or(NumaNode::NO_NODE)
+    }
+
+    /// The device that DMA is mapped for; null if the provider is software that needs none.
+    pub(super) fn dma_device(&self) -> *mut bindings::device {
+        // SAFETY: the device is valid while `id` is; `ib_device.dma_device` is constant.
+        unsafe { (*self.device()).dma_device }
+    }
+
+    /// The longest piece of memory that can be mapped for DMA as one, in bytes.
+    pub(super) fn max_segment(&self) -> u32 {
+        // SAFETY: the device is valid while `id` is.
+        let segment = unsafe { bindings::ib_dma_max_seg_size(self.device()) };
+        if self.dma_device().is_null() {
+            return segment;
+        }
+        // What goes through swiotlb must fit one of its slots.
+        // SAFETY: the device of a valid `ib_device`.
+        let mapping = unsafe { bindings::dma_max_mapping_size(self.dma_device()) };
+        segment.min(mapping.min(u32::MAX as usize) as u32)
+    }
+
     pub(super) fn local_key(&self) -> u32 {
-        // SAFETY: constant in a valid protection domain.
+        // SAFETY: `ib_pd.local_dma_lkey` is set by ib_alloc_pd() and constant.
         unsafe { (*self.as_raw()).local_dma_lkey }
     }
 }
 
 impl Drop for Pd {
     fn drop(&mut self) {
-        // SAFETY: everything in the domain held a reference to it, so nothing is left.
+        // SAFETY: everything made in the domain keeps a reference to it, so nothing is left.
         unsafe { bindings::ib_dealloc_pd(self.as_raw()) };
     }
 }

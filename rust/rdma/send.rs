@@ -1,50 +1,93 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends.
+//! Sends, `struct ib_send_wr`: made, posted, completed.
 //!
 //! A message is written into a Send buffer of its own, so the memory of the RPC it came from is
 //! free of the Send at once; the buffer comes back when the device is done with it. Most Sends
 //! ask for no completion: a later one that does brings their buffers back with its own.
+//!
+//! C header: `include/rdma/ib_verbs.h`.
 
-use super::cq::{
-    Wc,
-    Work,
-    Wqe, //
-};
+use super::cq::Completions;
 use super::dma::{
     Direction,
     DmaBuf, //
 };
+use super::mr::{
+    Mapped,
+    MrList,
+    Registered, //
+};
 use super::pd::Pd;
+use super::proof::{
+    Drained,
+    QpId, //
+};
+use super::qp::Qp;
+use super::wqe::{
+    unit_cqe,
+    Listed,
+    Prepared,
+    Wc,
+    Work,
+    Wqe, //
+};
 use super::Handler;
 use crate::bindings;
-use crate::support::stack::{
-    Node,
-    Stack, //
+use crate::support::box_list::{
+    BoxList,
+    Link, //
 };
 use core::marker::PhantomData;
+use core::mem::{
+    offset_of,
+    take, //
+};
+use core::ptr;
+use kernel::error::to_result;
 use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 /// A buffer that a message is sent from.
 pub(crate) struct SendBuf<H: Handler> {
+    wr: Prepared<bindings::ib_send_wr>,
     buf: DmaBuf,
-    /// The next of the list this is in.
-    next: Option<KBox<SendWqe<H>>>,
-    /// While posted: the buffers whose Sends end no later than this one.
-    pub(super) covers: SendBufs<H>,
+    link: Link<SendWqe<H>>,
+    /// While it is posted and asks for a completion: the Sends that end no later than this one.
+    covers: SendBufs<H>,
     _handler: PhantomData<H>,
 }
 
 /// A Send buffer as it is posted.
 pub(crate) type SendWqe<H> = Wqe<SendBuf<H>>;
 
+/// A Send buffer that is not posted.
+pub(crate) type SendBox<H> = KBox<SendWqe<H>>;
+
+/// Send buffers that are not posted.
+pub(crate) type SendList<H> = BoxList<SendWqe<H>>;
+
+// SAFETY: the offset is that of the field, which only lists use.
+unsafe impl<H: Handler> Listed for SendBuf<H> {
+    const LINK: usize = offset_of!(Self, link);
+}
+
 impl<H: Handler> SendBuf<H> {
-    /// A buffer for messages of at most `len` octets. Context: may sleep.
-    pub(crate) fn new(pd: Arc<Pd>, len: usize) -> Result<KBox<SendWqe<H>>> {
+    /// A buffer for messages of at most `len` bytes. Context: may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EIO`: the device cannot reach it.
+    pub(crate) fn new(pd: Arc<Pd>, len: u32) -> Result<SendBox<H>> {
         Wqe::new(Self {
+            wr: Prepared(bindings::ib_send_wr {
+                num_sge: 1,
+                opcode: bindings::ib_wr_opcode_IB_WR_SEND,
+                ..Default::default()
+            }),
             buf: DmaBuf::new(pd, len, Direction::ToDevice)?,
-            next: None,
+            link: Link::new(),
             covers: SendBufs::new(),
             _handler: PhantomData,
         })
@@ -54,36 +97,186 @@ impl<H: Handler> SendBuf<H> {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.buf.bytes_mut()
     }
-
-    pub(super) fn sge(&self, len: usize) -> bindings::ib_sge {
-        self.buf.sge(len)
-    }
-
-    pub(super) fn prepare(&self, len: usize) {
-        self.buf.sync_for_device(len);
-    }
 }
 
 impl<H: Handler> Work for SendBuf<H> {
     type Handler = H;
 
-    fn done(mut wqe: KBox<SendWqe<H>>, handler: &H, _wc: &Wc<'_, H>) {
+    fn done(mut buffer: SendBox<H>, cx: &mut Completions<'_, H>, _wc: &Wc<'_>) {
+        cx.owed().fetch_sub(1, Relaxed);
         // Done or failed, the device does not read the buffers any more.
-        let mut buffers = core::mem::take(&mut wqe.covers);
-        buffers.push(wqe);
-        handler.sent(buffers);
+        let mut ended = take(&mut buffer.covers);
+        ended.list.push_last(buffer);
+        cx.handler().sent(ended);
     }
 }
 
-impl<H: Handler> Node for SendWqe<H> {
-    fn link(&self) -> &Option<KBox<Self>> {
-        &self.next
-    }
+/// Sends that are under way, or have ended together, with what they took of the send queue.
+pub(crate) struct SendBufs<H: Handler> {
+    list: SendList<H>,
+    /// Work requests that were posted for them, registrations with them.
+    work_requests: u32,
+}
 
-    fn link_mut(&mut self) -> &mut Option<KBox<Self>> {
-        &mut self.next
+impl<H: Handler> SendBufs<H> {
+    const fn new() -> Self {
+        Self {
+            list: BoxList::new(),
+            work_requests: 0,
+        }
     }
 }
 
-/// Send buffers.
-pub(crate) type SendBufs<H> = Stack<SendWqe<H>>;
+impl<H: Handler> Default for SendBufs<H> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The Sends of one queue pair: those that no completion was asked for yet, and how much of the
+/// send queue is in use. It belongs to whoever serialises the Sends.
+///
+/// It is tied to the first queue pair that it is used with, until that is drained.
+pub(crate) struct SendQueue<H: Handler> {
+    qp: QpId,
+    unsignaled: SendBufs<H>,
+    /// Work requests whose completion, or a later one's, was not seen yet.
+    in_use: u32,
+    /// The most that [`Self::in_use`] may be.
+    limit: u32,
+}
+
+impl<H: Handler> SendQueue<H> {
+    /// Of no queue pair yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            qp: QpId::NONE,
+            unsignaled: SendBufs::new(),
+            in_use: 0,
+            limit: u32::MAX,
+        }
+    }
+
+    /// Whether a Send with `registrations` fits now. If it does not, one that was posted before
+    /// has a completion to come ([`Handler::sent`]).
+    pub(crate) fn has_room(&self, registrations: u32) -> bool {
+        self.in_use + 1 + registrations <= self.limit
+    }
+
+    /// What has ended makes room; its buffers are free.
+    pub(crate) fn ended(&mut self, ended: SendBufs<H>) -> SendList<H> {
+        self.in_use = self.in_use.saturating_sub(ended.work_requests);
+        ended.list
+    }
+
+    /// The queue pair has been drained, so all its Sends have ended. Afterwards this can be used
+    /// with another.
+    pub(crate) fn drained(&mut self, proof: &Drained) -> SendList<H> {
+        if !proof.is_of(self.qp) {
+            return SendList::new();
+        }
+        let unsignaled = take(&mut self.unsignaled);
+        *self = Self::new();
+        unsignaled.list
+    }
+
+    /// From now on the Sends of `qp`, unless they are another's already.
+    #[cold]
+    fn bind(&mut self, qp: &Qp<H>) -> Result {
+        if self.qp != QpId::NONE {
+            return Err(EINVAL);
+        }
+        self.qp = qp.id();
+        self.limit = qp.size().send_room;
+        Ok(())
+    }
+}
+
+impl<H: Handler> Drop for SendQueue<H> {
+    fn drop(&mut self) {
+        if !self.unsignaled.list.is_empty() {
+            pr_err!("Send buffers were lost before their queue pair was drained\n");
+            take(&mut self.unsignaled).list.leak();
+        }
+    }
+}
+
+impl<H: Handler> Qp<H> {
+    /// Registers `mrs` and sends the first `len` bytes of `buffer`, in this order.
+    ///
+    /// From here on the peer may reach the memory, also when this fails; then the connection
+    /// must be closed.
+    ///
+    /// Context: any; `queue` is locked by the caller.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: `queue` is that of another queue pair. Else what the driver says; the buffer
+    /// stays in `queue` then.
+    pub(crate) fn post_send(
+        &self,
+        queue: &mut SendQueue<H>,
+        mut mrs: MrList<Mapped>,
+        mut buffer: SendBox<H>,
+        len: usize,
+    ) -> (MrList<Registered>, Result) {
+        buffer.buf.give(len as u32);
+        buffer.wr.0.sg_list = buffer.buf.sge();
+        let unit = unit_cqe::<H>();
+        let mut count = 1;
+        let mut chain = &raw const buffer.wr.0;
+        mrs.for_each(|inner| {
+            chain = inner.register_wr(self.id(), unit, chain);
+            count += 1;
+        });
+        if queue.qp != self.id() {
+            if let Err(error) = queue.bind(self) {
+                // Nothing was posted.
+                return (mrs.registered(), Err(error));
+            }
+        }
+        queue.in_use += count;
+        queue.unsignaled.work_requests += count;
+        let ret = if queue.unsignaled.work_requests < self.size().signal_interval {
+            buffer.wr.0.__bindgen_anon_1.wr_cqe = unit;
+            buffer.wr.0.send_flags = 0;
+            queue.unsignaled.list.push_last(buffer);
+            // SAFETY: the queue pair is valid; drivers copy the chain before they return. It lies
+            // in the registrations and in the buffer, which stays in a list until a later
+            // completion covers it or the queue pair is drained.
+            unsafe { bindings::ib_post_send(self.as_raw(), chain, ptr::null_mut()) }
+        } else {
+            self.post_signaled(queue, chain, buffer)
+        };
+        (mrs.registered(), to_result(ret))
+    }
+
+    /// Posts `chain`, which ends with the Send of `buffer`, and asks for a completion that covers
+    /// all Sends so far.
+    #[inline(never)]
+    fn post_signaled(
+        &self,
+        queue: &mut SendQueue<H>,
+        chain: *const bindings::ib_send_wr,
+        mut buffer: SendBox<H>,
+    ) -> i32 {
+        let cqe = ptr::from_mut(&mut *buffer).cast();
+        buffer.wr.0.__bindgen_anon_1.wr_cqe = cqe;
+        buffer.wr.0.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
+        buffer.covers = take(&mut queue.unsignaled);
+        let cqe = Wqe::into_cqe(buffer);
+        self.shared().owed.fetch_add(1, Relaxed);
+        // SAFETY: the queue pair is valid; drivers copy the chain before they return. Its
+        // completion entry is the box that was given away.
+        let ret = unsafe { bindings::ib_post_send(self.as_raw(), chain, ptr::null_mut()) };
+        if ret != 0 {
+            self.shared().owed.fetch_sub(1, Relaxed);
+            // SAFETY: the Send is the last of the chain, so ib_post_send() has not taken it.
+            let mut buffer: SendBox<H> = unsafe { Wqe::from_cqe(cqe) };
+            // The connection ends; the buffers stay here until it is drained.
+            queue.unsignaled = take(&mut buffer.covers);
+            queue.unsignaled.list.push_last(buffer);
+        }
+        ret
+    }
+}

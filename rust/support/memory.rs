@@ -8,37 +8,66 @@ use core::ptr::NonNull;
 /// Size of a page as a `u32`.
 pub(crate) const PAGE_SIZE: u32 = kernel::page::PAGE_SIZE as u32;
 
-/// A piece of one page (or of physically contiguous pages) that a device shall reach.
+/// A piece of memory that a device shall reach: of one physically contiguous buffer, or of a list
+/// of pages.
 ///
 /// # Invariants
 ///
-/// `page` is a page of the kernel's direct map that stays allocated, and `offset + len` bytes
-/// from its start belong to the same allocation, for as long as the request it was taken from
-/// belongs to the transport.
+/// The memory lies in the kernel's direct map and stays allocated for as long as the request it
+/// was taken from belongs to the transport. With `Contiguous`, `offset + len` bytes from the start
+/// of the page belong to one allocation; with `Pages`, the list has an entry for each page that
+/// they reach, and each entry that is not null is a page.
 #[derive(Clone, Copy)]
-pub(crate) struct Span {
-    page: NonNull<bindings::page>,
+pub(crate) struct Span<'a> {
+    memory: Memory<'a>,
     offset: u32,
     len: u32,
 }
 
-impl Span {
-    /// Names a piece of memory.
+/// Where the memory of a [`Span`] is.
+#[derive(Clone, Copy)]
+pub(crate) enum Memory<'a> {
+    /// From this page on.
+    Contiguous(NonNull<bindings::page>),
+    /// In these pages, one after the other.
+    Pages(&'a [*mut bindings::page]),
+}
+
+impl<'a> Span<'a> {
+    /// Names a piece of a physically contiguous buffer.
     ///
     /// # Safety
     ///
     /// The caller vouches for the type invariant.
-    pub(crate) unsafe fn new(page: NonNull<bindings::page>, offset: u32, len: u32) -> Self {
+    pub(crate) unsafe fn contiguous(page: NonNull<bindings::page>, offset: u32, len: u32) -> Self {
         // INVARIANT: promised by the caller.
-        Self { page, offset, len }
+        Self {
+            memory: Memory::Contiguous(page),
+            offset,
+            len,
+        }
     }
 
-    /// The page.
-    pub(crate) fn page(&self) -> NonNull<bindings::page> {
-        self.page
+    /// Names a piece of a list of pages, `offset` bytes from the start of the first.
+    ///
+    /// # Safety
+    ///
+    /// The caller vouches for the type invariant.
+    pub(crate) unsafe fn pages(pages: &'a [*mut bindings::page], offset: u32, len: u32) -> Self {
+        // INVARIANT: promised by the caller.
+        Self {
+            memory: Memory::Pages(pages),
+            offset,
+            len,
+        }
     }
 
-    /// Where in the page the piece starts.
+    /// Where it is.
+    pub(crate) fn memory(&self) -> Memory<'a> {
+        self.memory
+    }
+
+    /// Where in the first page it starts.
     pub(crate) fn offset(&self) -> u32 {
         self.offset
     }

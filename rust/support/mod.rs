@@ -2,13 +2,12 @@
 
 //! What the kernel crate does not give yet: small safe wrappers that know neither RDMA nor sunrpc.
 
+pub(crate) mod box_list;
 pub(crate) mod completion;
 pub(crate) mod errno;
 pub(crate) mod foreign;
 pub(crate) mod memalloc;
 pub(crate) mod memory;
-pub(crate) mod module;
 pub(crate) mod net;
-pub(crate) mod stack;
 pub(crate) mod sysctl;
 pub(crate) mod trace;

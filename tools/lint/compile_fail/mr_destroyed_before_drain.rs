@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What a peer may reach is destroyed only after the queue pair was drained, and only draining
-//! it gives the proof.
+//! it gives the proof, which there is one of.
 
 use crate::rdma::mr::*;
-use crate::rdma::qp::{
-    Drained,
-    Qp, //
-};
+use crate::rdma::proof::Drained;
+use crate::rdma::qp::Qp;
 use crate::rdma::Handler;
 
 fn control<H: Handler>(qp: &Qp<H>, exposed: MrList<Registered>) {
-    let drained: Drained = qp.drain();
-    exposed.destroy(&drained);
+    if let Some(drained) = qp.drain() {
+        exposed.destroy(&drained);
+    }
 }
 
 #[cfg(wrong)]
@@ -21,6 +20,16 @@ fn wrong_without(exposed: MrList<Registered>) {
 }
 
 #[cfg(wrong)]
+fn wrong_hope<H: Handler>(qp: &Qp<H>, exposed: MrList<Registered>) {
+    exposed.destroy(&qp.drain()); //~ E0308
+}
+
+#[cfg(wrong)]
 fn wrong_forged(exposed: MrList<Registered>) {
     exposed.destroy(&Drained(())); //~ E0423
+}
+
+#[cfg(wrong)]
+fn wrong_copy(drained: &Drained) -> Drained {
+    *drained //~ E0507
 }

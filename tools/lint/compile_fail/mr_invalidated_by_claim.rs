@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! That the peer invalidated a registration is what a Receive's completion says, not a number
-//! that somebody read somewhere.
+//! That the peer invalidated a registration is what a Receive's completion says, once, not a
+//! number that somebody read somewhere.
 
 use crate::rdma::mr::*;
+use crate::rdma::proof::Invalidated;
 use crate::rdma::recv::Received;
 use crate::rdma::Handler;
 
 fn control<H: Handler>(
     exposed: &mut MrList<Registered>,
-    message: &Received<H>,
+    message: &mut Received<H>,
 ) -> Option<Mr<Idle>> {
-    exposed.take_invalidated(message.invalidated()?)
+    let by_peer: Invalidated = message.take_invalidated()?;
+    exposed.take_invalidated(by_peer)
 }
 
 #[cfg(wrong)]
@@ -25,6 +27,21 @@ fn wrong_forged(exposed: &mut MrList<Registered>, key: u32) -> Option<Mr<Idle>> 
 }
 
 #[cfg(wrong)]
-fn wrong_claim(exposed: &mut MrList<Registered>, key: u32) -> Option<Mr<Idle>> {
-    exposed.take_invalidated(Invalidated::by_completion(key)) //~ E0624
+fn wrong_claim<H: Handler>(
+    exposed: &mut MrList<Registered>,
+    qp: &crate::rdma::qp::Qp<H>,
+    key: u32,
+) -> Option<Mr<Idle>> {
+    let qp = qp.id(); //~ E0624
+    exposed.take_invalidated(Invalidated::by_completion(qp, key)) //~ E0624
+}
+
+#[cfg(wrong)]
+fn wrong_twice(
+    first: &mut MrList<Registered>,
+    second: &mut MrList<Registered>,
+    by_peer: Invalidated,
+) {
+    first.take_invalidated(by_peer);
+    second.take_invalidated(by_peer); //~ E0382
 }

@@ -5,14 +5,13 @@
 use crate::rdma::dma::Direction;
 use crate::rdma::mr::*;
 use crate::support::memory::Span;
-use kernel::prelude::*;
 
-fn control(mr: Mr<Idle>, span: Span) -> Result<Mr<Mapped>> {
-    mr.map([Ok(span)].into_iter(), Direction::ToDevice, 0)
+fn control(mr: Mr<Idle>, span: Span<'_>) -> Option<Mr<Mapped>> {
+    mr.map(span, Direction::ToDevice, 0).ok()
 }
 
 #[cfg(wrong)]
-fn wrong(mr: Mr<Idle>, span: Span) -> Result<Mr<Mapped>> {
-    let _first = mr.map([Ok(span)].into_iter(), Direction::ToDevice, 0)?;
-    mr.map([Ok(span)].into_iter(), Direction::ToDevice, 0) //~ E0382
+fn wrong(mr: Mr<Idle>, span: Span<'_>) -> Option<Mr<Mapped>> {
+    let _first = mr.map(span, Direction::ToDevice, 0).ok()?;
+    mr.map(span, Direction::ToDevice, 0).ok() //~ E0382
 }

@@ -4,30 +4,39 @@
 
 use crate::rdma::mr::*;
 use crate::rdma::qp::Qp;
-use crate::rdma::send::SendWqe;
+use crate::rdma::send::{
+    SendBox,
+    SendQueue, //
+};
 use crate::rdma::Handler;
-use kernel::prelude::*;
 
 fn control<H: Handler>(
     qp: &Qp<H>,
+    queue: &mut SendQueue<H>,
     mapped: MrList<Mapped>,
-    buffer: KBox<SendWqe<H>>,
+    buffer: SendBox<H>,
 ) -> MrList<Registered> {
-    qp.send(mapped, buffer, 0).0
+    qp.post_send(queue, mapped, buffer, 0).0
 }
 
 #[cfg(wrong)]
-fn wrong_state<H: Handler>(qp: &Qp<H>, exposed: MrList<Registered>, buffer: KBox<SendWqe<H>>) {
-    let _ = qp.send(exposed, buffer, 0); //~ E0308
+fn wrong_state<H: Handler>(
+    qp: &Qp<H>,
+    queue: &mut SendQueue<H>,
+    exposed: MrList<Registered>,
+    buffer: SendBox<H>,
+) {
+    let _ = qp.post_send(queue, exposed, buffer, 0); //~ E0308
 }
 
 #[cfg(wrong)]
 fn wrong_owner<H: Handler>(
     qp: &Qp<H>,
+    queue: &mut SendQueue<H>,
     mapped: MrList<Mapped>,
-    first: KBox<SendWqe<H>>,
-    second: KBox<SendWqe<H>>,
+    first: SendBox<H>,
+    second: SendBox<H>,
 ) {
-    let _ = qp.send(mapped, first, 0);
-    let _ = qp.send(mapped, second, 0); //~ E0382
+    let _ = qp.post_send(queue, mapped, first, 0);
+    let _ = qp.post_send(queue, mapped, second, 0); //~ E0382
 }

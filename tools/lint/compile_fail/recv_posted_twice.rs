@@ -3,17 +3,16 @@
 //! A Receive buffer belongs to the queue pair from post to completion.
 
 use crate::rdma::qp::QpRef;
-use crate::rdma::recv::RecvWqe;
+use crate::rdma::recv::RecvBox;
 use crate::rdma::Handler;
-use kernel::prelude::*;
 
-fn control<H: Handler>(qp: &QpRef<H>, buffer: KBox<RecvWqe<H>>) -> Option<KBox<RecvWqe<H>>> {
+fn control<H: Handler>(qp: &QpRef<H>, buffer: RecvBox<H>) -> Option<RecvBox<H>> {
     // Only a queue pair that did not take it gives it back.
     qp.post_recv(buffer).err()
 }
 
 #[cfg(wrong)]
-fn wrong<H: Handler>(qp: &QpRef<H>, buffer: KBox<RecvWqe<H>>) {
+fn wrong<H: Handler>(qp: &QpRef<H>, buffer: RecvBox<H>) {
     let _ = qp.post_recv(buffer);
     let _ = qp.post_recv(buffer); //~ E0382
 }

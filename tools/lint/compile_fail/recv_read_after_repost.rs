@@ -2,18 +2,18 @@
 
 //! A message is gone once its buffer is given up.
 
-use crate::rdma::qp::QpRef;
+use crate::rdma::cq::Completions;
 use crate::rdma::recv::Received;
 use crate::rdma::Handler;
 
-fn control<H: Handler>(qp: &QpRef<H>, message: Received<H>) -> usize {
+fn control<H: Handler>(cx: &mut Completions<'_, H>, message: Received<H>) -> usize {
     let len = message.bytes().len();
-    let _ = qp.post_recv(message.into_buffer());
+    cx.repost(message);
     len
 }
 
 #[cfg(wrong)]
-fn wrong<H: Handler>(qp: &QpRef<H>, message: Received<H>) -> usize {
-    let _ = qp.post_recv(message.into_buffer());
+fn wrong<H: Handler>(cx: &mut Completions<'_, H>, message: Received<H>) -> usize {
+    cx.repost(message);
     message.bytes().len() //~ E0382
 }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Nothing that was found in a message outlives it: the device may already write the next one
-//! there. Nor is there another way to the octets of a Receive buffer.
+//! there. Nor is there another way to the bytes of a Receive buffer.
 
-use crate::rdma::qp::QpRef;
+use crate::rdma::cq::Completions;
 use crate::rdma::recv::{
     Received,
     RecvWqe, //
 };
 use crate::rdma::Handler;
 
-fn control<H: Handler>(qp: &QpRef<H>, message: Received<H>) -> Option<u8> {
+fn control<H: Handler>(cx: &mut Completions<'_, H>, message: Received<H>) -> Option<u8> {
     let first = message.bytes().first().copied();
-    let _ = qp.post_recv(message.into_buffer());
+    cx.repost(message);
     first
 }
 
 #[cfg(wrong)]
-fn wrong<H: Handler>(qp: &QpRef<H>, message: Received<H>) -> Option<u8> {
+fn wrong<H: Handler>(cx: &mut Completions<'_, H>, message: Received<H>) -> Option<u8> {
     let first = message.bytes().first();
-    let _ = qp.post_recv(message.into_buffer()); //~ E0505
+    cx.repost(message); //~ E0505
     first.copied()
 }
 

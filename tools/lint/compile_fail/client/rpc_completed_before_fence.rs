@@ -5,27 +5,39 @@
 
 use super::link::Link;
 use super::recv::Pending;
+use crate::rdma::cq::Completions;
 use crate::rdma::mr::*;
-use crate::rdma::qp::QpRef;
+use crate::rdma::proof::Unexposed;
 
-fn control(pending: Pending, link: &Link, qp: &QpRef<Link>, exposed: MrList<Registered>) {
+fn control(
+    pending: Pending,
+    link: &Link,
+    cx: &mut Completions<'_, Link>,
+    exposed: MrList<Registered>,
+) {
     if let Ok(proof) = exposed.unexposed() {
-        pending.finish(link, qp, None, proof);
+        pending.finish(link, cx, None, proof);
     }
 }
 
 #[cfg(wrong)]
-fn wrong_without(pending: Pending, link: &Link, qp: &QpRef<Link>) {
-    pending.finish(link, qp, None); //~ E0061
+fn wrong_without(pending: Pending, link: &Link, cx: &mut Completions<'_, Link>) {
+    pending.finish(link, cx, None); //~ E0061
 }
 
 #[cfg(wrong)]
-fn wrong_forged(pending: Pending, link: &Link, qp: &QpRef<Link>) {
-    pending.finish(link, qp, None, Unexposed(())); //~ E0423
+fn wrong_forged(pending: Pending, link: &Link, cx: &mut Completions<'_, Link>) {
+    pending.finish(link, cx, None, Unexposed(())); //~ E0423
 }
 
 #[cfg(wrong)]
-fn wrong_reused(first: Pending, second: Pending, link: &Link, qp: &QpRef<Link>, proof: Unexposed) {
-    first.finish(link, qp, None, proof);
-    second.finish(link, qp, None, proof); //~ E0382
+fn wrong_reused(
+    first: Pending,
+    second: Pending,
+    link: &Link,
+    cx: &mut Completions<'_, Link>,
+    proof: Unexposed,
+) {
+    first.finish(link, cx, None, proof);
+    second.finish(link, cx, None, proof); //~ E0382
 }

@@ -11,15 +11,13 @@
 //! before the upper layer has set it up, after it has taken it down, and while the transport is
 //! destroyed. Such a Call is dropped without touching the transport's reference count.
 
-use super::instance::Instance;
-use super::send_lock::SendLock;
-use super::transport::{
-    SendError,
-    Transport, //
+use super::ops::Transport;
+use super::xdr_buf::XdrBuf;
+use super::xprt::{
+    Xprt,
+    XprtBox, //
 };
-use super::Xprt;
 use crate::bindings;
-use crate::sunrpc::xdr_buf::CallBuf;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::ffi::{
@@ -42,7 +40,7 @@ pub(crate) const SLOTS: u32 = 16;
 /// is after the server may have got the Reply and sent its next Call; so each may be needed twice.
 const PLACES: usize = 2 * SLOTS as usize;
 
-/// The most bytes of such a Call, or of its Reply.
+/// The most octets of such a Call, or of its Reply.
 const MESSAGE: usize = 4096;
 
 /// A Call of the server, and the place for its Reply.
@@ -178,13 +176,13 @@ pub(super) struct Ops<T: Transport>(PhantomData<T>);
 impl<T: Transport> Ops<T> {
     /// # Safety
     ///
-    /// Called by xprt_setup_backchannel only, for a transport that `setup` made.
+    /// Called by the core only, for a transport that `setup` made.
     pub(super) unsafe extern "C" fn setup_callback(
         xprt: *mut bindings::rpc_xprt,
         _reqs: c_uint,
     ) -> c_int {
         // SAFETY: promised by the caller.
-        let this = unsafe { Instance::<T>::from_raw(xprt) };
+        let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
         match this.shared().transport.backchannel().open() {
             Ok(()) => 0,
             Err(error) => error.to_errno(),
@@ -193,54 +191,61 @@ impl<T: Transport> Ops<T> {
 
     /// # Safety
     ///
-    /// Called by rpc_max_bc_payload only, for a transport that `setup` made, and in an RCU
-    /// read-side section.
+    /// Called by the core only, for a transport that `setup` made.
     pub(super) unsafe extern "C" fn maxpayload_callback(xprt: *mut bindings::rpc_xprt) -> usize {
         // SAFETY: promised by the caller.
-        let this = unsafe { Instance::<T>::from_raw(xprt) };
+        let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
         this.shared().transport.max_callback().min(MESSAGE)
     }
 
-    /// How many Calls the upper layer tells the server.
-    pub(super) extern "C" fn num_slots_callback(_xprt: *mut bindings::rpc_xprt) -> c_uint {
+    /// # Safety
+    ///
+    /// Called by the core only.
+    pub(super) unsafe extern "C" fn num_slots_callback(_xprt: *mut bindings::rpc_xprt) -> c_uint {
         SLOTS
     }
 
     /// # Safety
     ///
-    /// Called by xprt_free_bc_request only, for a request that [`Backchannel::receive`] handed to
-    /// the core and that nobody uses any more.
+    /// Called by the core only, for a request that [`Backchannel::receive`] handed to it.
     pub(super) unsafe extern "C" fn free_rqst_callback(rqst: *mut bindings::rpc_rqst) {
         // SAFETY: the request is the first field of a `#[repr(C)]` slot that was boxed.
         let slot = unsafe { KBox::from_raw(rqst.cast::<Slot>()) };
-        // SAFETY: the slot is ours again, and `fill` has set the field.
+        // SAFETY: the slot is ours again.
         let xprt = unsafe { (*slot.rqst.get()).rq_xprt };
-        // SAFETY: the request has a reference of the transport, which is one of ours.
-        let this = unsafe { Instance::<T>::from_raw(xprt) };
+        // SAFETY: the core took a reference to the transport, which is one of ours.
+        let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
         this.shared().transport.backchannel().put(slot);
         // SAFETY: the reference that xprt_try_enqueue_bc_request took.
         unsafe { bindings::xprt_put(xprt) };
     }
 
     /// The slots stay until the transport goes: callbacks may still have some.
-    pub(super) extern "C" fn destroy_callback(_xprt: *mut bindings::rpc_xprt, _reqs: c_uint) {}
+    ///
+    /// # Safety
+    ///
+    /// Called by the core only.
+    pub(super) unsafe extern "C" fn destroy_callback(
+        _xprt: *mut bindings::rpc_xprt,
+        _reqs: c_uint,
+    ) {
+    }
 
     /// Sends the Reply to a Call of the server.
     ///
     /// # Safety
     ///
-    /// To be called for a request that [`Backchannel::receive`] handed to the core and that
-    /// belongs to the caller.
+    /// To be called for a request that [`Backchannel::receive`] handed to the core, with the
+    /// send lock held.
     pub(super) unsafe fn send_reply(
-        this: &Instance<T>,
-        lock: &mut SendLock<'_>,
+        this: &XprtBox<T>,
         rqst: NonNull<bindings::rpc_rqst>,
-    ) -> Result<(), SendError> {
-        // SAFETY: the request is the caller's; `fill` has set the XID.
+    ) -> Result {
+        // SAFETY: the request is the caller's until it is freed.
         let xid = unsafe { (*rqst.as_ptr()).rq_xid };
-        // SAFETY: the buffer holds the encoded Reply (svc_process_bc, xprt_init_bc_request).
-        let reply = unsafe { CallBuf::from_raw(&raw const (*rqst.as_ptr()).rq_snd_buf) };
+        // SAFETY: as above; the buffer holds the encoded Reply.
+        let reply = unsafe { XdrBuf::from_raw(&raw mut (*rqst.as_ptr()).rq_snd_buf) };
         let xid = u32::from_be_bytes(xid.to_ne_bytes());
-        this.shared().transport.send_reply(lock, xid, &reply)
+        this.shared().transport.send_reply(xid, &reply)
     }
 }

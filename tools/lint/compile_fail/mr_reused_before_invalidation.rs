@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A registration that a peer may reach is not free before the fence, and its owner cannot say
-//! by himself that there was one.
+//! A registration that a peer may reach is not free before it was invalidated, and its owner cannot
+//! say by himself that it was.
 
 use crate::rdma::mr::*;
 
-fn control(free: &mut MrList<Idle>, fenced: MrList<Idle>) {
-    free.append(fenced);
+fn control(free: &mut MrList<Idle>, invalidated: MrList<Idle>) {
+    free.append(invalidated);
 }
 
 #[cfg(wrong)]

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What every connection hears.
+
+use super::cm;
+use super::cq::Completions;
+use super::local_inv::LocalInvBox;
+use super::mr::{
+    Idle,
+    MrList, //
+};
+use super::proof::Unexposed;
+use super::recv::Received;
+use super::send::SendBufs;
+use super::wqe::Status;
+
+/// The user of a connection: its events and completions arrive here.
+///
+/// A connection has one completion queue, which a work item polls (`IB_POLL_WORKQUEUE`): all
+/// functions but [`Self::cm_event`] are called in process context and may sleep, but must not wait
+/// for another completion. Of one connection they never run side by side.
+pub(crate) trait Handler: Send + Sync + Sized + 'static {
+    /// What waits for an invalidation.
+    type Waiter: Send;
+
+    /// Something happened to the connection.
+    ///
+    /// Context: process, may sleep. The id's handler mutex is held (`rdma_id_private`): the id
+    /// must not be destroyed, and nothing may be waited for that destroys it.
+    fn cm_event(&self, event: cm::Event<'_>);
+
+    /// A message arrived.
+    fn received(&self, cx: &mut Completions<'_, Self>, message: Received<Self>);
+
+    /// Sends have ended, done or failed; [`SendQueue::ended`](super::send::SendQueue::ended) gives
+    /// their buffers.
+    fn sent(&self, buffers: SendBufs<Self>);
+
+    /// Registrations were invalidated: their memory, for which `waiter` waits, is its owner's.
+    fn invalidated(
+        &self,
+        cx: &mut Completions<'_, Self>,
+        inv: LocalInvBox<Self>,
+        waiter: Self::Waiter,
+        mrs: MrList<Idle>,
+        proof: Unexposed,
+    );
+
+    /// An invalidation was not executed, since the queue pair failed before. The peer may reach
+    /// the memory until the queue pair is drained; then
+    /// [`LocalInv::resolve`](super::local_inv::LocalInv::resolve) does what was left undone.
+    fn invalidation_failed(&self, inv: LocalInvBox<Self>);
+
+    /// A work request failed: the connection is lost. Work requests that were posted come back
+    /// as failed, one after the other, so this is called many times.
+    fn lost(&self, status: Status);
+}

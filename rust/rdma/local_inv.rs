@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! LOCAL_INV work requests, after which the peer cannot reach registered memory: made, posted,
+//! completed.
+//!
+//! Of a chain only the last asks for a completion. The queue works in order, so when that one is
+//! done they all are.
+//!
+//! C header: `include/rdma/ib_verbs.h`.
+
+use super::cq::Completions;
+use super::mr::{
+    MrList,
+    Registered, //
+};
+use super::proof::Drained;
+use super::qp::QpRef;
+use super::wqe::{
+    unit_cqe,
+    Listed,
+    Wc,
+    Work,
+    Wqe, //
+};
+use super::Handler;
+use crate::bindings;
+use crate::support::box_list::{
+    BoxList,
+    Link, //
+};
+use core::mem::offset_of;
+use core::ptr;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+
+/// An invalidation and what waits for it. Made ahead, since it must not fail for lack of memory.
+pub(crate) struct LocalInv<H: Handler> {
+    /// While it is posted, or failed.
+    what: Option<(MrList<Registered>, H::Waiter)>,
+    link: Link<LocalInvWqe<H>>,
+}
+
+/// An invalidation as it is posted.
+pub(crate) type LocalInvWqe<H> = Wqe<LocalInv<H>>;
+
+/// An invalidation that is not posted.
+pub(crate) type LocalInvBox<H> = KBox<LocalInvWqe<H>>;
+
+/// Invalidations that are not posted.
+pub(crate) type LocalInvList<H> = BoxList<LocalInvWqe<H>>;
+
+// SAFETY: the offset is that of the field, which only lists use.
+unsafe impl<H: Handler> Listed for LocalInv<H> {
+    const LINK: usize = offset_of!(Self, link);
+}
+
+impl<H: Handler> LocalInv<H> {
+    /// An invalidation for later. Context: may sleep. Errors: `ENOMEM`.
+    pub(crate) fn new() -> Result<LocalInvBox<H>> {
+        Wqe::new(Self {
+            what: None,
+            link: Link::new(),
+        })
+    }
+
+    /// Does for an invalidation that failed what it should have done: destroys its registrations,
+    /// now that the queue pair has been drained, and returns what waited.
+    ///
+    /// Context: may sleep.
+    pub(crate) fn resolve(&mut self, proof: &Drained) -> Option<H::Waiter> {
+        let (mrs, waiter) = self.what.take()?;
+        mrs.destroy(proof);
+        Some(waiter)
+    }
+}
+
+impl<H: Handler> QpRef<H> {
+    /// Invalidates `mrs`; `waiter` comes back with the completion.
+    ///
+    /// When the queue pair does not take it, `inv` comes back with both inside, as one that
+    /// failed ([`Handler::invalidation_failed`]).
+    ///
+    /// Context: any.
+    pub(crate) fn post_local_inv(
+        &self,
+        mut inv: LocalInvBox<H>,
+        mut mrs: MrList<Registered>,
+        waiter: H::Waiter,
+    ) -> Result<(), LocalInvBox<H>> {
+        // All but the last ask for no completion, but get one if they fail. So does the last
+        // then, so theirs have nothing to do. The last has the box.
+        let last: *mut bindings::ib_cqe = ptr::from_mut(&mut *inv).cast();
+        let mut cqe = last;
+        let mut chain = ptr::null();
+        mrs.for_each(|inner| {
+            chain = inner.invalidate_wr(cqe, chain, ptr::eq(cqe, last));
+            cqe = unit_cqe::<H>();
+        });
+        inv.what = Some((mrs, waiter));
+        if chain.is_null() {
+            // Nothing to post means that no completion would come.
+            return Err(inv);
+        }
+        let cqe = Wqe::into_cqe(inv);
+        self.shared().owed.fetch_add(1, Relaxed);
+        // SAFETY: the queue pair is valid; drivers copy the chain before they return. It lies in
+        // the registrations, which the box owns; the completion entry of its last is the box.
+        let ret = unsafe { bindings::ib_post_send(self.as_raw(), chain, ptr::null_mut()) };
+        if ret == 0 {
+            return Ok(());
+        }
+        self.shared().owed.fetch_sub(1, Relaxed);
+        // SAFETY: ib_post_send() stopped before the last of the chain, so no completion comes.
+        Err(unsafe { Wqe::from_cqe(cqe) })
+    }
+}
+
+impl<H: Handler> Work for LocalInv<H> {
+    type Handler = H;
+
+    fn done(mut inv: LocalInvBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
+        cx.owed().fetch_sub(1, Relaxed);
+        if wc.success().is_none() {
+            cx.handler().invalidation_failed(inv);
+            return;
+        }
+        // What is posted has both.
+        let Some((mrs, waiter)) = inv.what.take() else {
+            return;
+        };
+        let (mrs, proof) = mrs.invalidated();
+        cx.handler().invalidated(cx, inv, waiter, mrs, proof);
+    }
+}

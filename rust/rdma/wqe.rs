@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a completion finds what it completes: `struct ib_cqe`, `struct ib_wc`.
+//!
+//! A work request carries a pointer to an `ib_cqe`. Here every posted object is a [`Wqe`], a
+//! box that begins with its `ib_cqe`: posting turns the box into that pointer, and the completion
+//! turns the pointer back into the box.
+//!
+//! C header: `include/rdma/ib_verbs.h`.
+
+use super::cq::Completions;
+use super::Handler;
+use crate::bindings;
+use crate::support::box_list::Node;
+use kernel::prelude::*;
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status(bindings::ib_wc_status);
+
+impl Status {
+    /// The queue pair did not take the work request.
+    pub(super) const NOT_POSTED: Self = Self(bindings::ib_wc_status_IB_WC_GENERAL_ERR);
+
+    /// The work was done.
+    pub(crate) fn is_success(self) -> bool {
+        self.0 == bindings::ib_wc_status_IB_WC_SUCCESS
+    }
+
+    /// The work was not tried, because the connection had ended before.
+    pub(crate) fn is_flush(self) -> bool {
+        self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
+    }
+
+    /// The status in words.
+    pub(crate) fn message(self) -> &'static str {
+        // SAFETY: ib_wc_status_msg() takes any value and returns a constant string.
+        let message = unsafe { CStr::from_char_ptr(bindings::ib_wc_status_msg(self.0)) };
+        message.to_str().unwrap_or("unknown")
+    }
+}
+
+/// A completion.
+pub(super) struct Wc<'a>(&'a bindings::ib_wc);
+
+impl<'a> Wc<'a> {
+    /// The fields that are valid only when the work was done.
+    pub(super) fn success(&self) -> Option<Success<'a>> {
+        self.status().is_success().then_some(Success(self.0))
+    }
+
+    fn status(&self) -> Status {
+        Status(self.0.status)
+    }
+}
+
+/// A completion of work that was done.
+pub(super) struct Success<'a>(&'a bindings::ib_wc);
+
+impl Success<'_> {
+    pub(super) fn byte_len(&self) -> u32 {
+        self.0.byte_len
+    }
+
+    /// The key that the peer invalidated along with its Send.
+    pub(super) fn invalidated(&self) -> Option<u32> {
+        if self.0.wc_flags & bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 == 0 {
+            return None;
+        }
+        // SAFETY: IB_WC_WITH_INVALIDATE says that this arm of `ib_wc.ex` is set.
+        Some(unsafe { self.0.ex.invalidate_rkey })
+    }
+}
+
+/// Something that can be posted as a work request, and gets its completion.
+pub(super) trait Work: Sized {
+    /// Whose completions these are.
+    type Handler: Handler;
+
+    /// The work request has ended, and its box is back.
+    fn done(wqe: KBox<Wqe<Self>>, cx: &mut Completions<'_, Self::Handler>, wc: &Wc<'_>);
+}
+
+/// The box that a posted object travels in.
+#[repr(C)]
+pub(crate) struct Wqe<W> {
+    cqe: Cqe,
+    work: W,
+}
+
+/// An `ib_cqe`. It holds a function pointer, and nobody writes it once it is made.
+#[repr(transparent)]
+struct Cqe(bindings::ib_cqe);
+
+// SAFETY: what is in an `ib_cqe` does not belong to a task.
+unsafe impl Send for Cqe {}
+// SAFETY: drivers and ib_core read `ib_cqe.done` only.
+unsafe impl Sync for Cqe {}
+
+#[allow(private_bounds)]
+impl<W: Work> Wqe<W> {
+    /// Context: may sleep. Errors: `ENOMEM`.
+    pub(super) fn new(work: W) -> Result<KBox<Self>> {
+        Ok(KBox::new(
+            Self {
+                cqe: Cqe(bindings::ib_cqe {
+                    done: Some(work_done_callback::<W>),
+                }),
+                work,
+            },
+            GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN,
+        )?)
+    }
+
+    /// Gives the box away and returns what a work request names as its completion entry.
+    pub(super) fn into_cqe(this: KBox<Self>) -> *mut bindings::ib_cqe {
+        KBox::into_raw(this).cast()
+    }
+
+    /// Takes back a box whose work request was not posted, or has completed.
+    ///
+    /// # Safety
+    ///
+    /// `cqe` must have come from [`Self::into_cqe`], and no completion may come for it any more.
+    pub(super) unsafe fn from_cqe(cqe: *mut bindings::ib_cqe) -> KBox<Self> {
+        // SAFETY: `cqe` is the first field of this `#[repr(C)]` struct; the caller has the box.
+        unsafe { KBox::from_raw(cqe.cast()) }
+    }
+}
+
+impl<W> Wqe<W> {
+    /// Where a field of the object that is at `offset` in it is in its box.
+    pub(super) const fn offset_of(offset: usize) -> usize {
+        core::mem::offset_of!(Self, work) + offset
+    }
+}
+
+impl<W> core::ops::Deref for Wqe<W> {
+    type Target = W;
+
+    fn deref(&self) -> &W {
+        &self.work
+    }
+}
+
+impl<W> core::ops::DerefMut for Wqe<W> {
+    fn deref_mut(&mut self) -> &mut W {
+        &mut self.work
+    }
+}
+
+/// A posted object that can be in a list while it is not posted.
+///
+/// # Safety
+///
+/// As for [`Node`], with `LINK` from the start of `Self` and a link of type `Link<Wqe<Self>>`.
+pub(super) unsafe trait Listed: Sized {
+    /// Where the link is.
+    const LINK: usize;
+}
+
+// SAFETY: `Listed` promises the link at that offset of `work`.
+unsafe impl<W: Listed> Node for Wqe<W> {
+    const LINK: usize = Self::offset_of(W::LINK);
+}
+
+/// A C work request that is written when its object is made, and completed when it is posted.
+pub(super) struct Prepared<R>(pub(super) R);
+
+// SAFETY: the pointers in it are set when the work request is posted, and nobody follows them
+// once ib_post_send() or ib_post_recv() has returned.
+unsafe impl<R> Send for Prepared<R> {}
+// SAFETY: shared, it gives its address to C, which only reads it.
+unsafe impl<R> Sync for Prepared<R> {}
+
+/// Called by ib_core (`__ib_process_cq`) with a completion entry that [`Wqe::into_cqe`] made.
+///
+/// # Safety
+///
+/// `cq` must be a queue of [`Cq::<W::Handler>`](super::cq::Cq) which is being polled, and `wc` the
+/// completion of the one work request that has the box of a `Wqe<W>`.
+unsafe extern "C" fn work_done_callback<W: Work>(
+    cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: ib_core calls from the poll of this queue.
+    let mut cx = unsafe { Completions::<W::Handler>::of(cq) };
+    // SAFETY: an element of `ib_cq.wc`, which ib_core leaves alone until this returns.
+    let wc = Wc(unsafe { &*wc });
+    // SAFETY: kernel users of a queue from ib_alloc_cq() set the arm `wr_cqe`, and ours do.
+    let cqe = unsafe { wc.0.__bindgen_anon_1.wr_cqe };
+    // SAFETY: this completion is the only one of the work request that has the box.
+    let wqe = unsafe { Wqe::<W>::from_cqe(cqe) };
+    if !wc.status().is_success() {
+        cx.handler().lost(wc.status());
+    }
+    W::done(wqe, &mut cx, &wc);
+}
+
+/// The completion entry of work requests that nothing has to be done for, unless they fail.
+pub(super) fn unit_cqe<H: Handler>() -> *mut bindings::ib_cqe {
+    // The drivers take a pointer that may be written, and do not write.
+    (&raw const Unit::<H>::CQE.0).cast_mut()
+}
+
+struct Unit<H>(core::marker::PhantomData<H>);
+
+impl<H: Handler> Unit<H> {
+    const CQE: &'static Cqe = &Cqe(bindings::ib_cqe {
+        done: Some(unit_done_callback::<H>),
+    });
+}
+
+/// Called by ib_core (`__ib_process_cq`) with the entry of [`unit_cqe`].
+///
+/// # Safety
+///
+/// `cq` must be a queue of [`Cq::<H>`](super::cq::Cq) which is being polled, `wc` a completion.
+unsafe extern "C" fn unit_done_callback<H: Handler>(
+    cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: an element of `ib_cq.wc`, which ib_core leaves alone until this returns.
+    let status = Status(unsafe { (*wc).status });
+    if !status.is_success() {
+        // SAFETY: ib_core calls from the poll of this queue.
+        unsafe { Completions::<H>::of(cq) }.handler().lost(status);
+    }
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A list of boxes that are linked through themselves: it never allocates, and moving a box, or a
+//! whole list, takes the same few instructions however long the lists are.
+//!
+//! `kernel::list::List` wants reference counted items. Here a box belongs to the list it is in,
+//! and to nobody else.
+
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ptr;
+use kernel::prelude::*;
+
+/// The place for the link to the next box, which nobody but the list reads or writes.
+pub(crate) struct Link<N>(*mut N);
+
+// SAFETY: a link is used through the list only, and the list is `Send` only if its boxes are.
+unsafe impl<N> Send for Link<N> {}
+// SAFETY: without the list, nothing can be done with a link.
+unsafe impl<N> Sync for Link<N> {}
+
+impl<N> Link<N> {
+    /// The link of a box that is in no list.
+    pub(crate) const fn new() -> Self {
+        Self(ptr::null_mut())
+    }
+}
+
+/// A box's content that can be in one [`BoxList`].
+///
+/// # Safety
+///
+/// `LINK` bytes from its start, the type has a field of type `Link<Self>`, and nothing else is
+/// done with that field.
+pub(crate) unsafe trait Node: Sized {
+    /// Where the link is.
+    const LINK: usize;
+}
+
+/// A list of boxes.
+///
+/// # Invariants
+///
+/// `head` is null, or the first of a chain of boxes that belong to the list, each linked to the
+/// next. If `head` is not null, `tail` is the last of them, and its link is null.
+pub(crate) struct BoxList<N: Node> {
+    head: *mut N,
+    tail: *mut N,
+    _owned: PhantomData<KBox<N>>,
+}
+
+// SAFETY: the list owns its boxes as a vector would, so it may go where they may.
+unsafe impl<N: Node + Send> Send for BoxList<N> {}
+// SAFETY: a shared list gives out shared references to its boxes only.
+unsafe impl<N: Node + Sync> Sync for BoxList<N> {}
+
+impl<N: Node> BoxList<N> {
+    /// An empty list.
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: there is no box.
+        Self {
+            head: ptr::null_mut(),
+            tail: ptr::null_mut(),
+            _owned: PhantomData,
+        }
+    }
+
+    /// Whether it is empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+
+    /// The first box.
+    pub(crate) fn first(&self) -> Option<&N> {
+        // SAFETY: null, or a box of the list (type invariant), which is borrowed.
+        unsafe { self.head.as_ref() }
+    }
+
+    fn link(node: *mut N) -> *mut Link<N> {
+        node.wrapping_byte_add(N::LINK).cast()
+    }
+
+    /// The box behind `node`.
+    ///
+    /// # Safety
+    ///
+    /// `node` must be a box of a list that is borrowed.
+    unsafe fn next(node: *mut N) -> *mut N {
+        // SAFETY: the caller's box is valid, and has its link there (`Node`).
+        unsafe { (*Self::link(node)).0 }
+    }
+
+    /// Links `node` to `next`.
+    ///
+    /// # Safety
+    ///
+    /// `node` must be a box of the list that is being changed.
+    unsafe fn set_next(node: *mut N, next: *mut N) {
+        // SAFETY: the caller's box is valid, and has its link there (`Node`).
+        unsafe { (*Self::link(node)).0 = next };
+    }
+
+    /// Adds a box in front of all others.
+    pub(crate) fn push(&mut self, node: KBox<N>) {
+        let node = KBox::into_raw(node);
+        // SAFETY: the box was given to the list just now.
+        unsafe { Self::set_next(node, self.head) };
+        if self.head.is_null() {
+            self.tail = node;
+        }
+        // INVARIANT: `node` is linked to what was first, or is the only box.
+        self.head = node;
+    }
+
+    /// Adds a box behind all others.
+    pub(crate) fn push_last(&mut self, node: KBox<N>) {
+        let node = KBox::into_raw(node);
+        // SAFETY: the box was given to the list just now.
+        unsafe { Self::set_next(node, ptr::null_mut()) };
+        if self.head.is_null() {
+            self.head = node;
+        } else {
+            // SAFETY: `tail` is the last box of the list (type invariant).
+            unsafe { Self::set_next(self.tail, node) };
+        }
+        // INVARIANT: what was last is linked to `node`, or it is the only box.
+        self.tail = node;
+    }
+
+    /// Takes the first box.
+    pub(crate) fn pop(&mut self) -> Option<KBox<N>> {
+        if self.head.is_null() {
+            return None;
+        }
+        let node = self.head;
+        // INVARIANT: the chain begins behind `node` from now on.
+        // SAFETY: `node` is a box of this list, which is borrowed.
+        self.head = unsafe { Self::next(node) };
+        // SAFETY: `node` came from `KBox::into_raw`, and is in the list no more.
+        Some(unsafe { KBox::from_raw(node) })
+    }
+
+    /// Moves all of `other` behind the others.
+    pub(crate) fn append(&mut self, other: Self) {
+        let other = ManuallyDrop::new(other);
+        if other.head.is_null() {
+            return;
+        }
+        if self.head.is_null() {
+            self.head = other.head;
+        } else {
+            // SAFETY: `tail` is the last box of the list (type invariant).
+            unsafe { Self::set_next(self.tail, other.head) };
+        }
+        // INVARIANT: the chain of `other` follows, whose boxes nobody else has any more.
+        self.tail = other.tail;
+    }
+
+    /// Gives all boxes away to whoever has learnt their addresses.
+    pub(crate) fn leak(self) {
+        let _ = ManuallyDrop::new(self);
+    }
+
+    /// All of them from the first on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &N> + Clone {
+        let mut at = self.head;
+        core::iter::from_fn(move || {
+            // SAFETY: null, or a box of the list (type invariant), which is borrowed.
+            let node = unsafe { at.as_ref() }?;
+            // SAFETY: a box of the list, whose links do not change while it is borrowed.
+            at = unsafe { Self::next(at) };
+            Some(node)
+        })
+    }
+
+    /// Calls `f` for each from the first on.
+    ///
+    /// # Safety
+    ///
+    /// `f` must leave the links as they are: it must not exchange whole nodes.
+    pub(crate) unsafe fn for_each(&mut self, mut f: impl FnMut(&mut N)) {
+        let mut at = self.head;
+        // SAFETY: null, or a box of the list (type invariant), which is borrowed for writing.
+        while let Some(node) = unsafe { at.as_mut() } {
+            f(node);
+            // SAFETY: a box of the list still, as the caller promises.
+            at = unsafe { Self::next(at) };
+        }
+    }
+
+    /// Takes the first box that `f` says yes to.
+    pub(crate) fn take(&mut self, f: impl Fn(&N) -> bool) -> Option<KBox<N>> {
+        if f(self.first()?) {
+            return self.pop();
+        }
+        let mut before = self.head;
+        loop {
+            // SAFETY: `before` is a box of the list.
+            let at = unsafe { Self::next(before) };
+            // SAFETY: null, or a box of the list (type invariant), which is borrowed.
+            if f(unsafe { at.as_ref() }?) {
+                // SAFETY: `at` is a box of the list.
+                let behind = unsafe { Self::next(at) };
+                // SAFETY: `before` is a box of the list.
+                unsafe { Self::set_next(before, behind) };
+                if behind.is_null() {
+                    // INVARIANT: `at` was the last box; now it is the one before.
+                    self.tail = before;
+                }
+                // SAFETY: `at` came from `KBox::into_raw`, and is in the list no more.
+                return Some(unsafe { KBox::from_raw(at) });
+            }
+            before = at;
+        }
+    }
+
+    /// Frees what is left, out of the way of lists that are empty.
+    #[cold]
+    fn clear(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+impl<N: Node> Default for BoxList<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<N: Node> Drop for BoxList<N> {
+    fn drop(&mut self) {
+        if !self.is_empty() {
+            self.clear();
+        }
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What waits for an invalidation that failed is told only after the queue pair was drained: there
+//! is no other way to take it out.
+
+use crate::rdma::local_inv::LocalInvBox;
+use crate::rdma::proof::Drained;
+use crate::rdma::Handler;
+
+fn control<H: Handler>(inv: &mut LocalInvBox<H>, drained: &Drained) -> Option<H::Waiter> {
+    inv.resolve(drained)
+}
+
+#[cfg(wrong)]
+fn wrong_without<H: Handler>(inv: &mut LocalInvBox<H>) -> Option<H::Waiter> {
+    inv.resolve() //~ E0061
+}
+
+#[cfg(wrong)]
+fn wrong_way<H: Handler>(inv: &mut LocalInvBox<H>) -> Option<H::Waiter> {
+    inv.what.take().map(|(_, waiter)| waiter) //~ E0616
+}
