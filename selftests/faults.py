@@ -16,7 +16,7 @@ import time
 NFS = 100003
 READLINK, READ, WRITE, READDIRPLUS = 5, 6, 7, 17
 CALLBACK = 0x40000000
-SEQUENCE, DESTROY_CLIENTID = 53, 57
+CREATE_SESSION, SEQUENCE, DESTROY_CLIENTID = 43, 53, 57
 CB_SEQUENCE = 11
 RDMA_MSG, RDMA_NOMSG, RDMA_MSGP, RDMA_DONE, RDMA_ERROR = range(5)
 
@@ -98,6 +98,19 @@ def foreign_xid(_, reply):
 def twice(_, reply):
     reply.send()
     reply.send()
+
+
+@strikes(READ)
+def many_times_at_once(_, reply):
+    """The others come while the memory of the first is being taken from the server."""
+    reply.connection.send_at_once([reply.encode()] * 32)
+
+
+@strikes(READ)
+def flood_of_replies(_, reply):
+    """To RPCs that there are not, several times as many as the client has Receives."""
+    for reply.xid in [reply.xid ^ 0x5A5A5A5A] * 500 + [reply.xid]:
+        reply.send()
 
 
 @strikes(READ)
@@ -367,6 +380,15 @@ def pad_of_another_length(_, reply):
     return f"{len(reply.payload)} octets"
 
 
+@spoils(READ)
+def no_attributes(reply):
+    """A server need not send what it knows of the file, so this head is a short one."""
+    at = 28
+    if reply.payload[at:at + 4] != words(1):
+        raise ValueError("there are no attributes")
+    reply.payload = reply.payload[:at] + words(0) + reply.payload[at + 4 + 84:]
+
+
 @strikes(READ)
 def nothing_written(_, reply):
     """The READ claims to have data, and the Write chunk is returned unused."""
@@ -413,6 +435,15 @@ def grant_of_three(reply):
 @strikes(READ)
 def count_calls(peer, reply):
     return f"{calls_that_come(peer, reply)} Calls without a Reply"
+
+
+@strikes(READ)
+def replies_at_once(peer, reply):
+    """As many as Calls have come, in one go."""
+    calls = list(peer.calls(3))
+    replies = [peer.make_reply(call) for call in calls]
+    reply.connection.send_at_once([each.encode() for each in [reply, *replies]])
+    return f"{len(calls) + 1} Replies"
 
 
 @strikes(READDIRPLUS)
@@ -603,6 +634,39 @@ def callbacks_after_the_end(peer, reply):
             pass
 
 
+@strikes_operation(SEQUENCE)
+def callbacks_one_by_one(peer, reply):
+    """More of them than the client has Receives for both directions."""
+    held, answered = [], set()
+    for xid in range(0x72000000, 0x72000000 + 300):
+        peer.connection.send(callback(xid))
+        for message in peer.calls(5):
+            if message.xid == xid:
+                answered.add((message.credits, message.payload[:12] == words(xid, 1, 0)))
+                break
+            held.append(message)
+        else:
+            return f"{xid:#x} was not answered"
+    reply.send()
+    for call in held:
+        peer.answer(call)
+    return f"all were answered, with credits and accepted: {answered}"
+
+
+@strikes_operation(CREATE_SESSION)
+def session(peer, reply):
+    """What the client wants the callbacks to be like."""
+    operations = reply.call.operations()
+    operations.at += 4 + 8 + 4 + 4
+    for _ in "fore", "back":
+        _, request, response, cached, operation_count, requests = (
+            operations.word() for _ in range(6))
+        for _ in range(operations.word()):
+            operations.word()
+    reply.send()
+    return f"requests of {request}, {requests} at once; the inline limit is {peer.connection.inline}"
+
+
 # --- The connection -------------------------------------------------------------------------
 
 
@@ -614,6 +678,34 @@ def too_long(_, reply):
 @strikes(READ)
 def hang_up(peer, _):
     peer.hang_up("as told")
+
+
+@strikes(READ)
+def hang_up_afterwards(peer, reply):
+    """When the client waits for nothing."""
+    reply.send()
+    for call in peer.calls(1):
+        peer.answer(call)
+    peer.hang_up("as told")
+
+
+@strikes(READ)
+def tell(peer, reply):
+    """What the client said when it connected."""
+    reply.send()
+    return peer.connection.request
+
+
+@strikes(READ)
+def segments_of_reads(peer, reply):
+    """No two uses of memory have the same name."""
+    peer.segments = getattr(peer, "segments", []) if peer.struck > 1 else []
+    peer.segments += reply.call.writes[0]
+    reply.send()
+    handles, offsets = ({getattr(segment, name) for segment in peer.segments}
+                        for name in ("handle", "offset"))
+    high = {offset >> 32 for offset in offsets}
+    return f"{len(handles)} handles, {len(high)} upper halves of offsets"
 
 
 def hang_up_and_announce(peer, private_data):

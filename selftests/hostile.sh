@@ -7,6 +7,14 @@
 PEER_PORT=20050
 SIZE=16384
 
+start_the_peer() {
+	address=$(ip -o route get "$SERVER" | sed -n 's/.* src \([^ ]*\).*/\1/p')
+	control=$scratch/control
+	rm -f "$control" "$control.go"
+	peer_runs || start_peer
+	trap 'leave_the_peer $?' EXIT
+}
+
 # Mounts through the peer, with a file that is known.
 mount_through_the_peer() {
 	mount_through_the_peer_with 3 \
@@ -43,11 +51,7 @@ mount_4_1_through_the_peer() {
 
 # mount_through_the_peer_with VERSION OPTIONS
 mount_through_the_peer_with() {
-	address=$(ip -o route get "$SERVER" | sed -n 's/.* src \([^ ]*\).*/\1/p')
-	control=$scratch/control
-	rm -f "$control.go"
-	peer_runs || start_peer
-	trap 'leave_the_peer $?' EXIT
+	peer_runs && [ -n "${control:-}" ] || start_the_peer
 	PORT=$PEER_PORT VERS=$1 MOUNT_OPTIONS=$2
 	mount_export
 }
@@ -96,6 +100,20 @@ is_dropped() {
 	outcome
 	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
 	stays "$2" good
+}
+
+# Whether the RPC has ended yet or not.
+#= V1-003, V1-089
+takes_one_reply_of_many() {
+	mount_through_the_peer
+	strike many_times_at_once
+	good
+	outcome
+	good
+	set -- $(transport bad_reply bad_xids connect_count)
+	note "bad_reply, bad_xids, connect_count: $*"
+	[ $(($1 + $2)) = 31 ] || fail "31 were too many"
+	[ "$3" = 1 ] || fail "the connection was given up"
 }
 
 # It ends its RPC with an error, and nothing but that.
@@ -349,6 +367,120 @@ a_new_connection_owes_nothing() {
 	stays connect_count good
 }
 
+#= V1-117, V1-119, V1-123, V1-132
+callbacks_are_answered() {
+	mount_4_1_through_the_peer
+	connections=$(transport connect_count)
+	strike callbacks_one_by_one
+	ls "$dir"
+	outcome | grep -Fx 'all were answered, with credits and accepted: {(16, True)}'
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+}
+
+# Nothing of a callback stays: with the last mount the module can go.
+callbacks_leave_nothing() {
+	mount_4_1_through_the_peer
+	strike callbacks_at_once
+	ls "$dir"
+	outcome
+	leave
+	module_goes
+}
+
+module_goes() {
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		! modprobe -r rpcrdma 2>"$local/unload" || return 0
+		sleep 0.5
+	done
+	cat "$local/unload"
+	fail "something holds the module"
+}
+
+# What a server may send as a callback fits the client's Receives, header and all.
+#= V1-129, V1-117
+session_asks_for_callbacks_that_fit() {
+	start_the_peer
+	strike session
+	mount_4_1_through_the_peer
+	outcome >"$local/session"
+	cat "$local/session"
+	limit=$(sed 's/.* is //' "$local/session")
+	request=$(sed 's/requests of \([0-9]*\).*/\1/' "$local/session")
+	[ "$request" -le $((limit - 28)) ] || fail "callbacks of $request bytes are too long"
+	[ "$request" -ge $((limit / 2)) ] || fail "callbacks of $request bytes are too short"
+	grep ', 16 at once' "$local/session"
+}
+
+# RFC 8797's private data; as many Reads as the server likes; a message too many breaks the connection
+# rather than being tried again and again.
+#= CM-001, CM-009, CM-014
+connection_request() {
+	mount_through_the_peer
+	strike tell
+	good
+	outcome >"$local/request"
+	cat "$local/request"
+	grep 'private data f6ab0e1801010303' "$local/request"
+	grep 'RNR retries 0, retries [1-7]$' "$local/request"
+	[ "$(sed 's/.*Reads \([0-9]*\).*/\1/' "$local/request")" -ge 8 ] || fail "so few Reads"
+}
+
+# The server can take 4096 bytes, which is more than the default.
+#= V1-047, CM-009
+what_the_server_announces_is_used() {
+	mount_through_the_peer
+	cp "$local/file" "$dir/file"
+	stays read_segments dd if="$local/file" of="$dir/file" bs=3000 count=1 oflag=direct conv=notrunc
+	good
+}
+
+#= V1-089, V1-139
+memory_never_has_the_same_name_again() {
+	mount_through_the_peer
+	strike segments_of_reads 40
+	for _ in $(seq 40); do
+		get
+	done
+	outcome | tail -n 1 | grep '^40 handles, 40 upper halves'
+}
+
+# Each Receive is there for its Reply, and none is sent twice.
+#= V1-123
+takes_replies_at_once() {
+	mount_through_the_peer
+	strike replies_at_once
+	readers=
+	for n in $(seq 40); do
+		dd if="$dir/file" of="$local/$n" bs=$SIZE count=1 iflag=direct &
+		readers="$readers $!"
+	done
+	for reader in $readers; do
+		wait "$reader"
+	done
+	outcome >"$local/outcome"
+	cat "$local/outcome"
+	[ "$(cut -d ' ' -f 1 "$local/outcome")" -gt 16 ] || fail "too few to test anything"
+	for n in $(seq 40); do
+		cmp "$local/$n" "$local/file"
+	done
+	[ "$(transport connect_count)" = 1 ] || fail "the connection was given up"
+}
+
+# A connection that ends is noticed when it does, and not by the next Call.
+#= CM-030
+notices_the_end_of_an_idle_connection() {
+	mount_through_the_peer
+	strike hang_up_afterwards
+	good
+	outcome
+	sleep 0.5
+	state=$(grep -l "^$address\$" /sys/kernel/sunrpc/xprt-switches/*/xprt-*rdma/dstaddr) ||
+		skip "this kernel's sunrpc has no sysfs"
+	cat "${state%dstaddr}xprt_state"
+	! grep -w CONNECTED "${state%dstaddr}xprt_state" || fail "not noticed"
+	good
+}
+
 # The session has 16 slots, but with no more than 16 places the connection would break here.
 #= V1-117, NFS-050
 more_callbacks_than_slots() {
@@ -425,10 +557,11 @@ memory_is_invalidated_twice() {
 	good
 }
 
+#= V1-102, NFS-059
 a_lost_reply_is_asked_for_again() {
 	mount_through_the_peer timeo=20
 	strike silence
-	good
+	grows connect_count good
 	outcome
 }
 
@@ -455,7 +588,7 @@ set --
 for fault in runt empty other_version call error_cut_short versions_reversed flood; do
 	set -- "$@" "is_dropped $fault bad_reply"
 done
-for fault in foreign_xid twice; do
+for fault in foreign_xid twice flood_of_replies; do
 	set -- "$@" "is_dropped $fault bad_xids"
 done
 for fault in error_version error_chunk error_unknown type_msgp type_done type_unknown \
@@ -479,8 +612,15 @@ for fault in invalidate_nothing too_long hang_up; do
 	set -- "$@" "costs_the_connection $fault"
 done
 tests "$@" \
+	"takes_one_reply_of_many" \
 	"makes_no_difference no_credits" \
 	"makes_no_difference endless_credits" \
+	"makes_no_difference no_attributes" \
+	"connection_request" \
+	"what_the_server_announces_is_used" \
+	"memory_never_has_the_same_name_again" \
+	"takes_replies_at_once" \
+	"notices_the_end_of_an_idle_connection" \
 	"calls_keep_to_the_grant one 1" \
 	"calls_keep_to_the_grant three 3" \
 	"the_first_call_goes_alone" \
@@ -498,6 +638,9 @@ tests "$@" \
 	"is_refused_for_a_killed_process" \
 	"a_reply_to_an_unsent_call_is_dropped" \
 	"a_new_connection_owes_nothing" \
+	"callbacks_are_answered" \
+	"callbacks_leave_nothing" \
+	"session_asks_for_callbacks_that_fit" \
 	"more_callbacks_than_slots" \
 	"callbacks_while_the_mount_goes 5" \
 	"connects_with no_private_data" \

@@ -233,6 +233,9 @@ class Connection:
             if state == IBV_QPS_INIT:
                 for number in range(RECEIVES):
                     self._receive(number)
+        # What the request asked for is in the attributes until it is accepted.
+        self.request = (f"private data {event.private_data.hex()}, Reads {attributes.max_rd_atomic}, "
+                        f"RNR retries {attributes.rnr_retry}, retries {attributes.retry_cnt}")
         parameters = ConnParam(resources=16, depth=16, qp_num=self.qp.qp_num,
                                data_len=len(private_data))
         if private_data:
@@ -413,9 +416,12 @@ class Peer:
             self.past.append(self.connection)
             self.connection = None
 
-    def answer(self, call):
+    def make_reply(self, call):
         call.gather(self.connection)
-        reply = Reply(self.connection, call, self.answers.to(call.payload))
+        return Reply(self.connection, call, self.answers.to(call.payload))
+
+    def answer(self, call):
+        reply = self.make_reply(call)
         self.look_for_a_fault()
         if self.fault and call.program == NFS and self.fault.suits(call):
             self.strike(reply)
