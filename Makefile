@@ -91,7 +91,7 @@ check: python ## Every test; ends with: N passed, N failed
 # Of what follows, as many at a time as there are processors.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
-lint_parts = layers unsafe text format conformance lints probe
+lint_parts = layers map unsafe text format conformance lints probe
 host_parts = core oracle fuzzing model mistakes cost
 build_parts = debian debian-7.3 clippy ownership
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
@@ -100,6 +100,8 @@ check-lint: python ## Layers, unsafe code, text, format, the table of requiremen
 	$(parts) $(lint_parts:%=lint-%)
 lint-layers:
 	@$(step) 'layers' tools/lint/layers
+lint-map:
+	@$(step) 'map of one RPC' tools/lint/map
 lint-unsafe:
 	@$(step) 'unsafe code' tools/lint/unsafe
 lint-text:

@@ -15,6 +15,7 @@ use kernel::prelude::*;
 
 mod bindings;
 mod client;
+mod endpoint;
 pub mod proto;
 mod rdma;
 mod sunrpc;

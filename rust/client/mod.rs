@@ -5,20 +5,22 @@
 //! One RPC goes through these files in this order:
 //!
 //! 1. `transport`: sunrpc's operations; hands a request to
-//! 2. `send`, which asks `proto::plan` what goes where, registers the chunks, writes the message
-//!    and posts it on the
-//! 3. `connection`, whose completions arrive at its
-//! 4. `link`, which hands what was received to
-//! 5. `recv`, which lets `proto::reply` check it against what `call` remembers was offered,
-//!    fences the registrations, and completes the RPC.
+//! 2. `marshal`, which asks `proto::plan` what goes where, maps the chunks (`registrations`),
+//!    and has the [endpoint](crate::endpoint) compose and post the message. Its Reply
+//!    arrives through the endpoint at
+//! 3. `complete`, which takes the request (`request`) out of the table of `registrations`, checks
+//!    the Reply against what was provided, has the memory invalidated, and completes the RPC.
+//!
+//! `connect` makes the endpoint, and `role` says what the endpoint's events mean here.
 
 #![deny(unsafe_code)]
 
-mod call;
-mod connection;
-mod link;
-mod recv;
-mod send;
+mod complete;
+mod connect;
+mod marshal;
+mod registrations;
+mod request;
+mod role;
 pub(crate) mod settings;
 mod sizes;
 mod stats;

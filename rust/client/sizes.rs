@@ -2,12 +2,31 @@
 
 //! How large a connection's resources are, from what the device can do.
 
-use crate::proto::cm_private::Effective;
-use crate::proto::plan::Limits;
-use crate::rdma::device::Attributes;
-use crate::rdma::qp;
-use crate::support::errno;
-use crate::support::memory::PAGE_SIZE;
+use super::settings;
+use crate::{
+    endpoint::Buffers,
+    proto::{
+        cm_private::CmPrivate,
+        connection::Config,
+        hostauth::Policy,
+        negotiate::{
+            Time,
+            Versions, //
+        },
+        plan::Limits,
+        property::Properties,
+        types::Xid, //
+    },
+    rdma::{
+        device::Attributes,
+        qp, //
+    },
+    sunrpc::backchannel::SLOTS,
+    support::{
+        errno,
+        memory::PAGE_SIZE, //
+    }, //
+};
 use kernel::prelude::*;
 
 /// The most pages of data in one RPC: 1 MiB that need not begin at a page boundary.
@@ -17,19 +36,17 @@ pub(crate) const MAX_DATA_PAGES: u32 = 257;
 const EXTRA_RECEIVES: u32 = 32;
 
 /// Send buffers beyond one a request: those whose completion has not been asked for yet.
-const EXTRA_SENDS: u32 = 64;
+const EXTRA_SENDS: u32 = 32;
 
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// How many RPCs may be in flight.
     pub(crate) requests: u32,
-    /// How many Receives are posted.
-    pub(crate) receives: u32,
-    /// How many Send buffers there are.
-    pub(crate) sends: u32,
     /// The most pages of a registration.
     pub(crate) mr_pages: u32,
+    /// The buffers.
+    pub(crate) buffers: Buffers,
     /// The most Segments of a chunk.
     pub(crate) chunk_segments: u32,
     /// The queues.
@@ -56,42 +73,71 @@ impl Sizes {
         // An RPC registers at most a Read chunk and a Write or Reply chunk; later they are
         // fenced, while its Send buffer may have been used for another.
         let per_call = 2 * chunk_segments;
-        let send_room = |requests: u32| (requests + EXTRA_SENDS) * (1 + per_call);
-        let send_wr = |requests: u32| send_room(requests) + requests * per_call;
+        let send_wr =
+            |requests: u32| (requests + EXTRA_SENDS) * (1 + per_call) + requests * per_call;
         let mut requests = requests.max(1);
-        while requests > 1 && send_wr(requests) >= device.max_qp_wr {
+        let too_many = |requests: u32| {
+            let cqe = send_wr(requests) + requests + EXTRA_RECEIVES + 2 * qp::Size::MARKER;
+            send_wr(requests) >= device.max_qp_wr || cqe > device.max_cqe
+        };
+        while requests > 1 && too_many(requests) {
             requests /= 2;
         }
         let sends = requests + EXTRA_SENDS;
         let receives = (requests + EXTRA_RECEIVES).min(device.max_qp_wr.saturating_sub(1));
-        let entries = send_wr(requests) + receives + 2;
-        if receives < 2 || send_wr(requests) >= device.max_qp_wr || entries > device.max_cqe {
+        if receives < 2 || too_many(requests) {
             return Err(errno::not_supported());
         }
         Ok(Self {
             requests,
-            receives,
-            sends,
             mr_pages: pages,
+            buffers: Buffers {
+                sends,
+                send_len: settings::inline_send(),
+                receives,
+                recv_len: settings::inline_recv(),
+            },
             chunk_segments,
             qp: qp::Size {
                 send_wr: send_wr(requests),
-                send_room: send_room(requests),
+                send_room: (requests + EXTRA_SENDS) * (1 + per_call),
                 recv_wr: receives,
-                signal_interval: EXTRA_SENDS,
-                recv_batch: EXTRA_RECEIVES / 2,
+                recv_batch: 16,
+                signal_interval: EXTRA_SENDS / 2,
             },
             reads_in: device.max_reads_in,
         })
     }
 
-    /// What a plan has to keep to on a connection with these thresholds.
-    pub(crate) fn limits(&self, thresholds: &Effective) -> Limits {
+    /// What this side brings along.
+    pub(crate) fn config(&self) -> Config {
+        Config {
+            versions: Versions::V1,
+            cm_private: CmPrivate {
+                remote_invalidation: true,
+                send_size: self.buffers.send_len,
+                recv_size: self.buffers.recv_len,
+            },
+            properties: Properties::DEFAULT,
+            xid: Xid(0),
+            calls: self.requests,
+            grants: SLOTS,
+            ceiling: 0,
+            continued: 0,
+            keep_alive: Time(0),
+            answer: Time(0),
+            auth: Policy::Ignore,
+            mechanism: false,
+        }
+    }
+
+    /// What a plan has to keep to; the protocol narrows it to what the peer allows.
+    pub(crate) fn limits(&self) -> Limits {
         Limits {
             page_size: PAGE_SIZE,
             segment_pages: self.mr_pages,
             chunk_segments: self.chunk_segments,
-            ..Limits::v1(thresholds.inline_send, thresholds.inline_recv)
+            ..Limits::v1(self.buffers.send_len, self.buffers.recv_len)
         }
     }
 }

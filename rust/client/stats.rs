@@ -12,7 +12,9 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// A counter; readers need no order between counters.
+/// A counter with, mostly, one writer at a time: the holder of the send lock, or a connection's
+/// completions, which do not run side by side. So no locked instruction is needed. Readers need
+/// no order between counters.
 pub(crate) struct Counter(Atomic<u64>);
 
 impl Counter {
@@ -21,7 +23,13 @@ impl Counter {
     }
 
     /// Counts `n` more.
+    #[inline]
     pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Counts `n` more, whoever else does at the same time.
+    pub(crate) fn add_concurrently(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
 
@@ -47,34 +55,39 @@ macro_rules! counters {
 }
 
 counters! {
+    // Written by senders.
     /// Segments of Read chunks sent.
     read_segments,
     /// Segments of Write chunks sent.
     write_segments,
     /// Segments of Reply chunks sent.
     reply_segments,
-    /// Octets of arguments moved by RDMA Read.
+    /// Bytes of arguments moved by RDMA Read.
     total_rdma_request,
-    /// Octets of results moved by RDMA Write.
-    total_rdma_reply,
-    /// Octets of pages and tails copied into Sends.
+    /// Bytes of pages and tails copied into Sends.
     pullup_copy,
-    /// Octets of Receives copied into pages.
-    fixup_copy,
-    /// Octets by which request buffers had to grow.
-    hardway_register,
     /// Messages that could not be made.
     failed_marshal,
-    /// Messages received that were not what was asked for.
-    bad_reply,
     /// Calls sent as RDMA_NOMSG.
     nomsg_call,
-    /// Registrations made.
-    mrs_allocated,
-    /// Replies after which registrations had to be invalidated by ourselves.
-    local_inv_needed,
     /// Times that a Send had to wait for a Send buffer.
     empty_sendctx_q,
+    /// Registrations made, when connecting or when there were too few.
+    mrs_allocated,
+
+    // Written by any task.
+    /// Bytes by which request buffers had to grow.
+    hardway_register,
+
+    // Written by completions.
+    /// Bytes of results moved by RDMA Write.
+    total_rdma_reply,
+    /// Bytes of Receives copied into pages.
+    fixup_copy,
+    /// Messages received that were not what was asked for.
+    bad_reply,
+    /// Replies after which registrations had to be invalidated by ourselves.
+    local_inv_needed,
 }
 
 impl Stats {

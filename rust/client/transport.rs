@@ -2,79 +2,76 @@
 
 //! The transport as sunrpc sees it.
 
-use super::call::{
-    Call,
-    Phase, //
+use super::{
+    complete,
+    connect,
+    marshal::{
+        self,
+        SendSide, //
+    },
+    request::{
+        RdmaRqst,
+        Request, //
+    },
+    role::Client,
+    settings,
+    sizes::MAX_DATA_PAGES,
+    stats::Stats, //
 };
-use super::connection::Connection;
-use super::link::Waiter;
-use super::send;
-use super::settings;
-use super::sizes::MAX_DATA_PAGES;
-use super::stats::Stats;
-use crate::proto::types::Version::V1;
-use crate::rdma::Handler;
-use crate::sunrpc::{
-    Backchannel,
-    Rqst,
-    Transport,
-    XdrBuf,
-    Xprt,
-    XprtHandle, //
+use crate::{
+    endpoint::Endpoint,
+    proto::types::Version::V1,
+    sunrpc::{
+        Backchannel,
+        CallBuf,
+        ConnectError,
+        SendCell,
+        SendError,
+        SendLock,
+        Transport,
+        Xprt,
+        XprtHandle, //
+    },
+    support::{
+        memory::PAGE_SIZE,
+        net::SockAddr,
+        trace, //
+    }, //
 };
-use crate::support::errno;
-use crate::support::memory::PAGE_SIZE;
-use crate::support::net::SockAddr;
-use crate::support::trace;
-use kernel::new_spinlock;
-use kernel::prelude::*;
-use kernel::seq_file::SeqFile;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    seq_file::SeqFile,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    }, //
 };
-use kernel::sync::{
-    Arc,
-    SpinLock, //
-};
-
-/// A request of this transport.
-pub(crate) type RdmaRqst = Rqst<Call>;
 
 /// RPC over RDMA, as transport class `rdma`.
 #[pin_data]
 pub(crate) struct Rdma {
-    xprt: XprtHandle<Rdma>,
-    /// The connection, if there is one. Changes with the send lock held only; protects itself
-    /// for those who look without it.
+    xprt: XprtHandle<Request>,
+    /// What the sender needs of the connection, if there is one.
+    sender: SendCell<Option<SendSide>>,
+    /// The connection, for those without the send lock. It is cleared when the connection is
+    /// closed, so nobody ends the last reference where that may not sleep.
     #[pin]
-    conn: SpinLock<Option<Arc<Connection>>>,
+    current: SpinLock<Option<Arc<Endpoint<Client>>>>,
+    /// The most bytes of a Call of the server, or of its Reply, on this connection.
+    max_callback: Atomic<u32>,
     /// The last attempt to connect failed.
-    failed: Atomic<i32>,
+    failed: Atomic<bool>,
     stats: Arc<Stats>,
     backchannel: Arc<Backchannel>,
 }
 
-impl Rdma {
-    fn connection(&self) -> Option<Arc<Connection>> {
-        self.conn.lock().clone()
-    }
-
-    fn try_connect(&self, xprt: &Xprt) -> Result {
-        let conn = Connection::new(
-            self.xprt.clone(),
-            self.stats.clone(),
-            self.backchannel.clone(),
-        )?;
-        *self.conn.lock() = Some(conn.clone());
-        xprt.clear_connected();
-        xprt.reset_credits();
-        conn.establish()
-    }
-}
-
 impl Transport for Rdma {
-    type Slot = Call;
+    type Request = Request;
 
     const MAX_PAYLOAD: usize = (MAX_DATA_PAGES * PAGE_SIZE) as usize;
 
@@ -82,14 +79,17 @@ impl Transport for Rdma {
         settings::slots()
     }
 
-    fn create(xprt: XprtHandle<Self>) -> Result<Arc<Self>> {
+    fn create(xprt: XprtHandle<Request>) -> Result<Arc<Self>> {
         let stats = Arc::new(Stats::new(), GFP_KERNEL)?;
         let backchannel = Arc::pin_init(Backchannel::new(), GFP_KERNEL)?;
+        let sender = SendCell::new(&xprt, None);
         Arc::pin_init(
             pin_init!(Self {
                 xprt,
-                conn <- new_spinlock!(None),
-                failed: Atomic::new(0),
+                sender,
+                current <- new_spinlock!(None),
+                max_callback: Atomic::new(0),
+                failed: Atomic::new(false),
                 stats,
                 backchannel,
             }),
@@ -97,32 +97,58 @@ impl Transport for Rdma {
         )
     }
 
-    fn new_slot() -> impl PinInit<Call, Error> {
-        Call::new()
+    fn new_request(_index: u32) -> impl PinInit<Request, Error> {
+        Request::new()
     }
 
-    fn connect(&self, xprt: &Xprt) -> Result {
-        let result = self.try_connect(xprt);
-        trace::connect(&self.xprt.peer(), result.err().map_or(0, |e| e.to_errno()));
-        self.failed.store(i32::from(result.is_err()), Relaxed);
+    fn connect(&self, lock: &mut SendLock<'_>, xprt: &Xprt) -> Result<(), ConnectError> {
+        let role = Client::new(
+            self.xprt.clone(),
+            self.stats.clone(),
+            self.backchannel.clone(),
+        );
+        let result = connect::resolve(role, xprt).and_then(|(endpoint, sizes)| {
+            *self.current.lock() = Some(endpoint.clone());
+            xprt.clear_connected();
+            xprt.reset_credits();
+            let established = connect::establish(&endpoint, &sizes);
+            // Also if that failed: closing looks for it here.
+            let sender = self
+                .sender
+                .get(lock)
+                .insert(SendSide::new(endpoint, &sizes)?);
+            established?;
+            sender.refresh();
+            self.max_callback.store(sender.max_callback(), Relaxed);
+            Ok(())
+        });
+        trace::connect(&self.xprt.peer(), 0);
+        self.failed.store(result.is_err(), Relaxed);
         result
     }
 
     fn last_connect_failed(&self) -> bool {
-        self.failed.load(Relaxed) != 0
+        self.failed.load(Relaxed)
     }
 
-    fn disconnect<'a>(&self, xprt: &Xprt, calls: impl Iterator<Item = &'a Call>) {
-        let Some(conn) = self.conn.lock().take() else {
+    //= V1-102, NFS-061
+    fn close(&self, lock: &mut SendLock<'_>, xprt: &Xprt) {
+        let Some(sender) = self.sender.get(lock).take() else {
             return;
         };
         xprt.clear_connected();
-        conn.close(calls);
+        sender.close();
+        // A task that gives up its RPC meanwhile finds the endpoint until here.
+        let current = self.current.lock().take();
+        drop(current);
     }
 
-    fn send(&self, rqst: &RdmaRqst) -> Result {
-        let conn = self.connection().ok_or_else(errno::not_connected)?;
-        send::send(&conn, rqst)
+    #[inline]
+    fn send(&self, lock: &mut SendLock<'_>, rqst: &RdmaRqst) -> Result<(), SendError> {
+        match self.sender.get(lock) {
+            Some(sender) => marshal::send(sender, rqst),
+            None => Err(SendError::NotConnected),
+        }
     }
 
     fn backchannel(&self) -> &Backchannel {
@@ -130,56 +156,54 @@ impl Transport for Rdma {
     }
 
     fn max_callback(&self) -> usize {
-        let limits = self
-            .connection()
-            .and_then(|conn| conn.limits().ok().copied());
-        let inline = limits.map_or(V1.default_inline(), |limits| {
-            limits.inline_send.min(limits.inline_recv)
-        });
-        inline.saturating_sub(V1.empty_header_len()) as usize
+        let inline = match self.max_callback.load(Relaxed) {
+            0 => V1.default_inline() - V1.empty_header_len(),
+            len => len,
+        };
+        inline as usize
     }
 
-    fn send_reply(&self, xid: u32, reply: &XdrBuf<'_>) -> Result {
-        let conn = self.connection().ok_or_else(errno::not_connected)?;
-        send::send_reply(&conn, xid, reply)
-    }
-
-    fn release(&self, rqst: &RdmaRqst) {
-        let call = rqst.slot();
-        let (exposed, conn, fence) = {
-            let mut state = call.state.lock();
-            // The slot's next RPC is not sent yet: a Reply with its XID is a forged one.
-            state.phase = Phase::Idle;
-            let exposed = state.exposed.take();
-            let Some(exposed) = exposed.filter(|mrs| !mrs.is_empty()) else {
-                // As always, unless the task gave up before the Reply.
-                return;
-            };
-            (exposed, state.conn.take(), state.fence.take())
-        };
-        // Whatever is exposed was registered on a connection, with a fence at hand.
-        let (Some(conn), Some(fence)) = (conn, fence) else {
-            return;
-        };
-        call.released.reset();
-        let waiter = Waiter::Release(call.released.clone());
-        if let Err(fence) = conn.qp().post_local_inv(fence, exposed, waiter) {
-            conn.link().invalidation_failed(fence);
+    fn send_reply(
+        &self,
+        lock: &mut SendLock<'_>,
+        xid: u32,
+        reply: &CallBuf<'_>,
+    ) -> Result<(), SendError> {
+        match self.sender.get(lock) {
+            Some(sender) => marshal::send_reply(sender, xid, reply),
+            None => Err(SendError::NotConnected),
         }
-        call.released.wait();
+    }
+
+    #[inline]
+    fn release(&self, rqst: &RdmaRqst) {
+        // As always, unless the task gave up before the Reply.
+        if !rqst.request().is_outstanding() {
+            return;
+        }
+        let wait = match &*self.current.lock() {
+            Some(endpoint) => complete::abandon(endpoint, rqst),
+            None => None,
+        };
+        if let Some(done) = wait {
+            done.wait();
+        }
     }
 
     fn buffers_grew(&self, bytes: usize) {
-        self.stats.hardway_register.add(bytes as u64);
+        self.stats.hardway_register.add_concurrently(bytes as u64);
     }
 
     fn source_address(&self) -> Option<SockAddr> {
-        self.conn.lock().as_ref().map(|conn| conn.source())
+        self.current
+            .lock()
+            .as_ref()
+            .map(|endpoint| endpoint.source())
     }
 
-    fn inject_disconnect(&self) {
-        if let Some(conn) = self.connection() {
-            conn.break_up();
+    fn inject_disconnect(&self, lock: &mut SendLock<'_>) {
+        if let Some(sender) = self.sender.get(lock) {
+            sender.endpoint().break_up();
         }
     }
 

@@ -20,11 +20,6 @@ __rust_helper void rust_helper_xprt_clear_connected(struct rpc_xprt *xprt)
 	xprt_clear_connected(xprt);
 }
 
-__rust_helper bool rust_helper_xprt_connected(struct rpc_xprt *xprt)
-{
-	return xprt_connected(xprt);
-}
-
 __rust_helper void rust_helper_xprt_clear_connecting(struct rpc_xprt *xprt)
 {
 	xprt_clear_connecting(xprt);
@@ -76,6 +71,111 @@ __rust_helper bool rust_helper_xprt_try_enqueue_bc_request(struct rpc_rqst *req)
 	}
 	spin_unlock(&xprt->bc_pa_lock);
 	return queued;
+}
+
+/* Whether there is a callback service for Calls of the server. */
+__rust_helper bool rust_helper_xprt_has_callback_service(struct rpc_xprt *xprt)
+{
+	bool has;
+
+	spin_lock(&xprt->bc_pa_lock);
+	has = xprt->bc_serv;
+	spin_unlock(&xprt->bc_pa_lock);
+	return has;
+}
+
+/*
+ * The queue lock is the one that senders, tasks and the reply's handler contend for. Each of the
+ * next three is one critical section of it, which Rust could only make of several calls.
+ */
+
+/* Finds the request that waits for a reply with @xid, and pins it. */
+__rust_helper struct rpc_rqst *
+rust_helper_xprt_lookup_and_pin(struct rpc_xprt *xprt, __be32 xid)
+{
+	struct rpc_rqst *rqst;
+
+	spin_lock(&xprt->queue_lock);
+	rqst = xprt_lookup_rqst(xprt, xid);
+	if (rqst)
+		xprt_pin_rqst(rqst);
+	spin_unlock(&xprt->queue_lock);
+	return rqst;
+}
+
+/* Completes a pinned request, and lets go of it before its task can find it pinned. */
+__rust_helper void rust_helper_xprt_complete_and_unpin(struct rpc_rqst *rqst, int copied)
+{
+	struct rpc_xprt *xprt = rqst->rq_xprt;
+
+	spin_lock(&xprt->queue_lock);
+	xprt_complete_rqst(rqst->rq_task, copied);
+	xprt_unpin_rqst(rqst);
+	spin_unlock(&xprt->queue_lock);
+}
+
+/* Lets go of a pinned request that goes on waiting. */
+__rust_helper void rust_helper_xprt_unpin(struct rpc_rqst *rqst)
+{
+	struct rpc_xprt *xprt = rqst->rq_xprt;
+
+	spin_lock(&xprt->queue_lock);
+	xprt_unpin_rqst(rqst);
+	spin_unlock(&xprt->queue_lock);
+}
+
+/*
+ * Gives one credit back that no request has, and wakes the next sender if that was what it waits
+ * for. The core does both for a request only (__xprt_put_cong), of which it looks at nothing but
+ * what is set here. The caller holds the transport lock.
+ */
+__rust_helper void rust_helper_xprt_put_credit(struct rpc_xprt *xprt)
+{
+	struct {
+		struct rpc_rqst rqst;
+		struct rpc_task task;
+	} nobody;
+
+	nobody.task.tk_rqstp = &nobody.rqst;
+	nobody.rqst.rq_xprt = xprt;
+	nobody.rqst.rq_task = NULL;
+	nobody.rqst.rq_cong = 1;
+	xprt_release_rqst_cong(&nobody.task);
+}
+
+/* Zeroed memory for a task that may run in a worker. */
+__rust_helper void *rust_helper_rpc_kzalloc(size_t size)
+{
+	return kzalloc(size, rpc_task_gfp_mask() | __GFP_NOWARN);
+}
+
+/*
+ * Takes the first bit that is set in the @words words of @map, and returns its number, or one
+ * beyond the last if there is none.
+ */
+__rust_helper size_t rust_helper_bitmap_take_first(unsigned long *map, size_t words)
+{
+	size_t i;
+
+	for (i = 0; i < words; i++) {
+		unsigned long word;
+
+		while ((word = READ_ONCE(map[i])) != 0) {
+			unsigned long bit = __ffs(word);
+
+			if (test_and_clear_bit(bit, &map[i]))
+				return i * BITS_PER_LONG + bit;
+		}
+	}
+	return words * BITS_PER_LONG;
+}
+
+/* Gives a bit back, after all that was done before and before all that is done after. */
+__rust_helper void rust_helper_bitmap_put(unsigned long *map, size_t bit)
+{
+	smp_mb__before_atomic();
+	set_bit(bit, map);
+	smp_mb__after_atomic();
 }
 
 /* Whether the flavour of @rqst's credential covers the payload by a checksum or cipher. */

@@ -42,3 +42,13 @@ __rust_helper struct module *rust_helper_this_module(void)
 {
 	return THIS_MODULE;
 }
+
+__rust_helper void rust_helper_init_work(struct work_struct *work, work_func_t func)
+{
+	INIT_WORK(work, func);
+}
+
+__rust_helper bool rust_helper_schedule_work(struct work_struct *work)
+{
+	return schedule_work(work);
+}

@@ -211,7 +211,7 @@ impl Inner {
         let wr = &mut self.wr.0.wr;
         wr.opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
         wr.send_flags = if signaled {
-            bindings::ib_send_flags_IB_SEND_SIGNALED
+            bindings::ib_send_flags_IB_SEND_SIGNALED as i32
         } else {
             0
         };
@@ -253,10 +253,8 @@ impl Mr<Idle> {
             bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         };
         let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
-        let wr = bindings::ib_reg_wr {
-            mr: raw.as_ptr(),
-            ..Default::default()
-        };
+        let mut wr = bindings::ib_reg_wr::default();
+        wr.mr = raw.as_ptr();
         // INVARIANT: just allocated, and nothing is mapped. A failure to box it destroys it.
         let inner = Inner {
             raw,
@@ -432,6 +430,21 @@ impl MrList<Registered> {
     pub(super) fn invalidated(mut self) -> (MrList<Idle>, Unexposed) {
         self.for_each(Inner::unmap);
         (self.into_state(), Unexposed::by_end_of_list())
+    }
+
+    /// Unmaps the registrations: their queue pair has been drained, so the peer cannot reach them.
+    /// They are of no use any more, and only to be freed. Context: any.
+    pub(crate) fn retire(mut self, proof: &Drained) -> MrList<Idle> {
+        let mut retired = MrList::<Idle>::new();
+        while let Some(mut inner) = self.inners.pop() {
+            if proof.is_of(inner.qp) {
+                inner.unmap();
+                retired.inners.push(inner);
+            } else {
+                lose(inner);
+            }
+        }
+        retired
     }
 
     /// Destroys the registrations, which invalidates them as well: their queue pair has been

@@ -23,7 +23,10 @@ use super::proof::{
     Drained,
     QpId, //
 };
-use super::qp::Qp;
+use super::qp::{
+    Qp,
+    QpRef, //
+};
 use super::wqe::{
     unit_cqe,
     Listed,
@@ -136,14 +139,18 @@ impl<H: Handler> Default for SendBufs<H> {
 /// The Sends of one queue pair: those that no completion was asked for yet, and how much of the
 /// send queue is in use. It belongs to whoever serialises the Sends.
 ///
-/// It is tied to the first queue pair that it is used with, until that is drained.
+/// It is tied to one queue pair, until that is drained.
 pub(crate) struct SendQueue<H: Handler> {
     qp: QpId,
+    /// The queue pair; only compared.
+    raw: usize,
     unsignaled: SendBufs<H>,
     /// Work requests whose completion, or a later one's, was not seen yet.
     in_use: u32,
     /// The most that [`Self::in_use`] may be.
     limit: u32,
+    /// After so many work requests, one asks for a completion.
+    signal_interval: u32,
 }
 
 impl<H: Handler> SendQueue<H> {
@@ -151,9 +158,11 @@ impl<H: Handler> SendQueue<H> {
     pub(crate) const fn new() -> Self {
         Self {
             qp: QpId::NONE,
+            raw: 0,
             unsignaled: SendBufs::new(),
             in_use: 0,
-            limit: u32::MAX,
+            limit: 0,
+            signal_interval: 1,
         }
     }
 
@@ -180,15 +189,16 @@ impl<H: Handler> SendQueue<H> {
         unsignaled.list
     }
 
-    /// From now on the Sends of `qp`, unless they are another's already.
-    #[cold]
-    fn bind(&mut self, qp: &Qp<H>) -> Result {
-        if self.qp != QpId::NONE {
-            return Err(EINVAL);
+    /// That of a queue pair.
+    pub(crate) fn of(qp: &Qp<H>) -> Self {
+        Self {
+            qp: qp.id(),
+            raw: qp.as_raw().addr(),
+            limit: qp.size().send_room,
+            signal_interval: qp.size().signal_interval,
+            unsignaled: SendBufs::new(),
+            in_use: 0,
         }
-        self.qp = qp.id();
-        self.limit = qp.size().send_room;
-        Ok(())
     }
 }
 
@@ -201,7 +211,7 @@ impl<H: Handler> Drop for SendQueue<H> {
     }
 }
 
-impl<H: Handler> Qp<H> {
+impl<H: Handler> QpRef<H> {
     /// Registers `mrs` and sends the first `len` bytes of `buffer`, in this order.
     ///
     /// From here on the peer may reach the memory, also when this fails; then the connection
@@ -226,18 +236,16 @@ impl<H: Handler> Qp<H> {
         let mut count = 1;
         let mut chain = &raw const buffer.wr.0;
         mrs.for_each(|inner| {
-            chain = inner.register_wr(self.id(), unit, chain);
+            chain = inner.register_wr(queue.qp, unit, chain);
             count += 1;
         });
-        if queue.qp != self.id() {
-            if let Err(error) = queue.bind(self) {
-                // Nothing was posted.
-                return (mrs.registered(), Err(error));
-            }
+        if queue.raw != self.as_raw().addr() {
+            // Nothing was posted.
+            return (mrs.registered(), Err(EINVAL));
         }
         queue.in_use += count;
         queue.unsignaled.work_requests += count;
-        let ret = if queue.unsignaled.work_requests < self.size().signal_interval {
+        let ret = if queue.unsignaled.work_requests < queue.signal_interval {
             buffer.wr.0.__bindgen_anon_1.wr_cqe = unit;
             buffer.wr.0.send_flags = 0;
             queue.unsignaled.list.push_last(buffer);
@@ -262,7 +270,7 @@ impl<H: Handler> Qp<H> {
     ) -> i32 {
         let cqe = ptr::from_mut(&mut *buffer).cast();
         buffer.wr.0.__bindgen_anon_1.wr_cqe = cqe;
-        buffer.wr.0.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
+        buffer.wr.0.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
         buffer.covers = take(&mut queue.unsignaled);
         let cqe = Wqe::into_cqe(buffer);
         self.shared().owed.fetch_add(1, Relaxed);

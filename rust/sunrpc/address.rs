@@ -5,8 +5,8 @@
 //! The core prints them in sysfs, debugfs and messages, and frees some of them, so they are C
 //! strings in kmalloc memory; protocol and netid are constants.
 
-use super::class::bad_family;
 use crate::bindings;
+use crate::support::errno;
 use kernel::fmt;
 use kernel::prelude::*;
 use kernel::str::CString;
@@ -24,15 +24,16 @@ pub(super) const NETID6: &CStr = c"rdma6";
 /// is kmalloc'ed.
 unsafe fn set(xprt: *mut bindings::rpc_xprt, what: u32, text: fmt::Arguments<'_>) -> Result {
     let text = CString::try_from_fmt(text)?;
-    // SAFETY: copies a valid C string.
+    // SAFETY: `text` is a C string that lives until the end of the function.
     let copy = unsafe { bindings::kstrdup(text.as_char_ptr(), bindings::GFP_KERNEL) };
     if copy.is_null() {
         return Err(ENOMEM);
     }
-    // SAFETY: `what` is an index of the array, promised by the caller.
-    let entry = unsafe { &mut (*xprt).address_strings[what as usize] };
-    let old = core::mem::replace(entry, copy);
-    // SAFETY: null or kmalloc'ed, by the caller's promise.
+    // SAFETY: `xprt` is valid and its strings are the caller's.
+    let entry = unsafe { &raw mut (*xprt).address_strings[what as usize] };
+    // SAFETY: a string is a pointer, which readers of sysfs and debugfs load at once.
+    let old = unsafe { core::ptr::replace(entry, copy) };
+    // SAFETY: null, or kmalloc'ed by the caller's promise.
     unsafe { bindings::kfree(old.cast()) };
     Ok(())
 }
@@ -43,14 +44,14 @@ unsafe fn set(xprt: *mut bindings::rpc_xprt, what: u32, text: fmt::Arguments<'_>
 ///
 /// `xprt` must be valid, known to nobody else, and hold an address of family `family`.
 pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) -> Result {
-    // SAFETY: valid by the caller's promise.
+    // SAFETY: `xprt` is valid by the caller's promise; nothing is read.
     let addr = unsafe { &raw const (*xprt).addr };
     let netid = match u32::from(family) {
         bindings::AF_INET => {
             // SAFETY: the family says what the address is.
             let sin = unsafe { &*addr.cast::<bindings::sockaddr_in>() };
             let hex = u32::from_be(sin.sin_addr.s_addr);
-            // SAFETY: `xprt` is ours alone.
+            // SAFETY: nobody else knows of `xprt`, and the string is one of those that are freed.
             unsafe {
                 set(
                     xprt,
@@ -63,10 +64,10 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
         bindings::AF_INET6 => {
             // SAFETY: the family says what the address is.
             let sin6 = unsafe { &*addr.cast::<bindings::sockaddr_in6>() };
-            // SAFETY: all arms of the union are 16 octets.
-            let octets = unsafe { sin6.sin6_addr.in6_u.u6_addr8 };
-            let hex = u128::from_be_bytes(octets);
-            // SAFETY: `xprt` is ours alone.
+            // SAFETY: all arms of the union are 16 bytes of any value.
+            let bytes = unsafe { sin6.sin6_addr.in6_u.u6_addr8 };
+            let hex = u128::from_be_bytes(bytes);
+            // SAFETY: nobody else knows of `xprt`, and the string is one of those that are freed.
             unsafe {
                 set(
                     xprt,
@@ -79,10 +80,10 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
         _ => return Err(bad_family()),
     };
     let mut text = [0u8; 64];
-    // SAFETY: writes at most `text.len()` octets, terminated.
+    // SAFETY: the address is valid; writes at most `text.len()` bytes, terminated.
     unsafe { bindings::rpc_ntop(addr.cast(), text.as_mut_ptr().cast(), text.len()) };
     let text = CStr::from_bytes_until_nul(&text).map_err(|_| EINVAL)?;
-    // SAFETY: `xprt` is ours alone.
+    // SAFETY: nobody else knows of `xprt`, and the string is one of those that are freed.
     unsafe {
         set(
             xprt,
@@ -90,12 +91,16 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
             fmt!("{}", text.to_str().unwrap_or("")),
         )
     }?;
-    // SAFETY: `xprt` is ours alone and its address valid.
+    // SAFETY: nobody else knows of `xprt`, and its address is valid.
     unsafe { format_port(xprt) }?;
-    // SAFETY: as above; these two are never freed.
-    let strings = unsafe { &mut (*xprt).address_strings };
-    strings[bindings::rpc_display_format_t_RPC_DISPLAY_PROTO as usize] = c"rdma".as_char_ptr();
-    strings[bindings::rpc_display_format_t_RPC_DISPLAY_NETID as usize] = netid.as_char_ptr();
+    // `free_strings` leaves these two alone.
+    for (what, text) in [
+        (bindings::rpc_display_format_t_RPC_DISPLAY_PROTO, c"rdma"),
+        (bindings::rpc_display_format_t_RPC_DISPLAY_NETID, netid),
+    ] {
+        // SAFETY: `xprt` is valid, and nobody else knows of it.
+        unsafe { (*xprt).address_strings[what as usize] = text.as_char_ptr() };
+    }
     Ok(())
 }
 
@@ -105,9 +110,9 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
 ///
 /// As for [`set`], and the address must be valid.
 unsafe fn format_port(xprt: *mut bindings::rpc_xprt) -> Result {
-    // SAFETY: the address is valid.
+    // SAFETY: the caller promises a valid address of a family that has a port.
     let port = unsafe { bindings::rpc_get_port((&raw const (*xprt).addr).cast()) };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises that nobody else changes the strings.
     unsafe {
         set(
             xprt,
@@ -115,7 +120,7 @@ unsafe fn format_port(xprt: *mut bindings::rpc_xprt) -> Result {
             fmt!("{port}"),
         )
     }?;
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises that nobody else changes the strings.
     unsafe {
         set(
             xprt,
@@ -131,10 +136,10 @@ unsafe fn format_port(xprt: *mut bindings::rpc_xprt) -> Result {
 ///
 /// As for [`set`], and the address must be valid.
 pub(super) unsafe fn set_port(xprt: *mut bindings::rpc_xprt, port: u16) {
-    // SAFETY: the address is valid.
+    // SAFETY: the caller promises a valid address of a family that has a port.
     unsafe { bindings::rpc_set_port((&raw mut (*xprt).addr).cast(), port) };
     // Short of memory, the strings go on showing the old port; they are for people only.
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises that nobody else changes the strings, and a valid address.
     let _ = unsafe { format_port(xprt) };
 }
 
@@ -150,9 +155,14 @@ pub(super) unsafe fn free_strings(xprt: *mut bindings::rpc_xprt) {
         bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR,
         bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT,
     ] {
-        // SAFETY: valid by the caller's promise.
+        // SAFETY: `xprt` is valid by the caller's promise.
         let text = unsafe { (*xprt).address_strings[what as usize] };
         // SAFETY: null or kmalloc'ed by `set`.
         unsafe { bindings::kfree(text.cast()) };
     }
+}
+
+fn bad_family() -> Error {
+    pr_err!("the server's address is neither IPv4 nor IPv6\n");
+    errno::protocol()
 }

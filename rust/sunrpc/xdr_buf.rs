@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The three-part buffer of an RPC message, `struct xdr_buf`.
+//!
+//! The sender has a [`CallBuf`], to read, and the [`XdrBuf`] of the Reply to come, whose content
+//! is not its business. The Reply's handler has a [`ReplyBuf`], to fill.
 
 use crate::bindings;
 use crate::support::memory::{
@@ -8,148 +11,234 @@ use crate::support::memory::{
     PAGE_SIZE, //
 };
 use core::marker::PhantomData;
+use core::ops::Range;
 use core::ptr::NonNull;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
-/// A buffer of a request.
+/// A buffer of a request: how long its parts are, and where they lie.
 ///
 /// # Invariants
 ///
-/// `raw` is a buffer of a live request and its three parts lie in memory of the kernel's direct
-/// map, as the core and our own `buf_alloc` provide it.
+/// `raw` is a buffer of a request that lives for `'a`. Its three parts lie in memory of the
+/// kernel's direct map, as the core and our own `buf_alloc` provide it, and stay with the request
+/// until it is released.
+#[derive(Clone, Copy)]
 pub(crate) struct XdrBuf<'a> {
-    raw: *mut bindings::xdr_buf,
+    raw: NonNull<bindings::xdr_buf>,
     _request: PhantomData<&'a ()>,
 }
 
-/// Which contiguous part of a buffer is meant.
+/// One of a buffer's parts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kvec {
+pub(crate) enum Part {
+    /// The first, contiguous part.
     Head,
+    /// The page list.
+    Pages,
+    /// The last, contiguous part.
     Tail,
 }
 
-impl XdrBuf<'_> {
+/// How long a part is, and where in its first page it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Length in bytes.
+    pub(crate) len: u32,
+    /// Bytes before it in its first page.
+    pub(crate) page_offset: u32,
+}
+
+/// The measures of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Measures {
+    /// The first, contiguous part.
+    pub(crate) head: Extent,
+    /// The page list.
+    pub(crate) pages: Extent,
+    /// The last, contiguous part.
+    pub(crate) tail: Extent,
+}
+
+/// Reads a field of a buffer.
+macro_rules! field {
+    ($buf:expr, $($field:tt)+) => {
+        // SAFETY: the buffer is alive by the type invariant of `XdrBuf`; whoever handles the
+        // request now, its sender or its Reply's handler, is the only one to change it.
+        unsafe { (*$buf.raw.as_ptr()).$($field)+ }
+    };
+}
+
+impl<'a> XdrBuf<'a> {
     /// # Safety
     ///
-    /// The caller vouches for the type invariant, for `'a`.
-    pub(super) unsafe fn from_raw(raw: *mut bindings::xdr_buf) -> Self {
-        // INVARIANT: promised by the caller.
+    /// The caller vouches for the type invariant, for `'a`. `raw` must not be null.
+    #[inline]
+    pub(super) unsafe fn from_raw(raw: *const bindings::xdr_buf) -> Self {
         Self {
-            raw,
+            // SAFETY: not null, by the caller's promise.
+            // INVARIANT: promised by the caller.
+            raw: unsafe { NonNull::new_unchecked(raw.cast_mut()) },
             _request: PhantomData,
         }
     }
 
-    fn get(&self) -> &bindings::xdr_buf {
-        // SAFETY: live by the type invariant; whoever handles the request is its only user.
-        unsafe { &*self.raw }
-    }
-
-    fn kvec(&self, which: Kvec) -> (*mut c_void, u32) {
-        let vec = match which {
-            Kvec::Head => &self.get().head[0],
-            Kvec::Tail => &self.get().tail[0],
+    /// Base and length of the head or the tail.
+    #[inline]
+    fn kvec(&self, part: Part) -> (*mut c_void, u32) {
+        let vec = match part {
+            Part::Tail => field!(self, tail[0]),
+            Part::Head | Part::Pages => field!(self, head[0]),
         };
         (vec.iov_base, vec.iov_len as u32)
     }
 
     /// Length of the head.
+    #[inline]
     pub(crate) fn head_len(&self) -> u32 {
-        self.kvec(Kvec::Head).1
+        field!(self, head[0].iov_len) as u32
     }
 
     /// Length of the page list's data.
+    #[inline]
     pub(crate) fn page_len(&self) -> u32 {
-        self.get().page_len
-    }
-
-    /// Where in its first page the page list's data starts.
-    pub(crate) fn page_offset(&self) -> u32 {
-        self.get().page_base % PAGE_SIZE
+        field!(self, page_len)
     }
 
     /// Length of the tail.
+    #[inline]
     pub(crate) fn tail_len(&self) -> u32 {
-        self.kvec(Kvec::Tail).1
-    }
-
-    /// Where in its page the head starts.
-    pub(crate) fn head_offset(&self) -> u32 {
-        self.kvec(Kvec::Head).0.addr() as u32 % PAGE_SIZE
-    }
-
-    /// Where in its page the tail starts.
-    pub(crate) fn tail_offset(&self) -> u32 {
-        self.kvec(Kvec::Tail).0.addr() as u32 % PAGE_SIZE
+        field!(self, tail[0].iov_len) as u32
     }
 
     /// Length of all three parts.
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.head_len() + self.page_len() + self.tail_len()
     }
 
+    /// All measures.
+    #[inline]
+    pub(crate) fn measure(&self) -> Measures {
+        let contiguous = |part| {
+            let (base, len) = self.kvec(part);
+            Extent {
+                len,
+                page_offset: base.addr() as u32 % PAGE_SIZE,
+            }
+        };
+        Measures {
+            head: contiguous(Part::Head),
+            pages: Extent {
+                len: self.page_len(),
+                page_offset: field!(self, page_base) % PAGE_SIZE,
+            },
+            tail: contiguous(Part::Tail),
+        }
+    }
+
     /// Whether the page list is the data argument of a write (`XDRBUF_WRITE`).
+    #[inline]
     pub(crate) fn is_write_payload(&self) -> bool {
-        self.get().flags & bindings::XDRBUF_WRITE != 0
+        field!(self, flags) & bindings::XDRBUF_WRITE != 0
     }
 
     /// Whether the page list is where a read's data goes (`XDRBUF_READ`).
+    #[inline]
     pub(crate) fn is_read_payload(&self) -> bool {
-        self.get().flags & bindings::XDRBUF_READ != 0
+        field!(self, flags) & bindings::XDRBUF_READ != 0
     }
 
-    /// The memory of a piece of the head.
-    pub(crate) fn head_span(&self, from: u32, to: u32) -> Result<Span<'_>> {
-        self.kvec_span(Kvec::Head, from, to)
+    /// Whether the page list may lack pages (`XDRBUF_SPARSE_PAGES`).
+    #[inline]
+    pub(super) fn is_sparse(&self) -> bool {
+        field!(self, flags) & bindings::XDRBUF_SPARSE_PAGES != 0
     }
 
-    /// The memory of a piece of the tail.
-    pub(crate) fn tail_span(&self, from: u32, to: u32) -> Result<Span<'_>> {
-        self.kvec_span(Kvec::Tail, from, to)
+    /// The entries of the page list.
+    pub(super) fn page_entries(&self) -> impl Iterator<Item = *mut *mut bindings::page> {
+        let (pages, base) = (field!(self, pages), field!(self, page_base));
+        let range = base / PAGE_SIZE..(base + self.page_len()).div_ceil(PAGE_SIZE);
+        range.map(move |index| pages.wrapping_add(index as usize))
     }
 
-    fn kvec_span(&self, which: Kvec, from: u32, to: u32) -> Result<Span<'_>> {
-        let (base, len) = self.kvec(which);
-        if from >= to || to > len {
+    /// The memory of a piece of a part.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the part is not as long. `EFAULT`: its memory is missing.
+    #[inline]
+    pub(crate) fn span(&self, part: Part, range: Range<u32>) -> Result<Span<'a>> {
+        let (base, len) = match part {
+            Part::Pages => (core::ptr::null_mut(), self.page_len()),
+            Part::Head | Part::Tail => self.kvec(part),
+        };
+        if range.start >= range.end || range.end > len {
             return Err(EINVAL);
         }
-        let start = base.wrapping_byte_add(from as usize);
+        let len = range.end - range.start;
+        if part == Part::Pages {
+            let start = field!(self, page_base) + range.start;
+            let first = start / PAGE_SIZE;
+            let count = (start + len).div_ceil(PAGE_SIZE) - first;
+            let list = field!(self, pages);
+            // SAFETY: the page list has an entry for every page that `page_base + page_len` bytes
+            // reach (include/linux/sunrpc/xdr.h).
+            let pages = unsafe { list.add(first as usize) };
+            // SAFETY: the `count` entries lie within the list, and nobody changes them while the
+            // sender has the request (XPRT_LOCKED).
+            let pages = unsafe { core::slice::from_raw_parts(pages, count as usize) };
+            // SAFETY: the pages stay with the request until it is released; the transport ends
+            // the peer's access to them before (`Transport::release`).
+            return Ok(unsafe { Span::pages(pages, start % PAGE_SIZE, len) });
+        }
+        let start = base.wrapping_byte_add(range.start as usize);
         // SAFETY: the parts of a buffer lie in the direct map (type invariant).
         let page = unsafe { bindings::virt_to_page(start) };
         let page = NonNull::new(page).ok_or(EFAULT)?;
-        // SAFETY: `from..to` lies in the part, whose memory the request keeps until it is
-        // released; the transport fences all registrations before (client::call).
-        Ok(unsafe { Span::contiguous(page, start.addr() as u32 % PAGE_SIZE, to - from) })
+        // SAFETY: the piece lies in the part, whose memory stays with the request until it is
+        // released; the transport ends the peer's access to it before (`Transport::release`).
+        Ok(unsafe { Span::contiguous(page, start.addr() as u32 % PAGE_SIZE, len) })
+    }
+}
+
+/// An encoded message, to read.
+#[derive(Clone, Copy)]
+pub(crate) struct CallBuf<'a>(XdrBuf<'a>);
+
+impl CallBuf<'_> {
+    /// # Safety
+    ///
+    /// As for [`XdrBuf::from_raw`], and nobody may change the message for `'a`.
+    #[inline]
+    pub(super) unsafe fn from_raw(raw: *const bindings::xdr_buf) -> Self {
+        // SAFETY: promised by the caller.
+        Self(unsafe { XdrBuf::from_raw(raw) })
     }
 
-    /// The memory of a piece of the page list.
-    pub(crate) fn page_span(&self, from: u32, to: u32) -> Result<Span<'_>> {
-        let buf = self.get();
-        if from >= to || to > buf.page_len {
-            return Err(EINVAL);
-        }
-        let (start, end) = (buf.page_base + from, buf.page_base + to);
-        let first = start / PAGE_SIZE;
-        // SAFETY: the page list has an entry for every page that `page_base + page_len` bytes
-        // reach (include/linux/sunrpc/xdr.h).
-        let pages = unsafe { buf.pages.add(first as usize) };
-        let count = end.div_ceil(PAGE_SIZE) - first;
-        // SAFETY: the `count` entries reach to `end`, within the list; nobody changes them while
-        // the request is being sent.
-        let pages = unsafe { core::slice::from_raw_parts(pages, count as usize) };
-        // SAFETY: the pages of a request stay with it until it is released; the transport ends
-        // all registrations before.
-        Ok(unsafe { Span::pages(pages, start % PAGE_SIZE, to - from) })
-    }
-
-    /// Copies `out.len()` octets of the message, from octet `offset` on.
+    /// Copies `out.len()` bytes of the message, from byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the message is not as long.
+    #[inline]
     pub(crate) fn read(&self, offset: u32, out: &mut [u8]) -> Result {
-        // SAFETY: the buffer is live; the function checks the range against the parts' lengths.
+        let (base, len) = self.kvec(Part::Head);
+        if offset as usize + out.len() > len as usize {
+            return self.read_parts(offset, out);
+        }
+        let from = base.cast::<u8>().wrapping_add(offset as usize);
+        // SAFETY: the range lies in the head, which is of this request, so `out` is elsewhere.
+        unsafe { core::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+        Ok(())
+    }
+
+    fn read_parts(&self, offset: u32, out: &mut [u8]) -> Result {
+        // SAFETY: the buffer is alive by the invariant of `XdrBuf`; the function checks the range
+        // against the parts' lengths.
         let ret = unsafe {
             bindings::read_bytes_from_xdr_buf(
-                self.raw,
+                self.raw.as_ptr(),
                 offset,
                 out.as_mut_ptr().cast(),
                 out.len() as u32,
@@ -157,17 +246,62 @@ impl XdrBuf<'_> {
         };
         kernel::error::to_result(ret)
     }
+}
 
-    /// Copies `data` into the message, from octet `offset` on.
-    pub(crate) fn write(&self, offset: u32, data: &[u8]) -> Result {
-        if data.is_empty() {
-            return Ok(());
+impl<'a> core::ops::Deref for CallBuf<'a> {
+    type Target = XdrBuf<'a>;
+
+    #[inline]
+    fn deref(&self) -> &XdrBuf<'a> {
+        &self.0
+    }
+}
+
+/// The receive buffer of a request whose Reply is being handled, to fill.
+pub(crate) struct ReplyBuf<'a> {
+    rqst: NonNull<bindings::rpc_rqst>,
+    buf: XdrBuf<'a>,
+}
+
+impl ReplyBuf<'_> {
+    /// # Safety
+    ///
+    /// `rqst` must be pinned for `'a`, and nobody else may use its receive buffer then.
+    #[inline]
+    pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
+        // SAFETY: the pin keeps the request.
+        let buf = unsafe { XdrBuf::from_raw(&raw const (*rqst.as_ptr()).rq_rcv_buf) };
+        Self { rqst, buf }
+    }
+
+    /// Copies `data` into the message, from byte `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the buffer is not as long.
+    #[inline]
+    pub(crate) fn write(&mut self, offset: u32, data: &[u8]) -> Result {
+        let (base, len) = self.kvec(Part::Head);
+        if offset as usize + data.len() > len as usize {
+            return if data.is_empty() {
+                Ok(())
+            } else {
+                self.write_parts(offset, data)
+            };
         }
-        // SAFETY: the buffer is live and ours to fill; the function checks the range, and reads
+        let to = base.cast::<u8>().wrapping_add(offset as usize);
+        // SAFETY: the range lies in the head, which is ours to fill and of this request, so
+        // `data` is elsewhere.
+        unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        Ok(())
+    }
+
+    fn write_parts(&mut self, offset: u32, data: &[u8]) -> Result {
+        // SAFETY: the buffer is alive and ours to fill; the function checks the range, and reads
         // `data` only.
         let ret = unsafe {
             bindings::write_bytes_to_xdr_buf(
-                self.raw,
+                self.buf.raw.as_ptr(),
                 offset,
                 data.as_ptr().cast_mut().cast(),
                 data.len() as u32,
@@ -176,34 +310,26 @@ impl XdrBuf<'_> {
         kernel::error::to_result(ret)
     }
 
-    /// Allocates the pages that a sparse page list lacks (`XDRBUF_SPARSE_PAGES`).
-    ///
-    /// # Errors
-    ///
-    /// `ENOBUFS`: no memory now; sunrpc tries again later.
-    ///
-    /// Context: any, does not sleep.
-    pub(crate) fn fill_sparse_pages(&self) -> Result {
-        let buf = self.get();
-        if buf.flags & bindings::XDRBUF_SPARSE_PAGES == 0 {
-            return Ok(());
-        }
-        let count = (buf.page_base + buf.page_len).div_ceil(PAGE_SIZE);
-        for index in (buf.page_base / PAGE_SIZE)..count {
-            // SAFETY: `index` is below the number of pages the list has entries for.
-            let entry = unsafe { buf.pages.add(index as usize) };
-            // SAFETY: as above; the request's handler is the only user of the list.
-            if unsafe { (*entry).is_null() } {
-                let gfp = bindings::GFP_NOWAIT | bindings::__GFP_NOWARN;
-                // SAFETY: has no preconditions.
-                let page = unsafe { bindings::alloc_pages(gfp, 0) };
-                if page.is_null() {
-                    return Err(crate::support::errno::no_buffers());
-                }
-                // SAFETY: as above. The core frees the page with the others.
-                unsafe { *entry = page };
-            }
-        }
-        Ok(())
+    /// Results came by RDMA Write: the first `len` bytes of the Reply, its inline part, are all
+    /// that precedes them, so the head must end there or the decoder would shift the results.
+    #[inline]
+    pub(crate) fn trim_head(&mut self, len: usize) {
+        let len = len.min(self.head_len() as usize);
+        let rqst = self.rqst.as_ptr();
+        // SAFETY: the pin keeps the request; only its Reply's handler, which this is, changes
+        // its receive buffer.
+        unsafe { (*rqst).rq_rcv_buf.head[0].iov_len = len };
+        // The core compares the two buffers, so the copy must follow (call_decode).
+        // SAFETY: the pin keeps the request, and the task does not look before it is woken.
+        unsafe { (*rqst).rq_private_buf.head[0].iov_len = len };
+    }
+}
+
+impl<'a> core::ops::Deref for ReplyBuf<'a> {
+    type Target = XdrBuf<'a>;
+
+    #[inline]
+    fn deref(&self) -> &XdrBuf<'a> {
+        &self.buf
     }
 }

@@ -62,6 +62,12 @@ impl<'a> Span<'a> {
         }
     }
 
+    /// How many pages it touches.
+    #[inline]
+    pub(crate) fn page_count(&self) -> u32 {
+        (self.offset + self.len).div_ceil(PAGE_SIZE)
+    }
+
     /// Where it is.
     pub(crate) fn memory(&self) -> Memory<'a> {
         self.memory

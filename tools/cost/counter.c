@@ -272,6 +272,28 @@ static void resolve(struct block *block)
 				   symbol->class == INTERRUPT_STUBS);
 }
 
+/* --- Where the module is entered ---------------------------------------------------------- */
+
+struct entry {
+	uint64_t pc, from, count;
+	/* Instructions from there until it is left, and those of them that are the module's. */
+	uint64_t within, own;
+};
+
+#define ENTRIES (1 << 10)
+static struct entry entries[ENTRIES];
+
+static struct entry *entry_of(uint64_t pc, uint64_t from)
+{
+	size_t i = (pc ^ from) % ENTRIES;
+
+	while (entries[i].count && (entries[i].pc != pc || entries[i].from != from))
+		i = (i + 1) % ENTRIES;
+	entries[i].pc = pc;
+	entries[i].from = from;
+	return &entries[i];
+}
+
 /* --- Kernel stacks -------------------------------------------------------------------------- */
 
 /* Stacks are 16 KiB and aligned to that. */
@@ -282,6 +304,7 @@ struct stack {
 	bool inside;		/* a call of ours has not returned yet */
 	bool away;		/* in something apart that it has called */
 	unsigned int interrupts;
+	struct entry *entry;
 	uint64_t back, back_rsp;	/* where our call returns to */
 	uint64_t away_back, away_rsp;
 };
@@ -304,24 +327,7 @@ static struct stack *stack_of(uint64_t rsp)
 
 /* --- What is counted beside instructions ---------------------------------------------------- */
 
-struct entry {
-	uint64_t pc, from, count;
-};
-
-#define ENTRIES (1 << 10)
-static struct entry entries[ENTRIES];
 static uint64_t total, copied, copy_calls, receives, wrs[256], signaled;
-
-static void count_entry(uint64_t pc, uint64_t from)
-{
-	size_t i = (pc ^ from) % ENTRIES;
-
-	while (entries[i].count && (entries[i].pc != pc || entries[i].from != from))
-		i = (i + 1) % ENTRIES;
-	entries[i].pc = pc;
-	entries[i].from = from;
-	entries[i].count++;
-}
 
 /* The second argument of both is a list of work requests, which begin with the next's address. */
 static void count_posts(const struct block *block)
@@ -415,7 +421,8 @@ static bool within(struct block *block)
 	load(stack->back_rsp, &stack->back, 8);
 	stack->back_rsp += 8;
 	entered++;
-	count_entry(pc, stack->back);
+	stack->entry = entry_of(pc, stack->back);
+	stack->entry->count++;
 	return true;
 }
 
@@ -435,6 +442,9 @@ static void block_executed(unsigned int vcpu, void *data)
 	total += block->insns;
 	if (within(block)) {
 		block->within++;
+		current->entry->within += block->insns;
+		if (block->class == OWN)
+			current->entry->own += block->insns;
 		if (block->class == COPY && block->start) {
 			copied += reg(RDX);
 			copy_calls++;
@@ -482,8 +492,9 @@ static void write_counts(void)
 			fprintf(file, "wr %d %lu\n", i, wrs[i]);
 	for (size_t i = 0; i < ENTRIES; i++)
 		if (entries[i].count)
-			fprintf(file, "entry %lx %lx %lu\n", entries[i].pc, entries[i].from,
-				entries[i].count);
+			fprintf(file, "entry %lx %lx %lu %lu %lu\n", entries[i].pc,
+				entries[i].from, entries[i].count, entries[i].within,
+				entries[i].own);
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (struct block *block = blocks[i]; block; block = block->next)
 			if (block->all && (block->class == OWN || block->within || block->leaving ||

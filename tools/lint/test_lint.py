@@ -29,6 +29,36 @@ class Lint(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
 
+class Map(Lint):
+    CODE = "fn a() { b() }\nfn b() {}\nfn c() { d(); }\nfn d() {}\n"
+
+    def verdict(self, *steps):
+        self.write("rust/x.rs", self.CODE)
+        self.write("map.rst", "".join(f"#. {step}\n" for step in steps * 3))
+        return self.run_lint("map", self.top / "map.rst", self.top / "rust")
+
+    def test_steps_that_follow_each_other(self):
+        status, output = self.verdict("*core* ``x.rs`` ``a``", "``x.rs`` ``b``",
+                                      "*completion* ``x.rs`` ``c``: more", "``x.rs`` ``d``")
+        self.assertEqual(status, 0, output)
+
+    def test_a_step_that_the_one_before_does_not_make(self):
+        status, output = self.verdict("*core* ``x.rs`` ``a``", "``x.rs`` ``d``",
+                                      "*core* ``x.rs`` ``c``", "``x.rs`` ``d``")
+        self.assertEqual(status, 1)
+        self.assertIn("map.rst:2: a does not name d", output)
+
+    def test_a_function_or_file_that_is_gone(self):
+        status, output = self.verdict("*core* ``x.rs`` ``a``", "``x.rs`` ``b``",
+                                      "*core* ``x.rs`` ``gone``", "*core* ``y.rs`` ``a``")
+        self.assertEqual(status, 1)
+        self.assertIn("map.rst:3: there is no fn gone in x.rs", output)
+        self.assertIn("map.rst:4: there is no fn a in y.rs", output)
+
+    def test_no_map(self):
+        self.assertEqual(self.verdict("*core* ``x.rs`` ``a``")[0], 1)
+
+
 class Layers(Lint):
     def verdict(self, name, text):
         self.write("rust/rpcrdma_main.rs", "mod client;\n")

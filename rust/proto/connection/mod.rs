@@ -260,6 +260,22 @@ pub enum CloseReason {
     Invalidated,
 }
 
+impl CloseReason {
+    /// Returns the reason in words, for traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoCommonVersion => "no common version",
+            Self::VersionChanged => "version changed",
+            Self::NoAnswer => "no answer",
+            Self::BrokenSequence => "broken sequence",
+            Self::SmallReceives => "small receives",
+            Self::NotAuthenticated => "not authenticated",
+            Self::ReportOverflow => "too many bad messages",
+            Self::Invalidated => "invalidated without a Reply",
+        }
+    }
+}
+
 /// Why a message is not sent now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SendError {

@@ -4,15 +4,15 @@
 
 use crate::sunrpc::PinnedRqst;
 
-fn control<S>(rqst: PinnedRqst<S>, data: &[u8]) -> bool {
-    let placed = rqst.reply().write(0, data).is_ok();
+fn control<S>(mut rqst: PinnedRqst<S>, data: &[u8]) -> bool {
+    let placed = rqst.reply_buf().write(0, data).is_ok();
     rqst.complete(data.len());
     placed
 }
 
 #[cfg(wrong)]
-fn wrong<S>(rqst: PinnedRqst<S>, data: &[u8]) -> bool {
-    let reply = rqst.reply();
+fn wrong<S>(mut rqst: PinnedRqst<S>, data: &[u8]) -> bool {
+    let mut reply = rqst.reply_buf();
     rqst.complete(data.len()); //~ E0505
     reply.write(0, data).is_ok()
 }

@@ -17,5 +17,5 @@ fn wrong<S>(rqst: PinnedRqst<S>) {
 #[cfg(wrong)]
 fn wrong_use<S>(rqst: PinnedRqst<S>) {
     rqst.complete(0);
-    rqst.trim_reply_head(0); //~ E0382
+    let _ = rqst.xid(); //~ E0382
 }

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transport class: how the core finds us by name and by netid.
+//! The transport class, `struct xprt_class`: how the core finds us by name and by netid.
 
-use super::ops::Transport;
-use super::xprt::{
-    Shared,
-    XprtBox,
+use super::instance::{
+    Instance,
+    Shared, //
+};
+use super::transport::Transport;
+use super::{
+    connect,
+    credit,
+    ops,
     XprtHandle, //
 };
-use super::{
-    address,
-    connect,
-    ops, //
-};
 use crate::bindings;
-use crate::support::errno;
+use crate::sunrpc::address;
+use crate::support::module::{
+    this_module,
+    ModuleRef, //
+};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::error::{
@@ -50,9 +54,10 @@ pub(crate) struct Registration<T: Transport> {
     _p: PhantomData<T>,
 }
 
-// SAFETY: the class is only read, but for its list head, which the core protects by its own lock.
+// SAFETY: the class is only read, but for its list head, which the core protects by
+// `xprt_list_lock`.
 unsafe impl<T: Transport> Send for Registration<T> {}
-// SAFETY: as above.
+// SAFETY: a shared `Registration` gives out nothing; the core reads the class.
 unsafe impl<T: Transport> Sync for Registration<T> {}
 
 /// The registered class, for `setup`, which the core calls without it; null when there is none.
@@ -104,7 +109,7 @@ impl<T: Transport> Registration<T> {
 
 impl<T: Transport> Drop for Registration<T> {
     fn drop(&mut self) {
-        // SAFETY: registered in `new`. The core drops references to the class under its lock.
+        // SAFETY: registered in `new`. The core lets go of the class under `xprt_list_lock`.
         unsafe { bindings::xprt_unregister_transport(self.class.get().cast()) };
     }
 }
@@ -114,12 +119,12 @@ impl<T: Transport> Registered<T> {
     ///
     /// # Safety
     ///
-    /// Called by xprt_create_transport only, which passes valid arguments and holds a reference
-    /// to the class' owner.
+    /// Called by xprt_create_transport only: `args` and what it points to are valid during the
+    /// call, and the core holds a reference to the class' owner.
     unsafe extern "C" fn setup_callback(
         args: *mut bindings::xprt_create,
     ) -> *mut bindings::rpc_xprt {
-        // SAFETY: valid for the duration of the call.
+        // SAFETY: valid during the call, and changed by nobody (rpc_create has it on its stack).
         let args = unsafe { &*args };
         match setup::<T>(args) {
             Ok(xprt) => xprt.as_ptr(),
@@ -133,43 +138,59 @@ struct Unfinished(NonNull<bindings::rpc_xprt>);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // SAFETY: nobody else knows of the transport yet.
+        // SAFETY: xprt_alloc zeroed the strings, and nobody else knows of the transport yet.
         unsafe { address::free_strings(self.0.as_ptr()) };
-        // SAFETY: as above; allocated by xprt_alloc.
+        // SAFETY: allocated by xprt_alloc, and known to nobody else.
         unsafe { bindings::xprt_free(self.0.as_ptr()) };
     }
 }
 
+/// Sets fields of a transport that nobody knows of yet.
+macro_rules! set {
+    ($raw:ident, $($field:ident: $value:expr,)*) => {
+        $(
+            let value = $value;
+            // SAFETY: xprt_alloc has just allocated the transport, and nobody else knows of it.
+            unsafe { (*$raw).$field = value };
+        )*
+    };
+}
+
 fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings::rpc_xprt>> {
-    // SAFETY: the core passes a valid address of `addrlen` bytes.
+    // SAFETY: `dstaddr` points to an address of `addrlen` bytes (rpc_create, xprt_create).
     let family = unsafe { (*args.dstaddr).sa_family };
     if args.addrlen > core::mem::size_of::<bindings::__kernel_sockaddr_storage>() {
         return Err(EBADF);
     }
     let module = ModuleRef::get()?;
-    let slots = T::slot_count();
-    // SAFETY: allocates and initialises; the net namespace is valid.
-    let xprt =
-        unsafe { bindings::xprt_alloc(args.net, core::mem::size_of::<XprtBox<T>>(), 0, slots) };
+    // SAFETY: `net` is valid during the call; the transport takes a reference of its own.
+    let xprt = unsafe {
+        bindings::xprt_alloc(
+            args.net,
+            core::mem::size_of::<Instance<T>>(),
+            0,
+            T::slot_count(),
+        )
+    };
     let xprt = from_err_ptr(xprt)?;
     let xprt = NonNull::new(xprt).ok_or(ENOMEM)?;
     let unfinished = Unfinished(xprt);
     let raw = xprt.as_ptr();
 
-    // SAFETY: nobody else knows of the transport yet, so all of it is ours to write.
-    let fields = unsafe { &mut *raw };
-    fields.ops = ops::VTable::<T>::get();
-    fields.xprt_class = CLASS.load(Acquire);
-    fields.timeout = connect::default_timeout();
-    fields.connect_timeout = connect::TIMEOUT;
-    fields.max_reconnect_timeout = connect::TIMEOUT;
-    fields.bind_timeout = connect::BIND_TIMEOUT;
-    fields.reestablish_timeout = connect::FIRST_BACKOFF;
-    fields.idle_timeout = connect::IDLE_TIMEOUT;
-    // Side protocols that look at the transport's address shall use TCP.
-    fields.prot = bindings::IPPROTO_TCP as i32;
-    fields.max_payload = T::MAX_PAYLOAD;
-    fields.addrlen = args.addrlen;
+    set! { raw,
+        ops: ops::VTable::<T>::get(),
+        xprt_class: CLASS.load(Acquire),
+        timeout: connect::default_timeout(),
+        connect_timeout: connect::TIMEOUT,
+        max_reconnect_timeout: connect::TIMEOUT,
+        bind_timeout: connect::BIND_TIMEOUT,
+        reestablish_timeout: connect::FIRST_BACKOFF,
+        idle_timeout: connect::IDLE_TIMEOUT,
+        // Side protocols that look at the transport's address shall use TCP.
+        prot: bindings::IPPROTO_TCP as i32,
+        max_payload: T::MAX_PAYLOAD,
+        addrlen: args.addrlen,
+    }
     // SAFETY: both have `addrlen` bytes, checked above, and do not overlap.
     unsafe {
         core::ptr::copy_nonoverlapping(
@@ -178,79 +199,26 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
             args.addrlen,
         )
     };
-    // SAFETY: the address was copied and the strings are still empty.
+    // SAFETY: the address was copied, the strings are empty, and nobody else has the transport.
     unsafe { address::format_strings(raw, family) }?;
-    // SAFETY: the address was copied.
+    // SAFETY: `dstaddr` is of a family that has a port, as `format_strings` has seen.
     if unsafe { bindings::rpc_get_port(args.dstaddr) } != 0 {
-        // SAFETY: the transport is valid.
+        // SAFETY: an atomic operation on `state` of the new transport.
         unsafe { bindings::xprt_set_bound(raw) };
     }
 
-    let this: *mut XprtBox<T> = raw.cast();
-    // SAFETY: the memory is large enough for an `XprtBox<T>` and pinned; the work is uninitialised.
+    let this: *mut Instance<T> = raw.cast();
+    // SAFETY: xprt_alloc allocated an `Instance<T>`, which stays where it is.
     unsafe { connect::init_work::<T>(this) };
-    // SAFETY: valid from here on; `destroy` drops the transport before it frees this.
+    // SAFETY: xprt_alloc allocated an `Instance<T>`, which stays where it is.
+    unsafe { credit::init_work(&raw mut (*this).xprt) };
+    // SAFETY: the transport is valid from here on; `destroy` drops the `T` before it frees it.
     let transport = T::create(unsafe { XprtHandle::new(xprt) })?;
-    let slots = super::slot::SlotTable::new(slots, T::new_slot)?;
-    let shared = KBox::try_pin_init(
-        try_pin_init!(Shared {
-            slots <- slots,
-            transport,
-        }? Error),
-        GFP_KERNEL,
-    )?;
-    // SAFETY: the object is not moved out of the box: it is only borrowed until `destroy`.
-    let shared = KBox::into_raw(unsafe { Pin::into_inner_unchecked(shared) });
-    // SAFETY: as for the other fields.
-    unsafe { (*this).shared = shared };
+    let shared = Shared::new(transport)?;
+    // SAFETY: nobody else knows of the transport.
+    unsafe { Instance::provide(this, shared) };
 
     core::mem::forget(unfinished);
     module.keep();
     Ok(xprt)
-}
-
-/// Our own module.
-fn this_module() -> *mut bindings::module {
-    // SAFETY: has no preconditions.
-    unsafe { bindings::this_module() }
-}
-
-/// A reference to our module, which every transport keeps.
-pub(super) struct ModuleRef(*mut bindings::module);
-
-impl ModuleRef {
-    fn get() -> Result<Self> {
-        // SAFETY: our own module is valid while its code runs.
-        if unsafe { bindings::try_module_get(this_module()) } {
-            Ok(Self(this_module()))
-        } else {
-            Err(EIO)
-        }
-    }
-
-    fn keep(self) {
-        core::mem::forget(self);
-    }
-
-    /// Takes back the reference that a transport kept.
-    ///
-    /// # Safety
-    ///
-    /// To be called once for each [`Self::keep`].
-    pub(super) unsafe fn kept() -> Self {
-        Self(this_module())
-    }
-}
-
-impl Drop for ModuleRef {
-    fn drop(&mut self) {
-        // SAFETY: a reference was taken.
-        unsafe { bindings::module_put(self.0) };
-    }
-}
-
-/// The address family is none that RDMA can reach.
-pub(super) fn bad_family() -> Error {
-    pr_err!("the server's address is neither IPv4 nor IPv6\n");
-    errno::protocol()
 }

@@ -11,13 +11,15 @@
 //! before the upper layer has set it up, after it has taken it down, and while the transport is
 //! destroyed. Such a Call is dropped without touching the transport's reference count.
 
-use super::ops::Transport;
-use super::xdr_buf::XdrBuf;
-use super::xprt::{
-    Xprt,
-    XprtBox, //
+use super::instance::Instance;
+use super::send_lock::SendLock;
+use super::transport::{
+    SendError,
+    Transport, //
 };
+use super::Xprt;
 use crate::bindings;
+use crate::sunrpc::xdr_buf::CallBuf;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::ffi::{
@@ -40,7 +42,7 @@ pub(crate) const SLOTS: u32 = 16;
 /// is after the server may have got the Reply and sent its next Call; so each may be needed twice.
 const PLACES: usize = 2 * SLOTS as usize;
 
-/// The most octets of such a Call, or of its Reply.
+/// The most bytes of such a Call, or of its Reply.
 const MESSAGE: usize = 4096;
 
 /// A Call of the server, and the place for its Reply.
@@ -176,13 +178,13 @@ pub(super) struct Ops<T: Transport>(PhantomData<T>);
 impl<T: Transport> Ops<T> {
     /// # Safety
     ///
-    /// Called by the core only, for a transport that `setup` made.
+    /// Called by xprt_setup_backchannel only, for a transport that `setup` made.
     pub(super) unsafe extern "C" fn setup_callback(
         xprt: *mut bindings::rpc_xprt,
         _reqs: c_uint,
     ) -> c_int {
         // SAFETY: promised by the caller.
-        let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
+        let this = unsafe { Instance::<T>::from_raw(xprt) };
         match this.shared().transport.backchannel().open() {
             Ok(()) => 0,
             Err(error) => error.to_errno(),
@@ -191,61 +193,54 @@ impl<T: Transport> Ops<T> {
 
     /// # Safety
     ///
-    /// Called by the core only, for a transport that `setup` made.
+    /// Called by rpc_max_bc_payload only, for a transport that `setup` made, and in an RCU
+    /// read-side section.
     pub(super) unsafe extern "C" fn maxpayload_callback(xprt: *mut bindings::rpc_xprt) -> usize {
         // SAFETY: promised by the caller.
-        let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
+        let this = unsafe { Instance::<T>::from_raw(xprt) };
         this.shared().transport.max_callback().min(MESSAGE)
     }
 
-    /// # Safety
-    ///
-    /// Called by the core only.
-    pub(super) unsafe extern "C" fn num_slots_callback(_xprt: *mut bindings::rpc_xprt) -> c_uint {
+    /// How many Calls the upper layer tells the server.
+    pub(super) extern "C" fn num_slots_callback(_xprt: *mut bindings::rpc_xprt) -> c_uint {
         SLOTS
     }
 
     /// # Safety
     ///
-    /// Called by the core only, for a request that [`Backchannel::receive`] handed to it.
+    /// Called by xprt_free_bc_request only, for a request that [`Backchannel::receive`] handed to
+    /// the core and that nobody uses any more.
     pub(super) unsafe extern "C" fn free_rqst_callback(rqst: *mut bindings::rpc_rqst) {
         // SAFETY: the request is the first field of a `#[repr(C)]` slot that was boxed.
         let slot = unsafe { KBox::from_raw(rqst.cast::<Slot>()) };
-        // SAFETY: the slot is ours again.
+        // SAFETY: the slot is ours again, and `fill` has set the field.
         let xprt = unsafe { (*slot.rqst.get()).rq_xprt };
-        // SAFETY: the core took a reference to the transport, which is one of ours.
-        let this = unsafe { XprtBox::<T>::from_xprt(xprt) };
+        // SAFETY: the request has a reference of the transport, which is one of ours.
+        let this = unsafe { Instance::<T>::from_raw(xprt) };
         this.shared().transport.backchannel().put(slot);
         // SAFETY: the reference that xprt_try_enqueue_bc_request took.
         unsafe { bindings::xprt_put(xprt) };
     }
 
     /// The slots stay until the transport goes: callbacks may still have some.
-    ///
-    /// # Safety
-    ///
-    /// Called by the core only.
-    pub(super) unsafe extern "C" fn destroy_callback(
-        _xprt: *mut bindings::rpc_xprt,
-        _reqs: c_uint,
-    ) {
-    }
+    pub(super) extern "C" fn destroy_callback(_xprt: *mut bindings::rpc_xprt, _reqs: c_uint) {}
 
     /// Sends the Reply to a Call of the server.
     ///
     /// # Safety
     ///
-    /// To be called for a request that [`Backchannel::receive`] handed to the core, with the
-    /// send lock held.
+    /// To be called for a request that [`Backchannel::receive`] handed to the core and that
+    /// belongs to the caller.
     pub(super) unsafe fn send_reply(
-        this: &XprtBox<T>,
+        this: &Instance<T>,
+        lock: &mut SendLock<'_>,
         rqst: NonNull<bindings::rpc_rqst>,
-    ) -> Result {
-        // SAFETY: the request is the caller's until it is freed.
+    ) -> Result<(), SendError> {
+        // SAFETY: the request is the caller's; `fill` has set the XID.
         let xid = unsafe { (*rqst.as_ptr()).rq_xid };
-        // SAFETY: as above; the buffer holds the encoded Reply.
-        let reply = unsafe { XdrBuf::from_raw(&raw mut (*rqst.as_ptr()).rq_snd_buf) };
+        // SAFETY: the buffer holds the encoded Reply (svc_process_bc, xprt_init_bc_request).
+        let reply = unsafe { CallBuf::from_raw(&raw const (*rqst.as_ptr()).rq_snd_buf) };
         let xid = u32::from_be_bytes(xid.to_ne_bytes());
-        this.shared().transport.send_reply(xid, &reply)
+        this.shared().transport.send_reply(lock, xid, &reply)
     }
 }

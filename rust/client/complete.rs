@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What arrives: from a message to the RPC that it completes.
+//!
+//! The order keeps memory safe: the RPC is looked up and its exposure taken out of the table, the
+//! Reply is checked against what was offered, the peer's access to the RPC's memory ends (by the
+//! peer itself, or by LOCAL_INV), and only then is the Reply copied and the RPC completed.
+//!
+//! What excludes what:
+//!
+//! - a second Reply, or one to an RPC that was not sent: the table has nothing to take
+//! - a task that gives up meanwhile: the request is pinned ([`Pinned`]), its release waits
+//! - the connection that ends meanwhile: it drains the queue pair first, which waits for this
+//! - completing before the exposure has ended: [`finish`] demands [`Unexposed`]
+
+use super::{
+    registrations::{
+        Exposed,
+        Requests,
+        Sent, //
+    },
+    request::{
+        Pinned,
+        RdmaRqst, //
+    },
+    role::Client,
+    stats::Stats, //
+};
+use crate::{
+    endpoint::{
+        CloseReason,
+        Endpoint,
+        Fate,
+        Shared, //
+    },
+    proto::{
+        connection::{
+            Connection,
+            Event, //
+        },
+        reply::Payload,
+        xdr::padded_len, //
+    },
+    rdma::{
+        cq::Completions,
+        local_inv::LocalInvBox,
+        mr::{
+            Idle,
+            MrList, //
+        },
+        proof::{
+            Invalidated,
+            Unexposed, //
+        },
+        recv::Received, //
+    },
+    sunrpc::backchannel::Refused,
+    support::completion::Completion, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+type Message = Received<Shared<Client>>;
+type Inv = LocalInvBox<Shared<Client>>;
+
+/// What a message took out of the table of requests.
+pub(crate) enum Claim {
+    /// The message concerns no RPC of ours.
+    None,
+    /// There is no such RPC, or it was not sent, or has its Reply already.
+    Stray(Option<Pinned>),
+    /// The RPC that the message is for.
+    Taken {
+        rqst: Pinned,
+        sent: Sent,
+        /// How many Calls the server allows from now on.
+        limit: u32,
+    },
+}
+
+/// Where a checked Reply lies.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// In the last `len` bytes of the message; `written` bytes of results in the Write chunk.
+    Inline { len: usize, written: u32 },
+    /// In the Reply chunk.
+    ReplyChunk { len: u32 },
+    /// It is an error, or not what was asked for.
+    Failed,
+}
+
+/// A checked Reply whose RPC still exposes memory.
+pub(crate) struct Pending {
+    rqst: Pinned,
+    form: Form,
+    exposed: Exposed,
+}
+
+/// What waits for memory to be invalidated.
+pub(crate) enum Waiter {
+    /// A Reply that was checked, and the RPC it completes.
+    Reply {
+        rqst: Pinned,
+        form: Form,
+        message: Message,
+    },
+    /// The task of slot `index` gave up its RPC.
+    Release { index: u32, done: Arc<Completion> },
+}
+
+/// Takes what a message is for out of the table. Endpoint's lock held.
+#[inline]
+//= V1-030, V1-031
+pub(super) fn claim(
+    client: &Client,
+    protocol: &mut Connection,
+    requests: &mut Requests,
+    event: &Event<'_>,
+) -> Claim {
+    let xid = match event {
+        Event::Reply(arrived) => arrived.fixed.xid,
+        Event::Error { xid, .. } | Event::Failed { xid, .. } => *xid,
+        Event::Close {
+            fail: Some(xid), ..
+        } => *xid,
+        _ => return Claim::None,
+    };
+    let Some(rqst) = client.xprt.lookup(xid.0) else {
+        // The core has counted it. The Reply to a Call whose task was killed frees its credit.
+        if client.xprt.orphan_replied() {
+            protocol.handle_call_ended();
+        }
+        return Claim::Stray(None);
+    };
+    let Some(sent) = requests.table.take(rqst.index()) else {
+        return Claim::Stray(Some(rqst));
+    };
+    rqst.request().set_outstanding(false);
+    protocol.handle_call_ended();
+    Claim::Taken {
+        rqst,
+        sent,
+        limit: protocol.calls().limit(),
+    }
+}
+
+/// Handles a message.
+#[inline]
+pub(super) fn arrived(
+    shared: &Shared<Client>,
+    event: Event<'_>,
+    claim: Claim,
+    message: &Message,
+    invalidated: Option<Invalidated>,
+) -> Fate<Pending> {
+    let client = &shared.role;
+    client.xprt.peer_is_alive();
+    match claim {
+        Claim::Taken { rqst, sent, limit } => {
+            // Receives for all credits are posted, so the window may grow at once.
+            //= V1-036, V1-037
+            client.xprt.set_credits(limit);
+            let form = match &event {
+                Event::Reply(arrived) => {
+                    let start = arrived.part.start;
+                    let conveyed = &arrived.conveyed;
+                    match sent.check(arrived.fixed.xid, conveyed, start) {
+                        Ok(reply) => match reply.payload {
+                            Payload::Inline(payload) => Form::Inline {
+                                len: payload.len(),
+                                written: reply.written,
+                            },
+                            Payload::ReplyChunk { len } => Form::ReplyChunk { len },
+                        },
+                        Err(_failure) => Form::Failed,
+                    }
+                }
+                _ => Form::Failed,
+            };
+            settle(shared, rqst, sent, form, message, invalidated)
+        }
+        Claim::Stray(rqst) => {
+            if rqst.is_some() {
+                client.stats.bad_reply.add(1);
+            }
+            Fate::Done
+        }
+        Claim::None => unclaimed(client, event),
+    }
+}
+
+/// The message is for no RPC of ours.
+#[cold]
+fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
+    match event {
+        //= V1-117, V1-129, NFS-050
+        Event::Call(call) => {
+            let (xid, payload) = (call.fixed.xid.0, call.conveyed.payload);
+            match client.backchannel.receive(&client.xprt, xid, payload) {
+                Ok(()) => Fate::Done,
+                Err(Refused::NoService) => {
+                    client.stats.bad_reply.add(1);
+                    Fate::Done
+                }
+                Err(Refused::Excess) => Fate::Close(CloseReason::TooManyCalls),
+            }
+        }
+        Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
+        Event::None => Fate::Done,
+        _ => {
+            client.stats.bad_reply.add(1);
+            Fate::Done
+        }
+    }
+}
+
+/// Ends the peer's access to the RPC's memory, as far as the peer has not, and finishes.
+#[inline]
+fn settle(
+    shared: &Shared<Client>,
+    rqst: Pinned,
+    sent: Sent,
+    form: Form,
+    message: &Message,
+    invalidated: Option<Invalidated>,
+) -> Fate<Pending> {
+    let client = &shared.role;
+    let mut exposed = match sent {
+        Sent::Inline(_) if invalidated.is_some() => {
+            client.stats.bad_reply.add(1);
+            return Fate::Close(CloseReason::ForeignInvalidation);
+        }
+        Sent::Inline(proof) => {
+            finish(client, rqst, message, form, proof);
+            return Fate::Done;
+        }
+        Sent::Exposed(exposed) => exposed,
+    };
+    let mut idle = MrList::new();
+    if let Some(by_peer) = invalidated {
+        //= CM-016
+        match exposed.mrs.take_invalidated(by_peer) {
+            Some(mr) => idle.push(mr),
+            None => return foreign(shared, rqst, exposed),
+        }
+    }
+    let Exposed { mrs, inv, layout } = exposed;
+    match mrs.unexposed() {
+        Ok(proof) => {
+            let wanted = shared.lock().role.give_back(rqst.index(), inv, idle);
+            finish(client, rqst, message, form, proof);
+            client.wake_sender(wanted);
+            Fate::Done
+        }
+        Err(mrs) => {
+            shared.lock().role.idle.put_all(idle);
+            Fate::Keep(Pending {
+                rqst,
+                form,
+                exposed: Exposed { mrs, inv, layout },
+            })
+        }
+    }
+}
+
+/// The peer invalidated memory of another RPC, or none of ours: the RPC it belongs to breaks.
+#[cold]
+fn foreign(shared: &Shared<Client>, rqst: Pinned, exposed: Exposed) -> Fate<Pending> {
+    let mut state = shared.lock();
+    rqst.request().set_outstanding(true);
+    state.role.table.untake(rqst.index(), exposed);
+    drop(state);
+    shared.role.stats.bad_reply.add(1);
+    Fate::Close(CloseReason::ForeignInvalidation)
+}
+
+impl Pending {
+    /// Has the RPC's memory invalidated.
+    pub(super) fn invalidate(
+        self,
+        shared: &Shared<Client>,
+        cx: &mut Completions<'_, Shared<Client>>,
+        message: Message,
+    ) {
+        shared.role.stats.local_inv_needed.add(1);
+        let Self {
+            rqst,
+            form,
+            exposed,
+        } = self;
+        let waiter = Waiter::Reply {
+            rqst,
+            form,
+            message,
+        };
+        if let Err(inv) = cx.qp().post_local_inv(exposed.inv, exposed.mrs, waiter) {
+            shared.park(inv);
+        }
+    }
+}
+
+impl Waiter {
+    /// The memory is invalidated and unmapped; `mrs` can be used again.
+    pub(super) fn finish(
+        self,
+        shared: &Shared<Client>,
+        cx: &mut Completions<'_, Shared<Client>>,
+        inv: Inv,
+        mrs: MrList<Idle>,
+        proof: Unexposed,
+    ) {
+        match self {
+            Self::Reply {
+                rqst,
+                form,
+                message,
+            } => {
+                let wanted = shared.lock().role.give_back(rqst.index(), inv, mrs);
+                finish(&shared.role, rqst, &message, form, proof);
+                cx.repost(message);
+                shared.role.wake_sender(wanted);
+            }
+            Self::Release { index, done } => {
+                let wanted = shared.lock().role.give_back(index, inv, mrs);
+                done.complete_all();
+                shared.role.wake_sender(wanted);
+            }
+        }
+    }
+
+    /// The connection has ended, and with it the exposure.
+    ///
+    /// The RPC of a Reply goes on waiting: dropping the pin is all, and it is sent again.
+    pub(super) fn retired(self) {
+        if let Self::Release { done, .. } = self {
+            done.complete_all();
+        }
+    }
+}
+
+/// A task gives up its RPC: ends the exposure of its memory, and waits for that.
+///
+/// `endpoint` is the transport's connection. Returns what to wait for, if anything.
+#[cold]
+//= V1-090
+pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Arc<Completion>> {
+    let shared = endpoint.shared();
+    let (index, request) = (rqst.index(), rqst.request());
+    let taken = {
+        let mut state = shared.lock();
+        request.set_outstanding(false);
+        state.role.table.take(index)
+    };
+    // Nothing exposed; or the connection has ended and taken it.
+    let Some(Sent::Exposed(exposed)) = taken else {
+        return None;
+    };
+    request.released.reset();
+    let done = request.released.clone();
+    let waiter = Waiter::Release {
+        index,
+        done: done.clone(),
+    };
+    if let Err(inv) = endpoint
+        .qp()
+        .post_local_inv(exposed.inv, exposed.mrs, waiter)
+    {
+        shared.park(inv);
+    }
+    Some(done)
+}
+
+/// The RPC's memory is its own again: completes it.
+#[inline]
+//= V1-089, V1-141
+fn finish(client: &Client, mut rqst: Pinned, message: &Message, form: Form, _proof: Unexposed) {
+    match place(&client.stats, &mut rqst, message, form) {
+        Ok(len) => rqst.complete(len),
+        Err(error) => {
+            client.stats.bad_reply.add(1);
+            rqst.fail(error);
+        }
+    }
+}
+
+/// Puts the Reply where the RPC's decoder expects it, and returns its length.
+///
+/// The decoder refuses a length that is no multiple of four. Some servers leave XDR pad out of an
+/// inline Reply, or pad it wrongly; what the decoder looks at is there all the same.
+#[inline]
+fn place(stats: &Stats, rqst: &mut Pinned, message: &Message, form: Form) -> Result<usize> {
+    match form {
+        Form::Inline { len, written } => {
+            let bytes = message.bytes();
+            let payload = bytes
+                .len()
+                .checked_sub(len)
+                .and_then(|start| bytes.get(start..))
+                .ok_or(EIO)?;
+            let mut reply = rqst.reply_buf();
+            let head = reply.head_len() as usize;
+            if written == 0 {
+                reply.write(0, payload).map_err(|_| EIO)?;
+                if len > head {
+                    let in_pages = (len - head).min(reply.page_len() as usize);
+                    stats.fixup_copy.add(in_pages as u64);
+                }
+                return Ok(padded_len(len as u32) as usize);
+            }
+            // The results are in the page list already; what is inline goes around them.
+            let (before, after) = payload.split_at_checked(head).unwrap_or((payload, &[]));
+            reply.write(0, before).map_err(|_| EIO)?;
+            if !after.is_empty() {
+                let tail = reply.head_len() + reply.page_len();
+                reply.write(tail, after).map_err(|_| EIO)?;
+            }
+            reply.trim_head(len);
+            //= V1-068
+            stats.total_rdma_reply.add(u64::from(written));
+            Ok((padded_len(len as u32) + padded_len(written)) as usize)
+        }
+        Form::ReplyChunk { len } => {
+            stats.total_rdma_reply.add(u64::from(len));
+            Ok(len as usize)
+        }
+        Form::Failed => Err(EIO),
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connecting: from the server's address to an endpoint that has all it needs.
+
+use super::{
+    registrations::{
+        Requests,
+        FIRST_LARGE,
+        FIRST_SMALL,
+        SMALL_PAGES, //
+    },
+    role::Client,
+    sizes::Sizes, //
+};
+use crate::{
+    endpoint::{
+        Endpoint,
+        Resolved, //
+    },
+    proto::cm_private::CmPrivate,
+    rdma::{
+        cm::ConnectParams,
+        mr::Mr, //
+    },
+    sunrpc::{
+        ConnectError,
+        Xprt, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// How long address and route may each take to resolve, in milliseconds.
+const RESOLVE_TIMEOUT: u32 = 5_000;
+/// How long the server may take to answer, in milliseconds. The connection manager gives up after
+/// 65 to 74 s.
+const CONNECT_TIMEOUT: u32 = 60_000;
+
+/// How many times a device sends a packet again. Few enough that a server whose address moved is
+/// noticed soon; RPC sends everything again on the next connection.
+const RETRIES: u8 = 6;
+/// Receives are posted for every credit, so a peer that finds none is in error: show it.
+const RNR_RETRIES: u8 = 0;
+
+/// Finds a device that leads to the server, and makes the queue pair there. Nothing is sent yet.
+///
+/// Whoever gets the endpoint must close it in the end.
+///
+/// Context: process, sleeps; send lock held.
+pub(super) fn resolve(
+    client: Client,
+    xprt: &Xprt,
+) -> Result<(Arc<Endpoint<Client>>, Sizes), ConnectError> {
+    let net = xprt.net().ok_or(EINVAL)?;
+    let requests = Requests::new(xprt.max_reqs())?;
+    //= V1-112, V1-113, V1-114, NFS-032, NFS-062
+    let resolved = Resolved::new(client, requests, net, xprt.peer(), RESOLVE_TIMEOUT)?;
+    let sizes = Sizes::new(&resolved.attributes()?, xprt.max_reqs()).inspect_err(|_| {
+        pr_err!("the RDMA device cannot register memory as RPC over RDMA needs it\n");
+    })?;
+    resolved.role().settle(sizes.config());
+    Ok((resolved.endpoint(sizes.qp)?, sizes))
+}
+
+/// Connects, which settles how large messages may be (RFC 8797), and makes all buffers.
+///
+/// The server sends nothing before our first Call, so Receives are in time when they are posted
+/// after the connection stands; and a server that refuses costs no buffers.
+///
+/// Context: process, sleeps; send lock held.
+pub(super) fn establish(endpoint: &Endpoint<Client>, sizes: &Sizes) -> Result<(), ConnectError> {
+    let own: CmPrivate = sizes.config().cm_private;
+    let params = ConnectParams {
+        //= CM-002
+        private_data: own.encode(),
+        //= V1-041
+        responder_resources: sizes.reads_in,
+        retry_count: RETRIES,
+        //= V1-122
+        rnr_retry_count: RNR_RETRIES,
+    };
+    endpoint.connect(&params, CONNECT_TIMEOUT)?;
+    //= V1-045, V1-046, V1-123, V1-124
+    endpoint.provide(&sizes.buffers)?;
+    for (count, pages) in [
+        (FIRST_SMALL, SMALL_PAGES.min(sizes.mr_pages)),
+        (FIRST_LARGE, sizes.mr_pages),
+    ] {
+        for _ in 0..count {
+            let mr = Mr::new(endpoint.pd().clone(), pages)?;
+            let client = &endpoint.shared().role;
+            client.stats.mrs_allocated.add(1);
+            endpoint.shared().lock().role.idle.put(mr);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sending a Call: plan, register, and with the endpoint's lock compose, post and enter it as
+//! sent.
+
+use super::{
+    registrations::{
+        Idles,
+        Refill, //
+    },
+    request::RdmaRqst,
+    role::Client,
+    sizes::Sizes,
+    stats::Stats, //
+};
+use crate::{
+    endpoint::{
+        ComposeError,
+        Endpoint, //
+    },
+    proto::{
+        chunk::{
+            Laid,
+            NoChunks, //
+        },
+        connection,
+        header::{
+            Kind,
+            Outgoing, //
+        },
+        plan::{
+            plan,
+            Buf,
+            CallShape,
+            ChunkRole,
+            Conveyance,
+            Item,
+            Limits,
+            Part,
+            PartName,
+            Plan,
+            Registration, //
+        },
+        types::{
+            Handle,
+            MsgType,
+            Segment,
+            Xid, //
+        }, //
+    },
+    rdma::{
+        dma::Direction,
+        mr::{
+            Idle,
+            Mapped,
+            Mr,
+            MrList,
+            Region, //
+        }, //
+    },
+    sunrpc::{
+        self,
+        CallBuf,
+        Extent,
+        Measures,
+        SendError, //
+    },
+    support::work::Job, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// What the sender has of a connection: it belongs to whoever holds the send lock.
+pub(super) struct SendSide {
+    endpoint: Arc<Endpoint<Client>>,
+    limits: Limits,
+    /// Idle registrations at hand, so that most RPCs need no lock to get theirs.
+    stash: Idles,
+    refill: Pin<KBox<Job<Refill>>>,
+}
+
+impl SendSide {
+    /// The sender's part of a connection. Context: process, may sleep; send lock held.
+    pub(super) fn new(endpoint: Arc<Endpoint<Client>>, sizes: &Sizes) -> Result<Self> {
+        Ok(Self {
+            refill: KBox::pin_init(
+                Job::new(Refill::new(endpoint.clone(), sizes.mr_pages)),
+                GFP_KERNEL,
+            )?,
+            limits: sizes.limits(),
+            stash: Idles::new(),
+            endpoint,
+        })
+    }
+
+    /// Takes over what the protocol's state says about message sizes.
+    pub(super) fn refresh(&mut self) {
+        if let Some((protocol, _)) = self.endpoint.shared().lock().established() {
+            protocol.apply(&mut self.limits);
+        }
+    }
+
+    /// The most bytes of a Call of the server, or of its Reply.
+    pub(super) fn max_callback(&self) -> u32 {
+        let inline = self.limits.inline_send.min(self.limits.inline_recv);
+        inline.saturating_sub(self.limits.version.empty_header_len())
+    }
+
+    /// The connection.
+    pub(super) fn endpoint(&self) -> &Endpoint<Client> {
+        &self.endpoint
+    }
+
+    /// Ends the connection. Context: process, sleeps; send lock held.
+    pub(super) fn close(self) {
+        let Self {
+            endpoint,
+            refill,
+            stash,
+            ..
+        } = self;
+        // The registrations keep the endpoint's parts alive, so none may be left or made anew.
+        drop((refill, stash));
+        endpoint.close();
+    }
+
+    /// An idle registration for `pages` pages. Without one the sender has to wait.
+    #[inline]
+    fn take_mr(&mut self, pages: u32) -> Option<Mr<Idle>> {
+        match self.stash.take(pages) {
+            Some(mr) => Some(mr),
+            None => self.take_more(pages),
+        }
+    }
+
+    /// The request is not sent: nobody was told of its memory.
+    #[cold]
+    fn put_back(&mut self, mrs: MrList<Mapped>) {
+        self.stash.put_all(mrs.unmap());
+    }
+
+    #[cold]
+    fn take_more(&mut self, pages: u32) -> Option<Mr<Idle>> {
+        let client = &self.endpoint.shared().role;
+        let mut state = self.endpoint.shared().lock();
+        if let Some(mr) = state.role.idle.take(pages) {
+            return Some(mr);
+        }
+        // Whoever gives one back wakes us, and looks at this under the lock.
+        state.role.wanted = true;
+        client.xprt.wait_for_buffer_space();
+        drop(state);
+        self.refill.target().note(pages);
+        self.refill.request();
+        None
+    }
+}
+
+/// Sends a request.
+///
+/// # Errors
+///
+/// As for [`crate::sunrpc::Transport::send`].
+#[inline]
+pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
+    let shape = Shape::of(rqst);
+    let call = shape.call();
+    let plan = match plan(&call, &side.limits) {
+        Ok(plan) => plan,
+        Err(error) => {
+            pr_debug!("a request fits no message: {error:?}\n");
+            return Err(not_marshalled(side, SendError::TooLarge));
+        }
+    };
+    let mrs = if plan.segments() == 0 {
+        MrList::new()
+    } else {
+        match map_chunks(side, rqst, &call, &plan) {
+            Ok(mrs) => mrs,
+            Err((error, mrs)) => {
+                side.put_back(mrs);
+                return Err(error);
+            }
+        }
+    };
+    match post(side, rqst, &call, &plan, mrs) {
+        Ok(()) => {
+            count(&side.endpoint.shared().role.stats, &call, &plan);
+            Ok(())
+        }
+        Err((error, mrs)) => {
+            side.put_back(mrs);
+            Err(not_composed(side, error))
+        }
+    }
+}
+
+/// Composes the message and hands it and its registrations to the device.
+#[inline]
+fn post(
+    side: &mut SendSide,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+    mrs: MrList<Mapped>,
+) -> Result<(), (ComposeError, MrList<Mapped>)> {
+    let index = rqst.index();
+    let layout = plan.layout(call);
+    let outgoing = Outgoing {
+        xid: Xid(rqst.xid()),
+        direction: MsgType::Call,
+        kind: plan.kind(),
+        more: false,
+        inv_handle: Handle::NONE,
+    };
+    let mut state = side.endpoint.shared().lock();
+    if !state.role.table.is_idle(index) {
+        return Err((ComposeError::Protocol(connection::SendError::Busy), mrs));
+    }
+    let composed = {
+        let provided = Laid {
+            layout,
+            segments: mrs.regions().map(segment),
+        };
+        state.compose(&outgoing, plan.segments(), &provided, |out| {
+            inline(rqst, call, plan, out)
+        })
+    };
+    let composed = match composed {
+        Ok(composed) => composed,
+        Err(error) => return Err((error, mrs)),
+    };
+    // The Reply may come before the post returns; its handler waits for the lock.
+    let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
+    state.role.table.sent(index, mrs, layout);
+    rqst.request().set_outstanding(true);
+    side.stash.refill_from(&mut state.role.idle);
+    drop(state);
+    match posted {
+        Ok(()) => Ok(()),
+        Err(_) => Err((ComposeError::NotPosted, MrList::new())),
+    }
+}
+
+/// Copies the Payload stream, but for what is in chunks, behind the header.
+#[inline]
+fn inline(rqst: &RdmaRqst, call: &CallShape<'_>, plan: &Plan, out: &mut [u8]) -> Option<usize> {
+    if plan.conveyance == Conveyance::Long {
+        return Some(0);
+    }
+    let buf = rqst.call();
+    let mut len = 0;
+    for range in plan.payload(call) {
+        let end = len + (range.end - range.start) as usize;
+        buf.read(range.start, out.get_mut(len..end)?).ok()?;
+        len = end;
+    }
+    Some(len)
+}
+
+/// Sends the Reply to a Call of the server: always in one message, for the server was told how
+/// long it may be.
+///
+/// # Errors
+///
+/// As for [`crate::sunrpc::Transport::send_reply`].
+//= V1-131, V1-129
+pub(super) fn send_reply(
+    side: &mut SendSide,
+    xid: u32,
+    reply: &CallBuf<'_>,
+) -> Result<(), SendError> {
+    let outgoing = Outgoing {
+        xid: Xid(xid),
+        direction: MsgType::Reply,
+        kind: Kind::Msg,
+        more: false,
+        inv_handle: Handle::NONE,
+    };
+    let len = reply.len() as usize;
+    if len > side.max_callback() as usize {
+        return Err(SendError::TooLarge);
+    }
+    let result = {
+        let mut state = side.endpoint.shared().lock();
+        state
+            .compose(&outgoing, 0, &NoChunks, |out| {
+                reply.read(0, out.get_mut(..len)?).ok()?;
+                Some(len)
+            })
+            .and_then(|composed| {
+                let (_, posted) = state.post(side.endpoint.qp(), MrList::new(), composed);
+                posted.map_err(|_| ComposeError::NotPosted)
+            })
+    };
+    result.map_err(|error| not_composed(side, error))
+}
+
+/// Why a message that was planned is not sent, in the core's terms.
+#[cold]
+fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
+    match error {
+        ComposeError::NoRoom => {
+            let shared = side.endpoint.shared();
+            shared.role.stats.empty_sendctx_q.add(1);
+            shared.role.xprt.wait_for_buffer_space();
+            // One that came back before the core knew that we wait woke nobody: look again.
+            if shared.lock().has_room(1) {
+                shared.role.xprt.write_space();
+            }
+            SendError::NoBuffer
+        }
+        ComposeError::NotPosted => SendError::NotConnected,
+        ComposeError::Protocol(connection::SendError::NoCredit) => SendError::NoMemory,
+        ComposeError::Protocol(connection::SendError::NoRoom) | ComposeError::TooLong => {
+            not_marshalled(side, SendError::TooLarge)
+        }
+        ComposeError::Protocol(_) => SendError::NotConnected,
+    }
+}
+
+#[cold]
+fn not_marshalled(side: &SendSide, error: SendError) -> SendError {
+    side.endpoint.shared().role.stats.failed_marshal.add(1);
+    error
+}
+
+/// The measures of a request.
+struct Shape {
+    send: Buf,
+    receive: Buf,
+    argument: [Item; 1],
+    has_argument: bool,
+    result: [Item; 1],
+    has_result: bool,
+    protected: bool,
+}
+
+impl Shape {
+    #[inline]
+    fn of(rqst: &RdmaRqst) -> Self {
+        let (call, reply) = (rqst.call(), rqst.receive());
+        let (send, receive) = (measures(call.measure()), measures(reply.measure()));
+        Self {
+            //= NFS-009, NFS-010, NFS-013
+            argument: [send.page_item()],
+            has_argument: call.is_write_payload(),
+            //= NFS-011, NFS-012, NFS-018
+            result: [receive.page_item()],
+            has_result: reply.is_read_payload(),
+            protected: rqst.is_protected(),
+            send,
+            receive,
+        }
+    }
+
+    #[inline]
+    fn call(&self) -> CallShape<'_> {
+        CallShape {
+            send: self.send,
+            arguments: if self.has_argument {
+                &self.argument
+            } else {
+                &[]
+            },
+            receive: self.receive,
+            results: if self.has_result { &self.result } else { &[] },
+            protected: self.protected,
+        }
+    }
+}
+
+/// A buffer's measures, as the plan takes them.
+#[inline]
+fn measures(of: Measures) -> Buf {
+    let part = |extent: Extent| Part {
+        len: extent.len,
+        page_offset: extent.page_offset,
+    };
+    Buf {
+        head: part(of.head),
+        pages: part(of.pages),
+        tail: part(of.tail),
+    }
+}
+
+/// Maps what the plan names, in the order of the header, for this RPC only. When a registration is missing or
+/// memory cannot be mapped now, what was mapped comes back with the error.
+#[inline]
+//= V1-026, V1-087, V1-088
+fn map_chunks(
+    side: &mut SendSide,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+) -> Result<MrList<Mapped>, (SendError, MrList<Mapped>)> {
+    let mut mapped = MrList::new();
+    for Registration { chunk, part, range } in plan.registrations(call, &side.limits) {
+        let part = match part {
+            PartName::Head => sunrpc::Part::Head,
+            PartName::Pages => sunrpc::Part::Pages,
+            PartName::Tail => sunrpc::Part::Tail,
+        };
+        let (span, direction) = match chunk {
+            ChunkRole::Read(_) => (rqst.call().span(part, range), Direction::ToDevice),
+            ChunkRole::Write(_) | ChunkRole::Reply => {
+                (rqst.receive().span(part, range), Direction::FromDevice)
+            }
+        };
+        let span = match span {
+            Ok(span) => span,
+            Err(_) => return Err((not_marshalled(side, SendError::TooLarge), mapped)),
+        };
+        let Some(mr) = side.take_mr(span.page_count()) else {
+            return Err((SendError::NoBuffer, mapped));
+        };
+        match mr.map(span, direction, rqst.xid()) {
+            Ok(mr) => mapped.push_last(mr),
+            Err((mr, _)) => {
+                // The IOMMU or swiotlb has no space now.
+                side.stash.put(mr);
+                return Err((SendError::NoMemory, mapped));
+            }
+        }
+    }
+    Ok(mapped)
+}
+
+/// A registration as the header names it.
+#[inline]
+pub(super) fn segment(region: Region) -> Segment {
+    Segment {
+        handle: Handle(region.key),
+        length: region.length,
+        offset: region.address,
+    }
+}
+
+/// Counts what was sent.
+#[inline]
+fn count(stats: &Stats, call: &CallShape<'_>, plan: &Plan) {
+    if plan.segments() != 0 {
+        stats.read_segments.add(plan.read_segments.into());
+        stats.total_rdma_request.add(plan.read_bytes.into());
+        stats.write_segments.add(plan.write_segments.into());
+        stats.reply_segments.add(plan.reply_segments.into());
+        if plan.kind() == Kind::Nomsg {
+            stats.nomsg_call.add(1);
+        }
+    }
+    let pulled_up = plan.pulled_up(call);
+    if pulled_up != 0 {
+        stats.pullup_copy.add(pulled_up.into());
+    }
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registrations: those that are idle, and those of requests whose Reply is outstanding.
+//!
+//! Both live under the endpoint's lock. What a request exposes is one value, [`Exposed`], that
+//! holds the registrations together with the box that their invalidation will travel in; there
+//! is no way to have the one without the other. Whoever takes it out of the [`Table`] - the
+//! Reply's handler, a task that gives up, or the end of the connection - ends the exposure.
+//!
+//! A sender takes registrations from its [`Stash`], which it fills when it holds the lock anyway.
+//! None is made while a Call is being sent: when all are in use, [`Refill`] makes more, and the
+//! sender waits.
+
+use super::{
+    marshal::segment,
+    role::Client, //
+};
+use crate::{
+    endpoint::{
+        Endpoint,
+        Shared, //
+    },
+    proto::{
+        chunk::{
+            Laid,
+            Layout,
+            NoChunks, //
+        },
+        header::{
+            Conveyed,
+            RpcStart, //
+        },
+        reply::{
+            self,
+            Failure,
+            Reply, //
+        },
+        types::Xid, //
+    },
+    rdma::{
+        local_inv::{
+            LocalInv,
+            LocalInvBox, //
+        },
+        mr::{
+            Idle,
+            Mr,
+            MrList,
+            Registered, //
+        },
+        proof::{
+            Drained,
+            Unexposed, //
+        }, //
+    },
+    support::{
+        memalloc::NofsScope,
+        work::Run, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+/// The most pages of a small registration: enough for what databases and metadata move.
+pub(super) const SMALL_PAGES: u32 = 16;
+
+/// Idle registrations, of two sizes, so that a small request does not hold the memory of a large
+/// one.
+pub(super) struct Idles {
+    small: MrList<Idle>,
+    large: MrList<Idle>,
+}
+
+impl Idles {
+    pub(super) const fn new() -> Self {
+        Self {
+            small: MrList::new(),
+            large: MrList::new(),
+        }
+    }
+
+    /// Takes a registration for `pages` pages; a large one will do for few pages, too.
+    #[inline]
+    pub(super) fn take(&mut self, pages: u32) -> Option<Mr<Idle>> {
+        if pages <= SMALL_PAGES {
+            if let Some(mr) = self.small.pop() {
+                return Some(mr);
+            }
+        }
+        self.large.pop()
+    }
+
+    #[inline]
+    pub(super) fn put(&mut self, mr: Mr<Idle>) {
+        if mr.pages() <= SMALL_PAGES {
+            self.small.push(mr);
+        } else {
+            self.large.push(mr);
+        }
+    }
+
+    #[inline]
+    pub(super) fn put_all(&mut self, mut mrs: MrList<Idle>) {
+        while let Some(mr) = mrs.pop() {
+            self.put(mr);
+        }
+    }
+
+    /// Takes one of each size from `other`, if there is none here.
+    #[inline]
+    pub(super) fn refill_from(&mut self, other: &mut Self) {
+        if self.small.is_empty() {
+            if let Some(mr) = other.small.pop() {
+                self.small.push(mr);
+            }
+        }
+        if self.large.is_empty() {
+            if let Some(mr) = other.large.pop() {
+                self.large.push(mr);
+            }
+        }
+    }
+
+    fn take_all(&mut self) -> MrList<Idle> {
+        let mut all = core::mem::take(&mut self.small);
+        all.append(core::mem::take(&mut self.large));
+        all
+    }
+}
+
+/// What a request exposes, and what its invalidation will travel in.
+pub(super) struct Exposed {
+    pub(super) mrs: MrList<Registered>,
+    pub(super) inv: LocalInvBox<Shared<Client>>,
+    /// How the registrations make up the chunk lists that the peer was told.
+    pub(super) layout: Layout,
+}
+
+/// A request that was sent and whose Reply is outstanding.
+pub(super) enum Sent {
+    /// It names no memory.
+    Inline(Unexposed),
+    /// The peer may reach its memory.
+    Exposed(Exposed),
+}
+
+impl Sent {
+    /// Checks a Reply against what was provided.
+    #[inline]
+    pub(super) fn check<'a>(
+        &self,
+        xid: Xid,
+        conveyed: &Conveyed<'a>,
+        start: Option<RpcStart>,
+    ) -> Result<Reply<'a>, Failure> {
+        match self {
+            Self::Inline(_) => reply::check_conveyed(xid, conveyed, start, &NoChunks),
+            Self::Exposed(exposed) => {
+                let provided = Laid {
+                    layout: exposed.layout,
+                    segments: exposed.mrs.regions().map(segment),
+                };
+                reply::check_conveyed(xid, conveyed, start, &provided)
+            }
+        }
+    }
+}
+
+/// What a slot's request is on this connection.
+enum Entry {
+    /// Not sent.
+    Idle(LocalInvBox<Shared<Client>>),
+    /// Sent without chunks.
+    Inline(LocalInvBox<Shared<Client>>, Unexposed),
+    /// Sent with chunks.
+    Exposed(Exposed),
+    /// Whoever took it has not given the box back yet.
+    Taken,
+}
+
+/// All requests of a connection, by the index of their slot.
+pub(super) struct Table(KVec<Entry>);
+
+impl Table {
+    /// Entries for `slots` slots. Context: may sleep.
+    pub(super) fn new(slots: u32) -> Result<Self> {
+        let mut entries = KVec::with_capacity(slots as usize, GFP_KERNEL)?;
+        for _ in 0..slots {
+            entries.push(Entry::Idle(LocalInv::new()?), GFP_KERNEL)?;
+        }
+        Ok(Self(entries))
+    }
+
+    /// Whether the slot's request can be sent: its last one is over.
+    #[inline]
+    pub(super) fn is_idle(&self, index: u32) -> bool {
+        matches!(self.0.get(index as usize), Some(Entry::Idle(_)))
+    }
+
+    /// The request was sent, with `mrs` as its chunks. It must have been idle.
+    #[inline]
+    pub(super) fn sent(&mut self, index: u32, mrs: MrList<Registered>, layout: Layout) {
+        let Some(entry) = self.0.get_mut(index as usize) else {
+            return;
+        };
+        if let Entry::Idle(inv) = core::mem::replace(entry, Entry::Taken) {
+            *entry = match mrs.unexposed() {
+                Ok(proof) => Entry::Inline(inv, proof),
+                Err(mrs) => Entry::Exposed(Exposed { mrs, inv, layout }),
+            };
+        }
+    }
+
+    /// Takes a request whose Reply is outstanding.
+    #[inline]
+    pub(super) fn take(&mut self, index: u32) -> Option<Sent> {
+        let entry = self.0.get_mut(index as usize)?;
+        match core::mem::replace(entry, Entry::Taken) {
+            Entry::Inline(inv, proof) => {
+                *entry = Entry::Idle(inv);
+                Some(Sent::Inline(proof))
+            }
+            Entry::Exposed(exposed) => Some(Sent::Exposed(exposed)),
+            other => {
+                *entry = other;
+                None
+            }
+        }
+    }
+
+    /// Gives back what [`take`](Self::take) took: the Reply was none, the RPC goes on waiting.
+    pub(super) fn untake(&mut self, index: u32, exposed: Exposed) {
+        if let Some(entry) = self.0.get_mut(index as usize) {
+            *entry = Entry::Exposed(exposed);
+        }
+    }
+
+    /// Gives back the box of a request that exposes nothing any more.
+    #[inline]
+    pub(super) fn put_back(&mut self, index: u32, inv: LocalInvBox<Shared<Client>>) {
+        if let Some(entry) = self.0.get_mut(index as usize) {
+            *entry = Entry::Idle(inv);
+        }
+    }
+}
+
+/// What the client keeps under the endpoint's lock.
+pub(crate) struct Requests {
+    pub(super) table: Table,
+    pub(super) idle: Idles,
+    /// A sender waits for a registration.
+    pub(super) wanted: bool,
+}
+
+impl Requests {
+    pub(super) fn new(slots: u32) -> Result<Self> {
+        Ok(Self {
+            table: Table::new(slots)?,
+            idle: Idles::new(),
+            wanted: false,
+        })
+    }
+
+    /// The queue pair has been drained: nothing is exposed or mapped any more. The registrations
+    /// are to be freed without the lock.
+    pub(super) fn retire(&mut self, proof: &Drained) -> MrList<Idle> {
+        let mut all = self.idle.take_all();
+        for index in 0..self.table.0.len() as u32 {
+            if let Some(Sent::Exposed(exposed)) = self.table.take(index) {
+                all.append(exposed.mrs.retire(proof));
+                self.table.put_back(index, exposed.inv);
+            }
+        }
+        all
+    }
+}
+
+impl Requests {
+    /// Takes back what a request exposed; says whether a sender waits for it.
+    #[inline]
+    pub(super) fn give_back(
+        &mut self,
+        index: u32,
+        inv: LocalInvBox<Shared<Client>>,
+        mrs: MrList<Idle>,
+    ) -> bool {
+        self.table.put_back(index, inv);
+        self.idle.put_all(mrs);
+        core::mem::take(&mut self.wanted)
+    }
+}
+
+/// How many registrations of each size a connection starts with. The large ones are enough for
+/// any one RPC, so a connection works without making more.
+pub(super) const FIRST_SMALL: u32 = 8;
+pub(super) const FIRST_LARGE: u32 = 6;
+
+/// How many are made at a time.
+const MORE: u32 = 8;
+
+/// Makes registrations when a sender finds too few.
+pub(super) struct Refill {
+    endpoint: Arc<Endpoint<Client>>,
+    /// The most pages of a registration.
+    pages: u32,
+    /// The size that is short, in pages.
+    short: Atomic<u32>,
+}
+
+impl Refill {
+    pub(super) fn new(endpoint: Arc<Endpoint<Client>>, pages: u32) -> Self {
+        Self {
+            endpoint,
+            pages,
+            short: Atomic::new(0),
+        }
+    }
+
+    /// Notes that there were too few for `pages` pages.
+    pub(super) fn note(&self, pages: u32) {
+        let size = if pages <= SMALL_PAGES {
+            SMALL_PAGES.min(self.pages)
+        } else {
+            self.pages
+        };
+        self.short.store(size, Relaxed);
+    }
+}
+
+impl Run for Refill {
+    fn run(&self) {
+        let _nofs = NofsScope::enter();
+        let shared = self.endpoint.shared();
+        let pages = self.short.load(Relaxed);
+        for _ in 0..MORE {
+            // Short of memory, the sender waits for those that are in use.
+            let Ok(mr) = Mr::new(self.endpoint.pd().clone(), pages) else {
+                break;
+            };
+            shared.role.stats.mrs_allocated.add(1);
+            shared.lock().role.idle.put(mr);
+        }
+        let wanted = core::mem::take(&mut shared.lock().role.wanted);
+        shared.role.wake_sender(wanted);
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the requester keeps in each request slot, whatever the connection.
+
+use crate::{
+    sunrpc::{
+        PinnedRqst,
+        Rqst, //
+    },
+    support::completion::Completion, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+/// The requester's part of a request slot.
+#[pin_data]
+pub(crate) struct Request {
+    /// The request was sent and nobody has taken its Reply: its memory may be exposed.
+    ///
+    /// A hint, so that releasing a request need not take a lock: what counts is the connection's
+    /// table, which is changed before this is, and looked at if this is set.
+    outstanding: Atomic<bool>,
+    /// Ends the wait of a task that gave up its RPC. A slot has one owner, so there is one waiter.
+    pub(super) released: Arc<Completion>,
+}
+
+/// A request, as its sender has it.
+pub(super) type RdmaRqst = Rqst<Request>;
+/// A request whose Reply is being handled.
+pub(super) type Pinned = PinnedRqst<Request>;
+
+impl Request {
+    /// The state of an unused slot. Context: may sleep.
+    pub(super) fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            outstanding: Atomic::new(false),
+            released: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
+        })
+    }
+
+    /// Whether the request was sent and its Reply not taken.
+    #[inline]
+    pub(super) fn is_outstanding(&self) -> bool {
+        self.outstanding.load(Relaxed)
+    }
+
+    /// Notes that the request was sent, or that its Reply was taken. Endpoint's lock held.
+    #[inline]
+    pub(super) fn set_outstanding(&self, outstanding: bool) {
+        self.outstanding.store(outstanding, Relaxed);
+    }
+}

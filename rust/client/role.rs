@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The requester as a role of an endpoint: where each event of a connection goes.
+
+use super::{
+    complete::{
+        self,
+        Claim,
+        Pending,
+        Waiter, //
+    },
+    registrations::Requests,
+    request::Request,
+    stats::Stats, //
+};
+use crate::{
+    endpoint::{
+        CloseReason,
+        Fate,
+        Role,
+        Shared, //
+    },
+    proto::{
+        connection::{
+            Config,
+            Connection,
+            Event, //
+        },
+        negotiate::Time,
+        types::Version, //
+    },
+    rdma::{
+        cq::Completions,
+        local_inv::LocalInvBox,
+        mr::{
+            Idle,
+            MrList, //
+        },
+        proof::{
+            Drained,
+            Invalidated,
+            Unexposed, //
+        },
+        recv::Received, //
+    },
+    sunrpc::{
+        Backchannel,
+        XprtHandle, //
+    }, //
+};
+use kernel::{
+    sync::{
+        Arc,
+        SetOnce, //
+    }, //
+};
+
+/// The requester's side of a connection.
+pub(crate) struct Client {
+    /// The transport whose connection this is.
+    pub(super) xprt: XprtHandle<Request>,
+    /// Its counters.
+    pub(super) stats: Arc<Stats>,
+    /// Where Calls of the server go.
+    pub(super) backchannel: Arc<Backchannel>,
+    /// What this side brings along; known when the device is.
+    pub(super) config: SetOnce<Config>,
+}
+
+impl Client {
+    pub(super) fn new(
+        xprt: XprtHandle<Request>,
+        stats: Arc<Stats>,
+        backchannel: Arc<Backchannel>,
+    ) -> Self {
+        Self {
+            xprt,
+            stats,
+            backchannel,
+            config: SetOnce::new(),
+        }
+    }
+
+    /// Sets what this side brings along. To be called once, before connecting.
+    pub(super) fn settle(&self, config: Config) {
+        self.config.populate(config);
+    }
+
+    /// Wakes the sender, if it waits for registrations. Context: process.
+    #[inline]
+    pub(super) fn wake_sender(&self, wanted: bool) {
+        if wanted {
+            self.xprt.write_space();
+        }
+    }
+}
+
+impl Role for Client {
+    type Locked = Requests;
+    type Claim = Claim;
+    type Pending = Pending;
+    type Waiter = Waiter;
+
+    fn begin(&self, private_data: &[u8], now: Time) -> Option<Connection> {
+        let config = self.config.as_ref()?;
+        Some(Connection::client(*config, Version::V1, private_data, now))
+    }
+
+    #[inline]
+    fn claim(
+        &self,
+        protocol: &mut Connection,
+        requests: &mut Requests,
+        event: &Event<'_>,
+    ) -> Claim {
+        complete::claim(self, protocol, requests, event)
+    }
+
+    #[inline]
+    fn arrived(
+        &self,
+        shared: &Shared<Self>,
+        event: Event<'_>,
+        claim: Claim,
+        message: &Received<Shared<Self>>,
+        invalidated: Option<Invalidated>,
+    ) -> Fate<Pending> {
+        complete::arrived(shared, event, claim, message, invalidated)
+    }
+
+    fn keep(
+        &self,
+        shared: &Shared<Self>,
+        cx: &mut Completions<'_, Shared<Self>>,
+        pending: Pending,
+        message: Received<Shared<Self>>,
+    ) {
+        pending.invalidate(shared, cx, message);
+    }
+
+    fn invalidated(
+        &self,
+        shared: &Shared<Self>,
+        cx: &mut Completions<'_, Shared<Self>>,
+        inv: LocalInvBox<Shared<Self>>,
+        waiter: Waiter,
+        mrs: MrList<Idle>,
+        proof: Unexposed,
+    ) {
+        waiter.finish(shared, cx, inv, mrs, proof);
+    }
+
+    fn writable(&self) {
+        self.xprt.write_space();
+    }
+
+    fn lost(&self, _why: CloseReason) {
+        self.xprt.force_disconnect();
+    }
+
+    fn drained(&self, requests: &mut Requests, proof: &Drained) -> MrList<Idle> {
+        requests.retire(proof)
+    }
+
+    fn retired(&self, waiter: Waiter) {
+        waiter.retired();
+    }
+}

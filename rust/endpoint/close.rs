@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a connection ends, and the order in which it does.
+//!
+//! Nothing that an event or a completion calls may close an endpoint, since closing waits for
+//! them. They ask for it, once ([`Shared::lose`]), and the role's owner closes from elsewhere.
+
+use super::{
+    Endpoint,
+    Role,
+    Shared, //
+};
+use crate::{
+    proto::connection,
+    rdma::{
+        local_inv::{
+            LocalInvBox,
+            LocalInvList, //
+        },
+        proof::Drained,
+        send::SendList, //
+        wqe::Status,
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Full,
+        Relaxed, //
+    }, //
+};
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CloseReason {
+    /// The peer ended it, or it was cut.
+    Disconnected,
+    /// The local address moved.
+    AddressChanged,
+    /// The device goes away.
+    DeviceRemoved,
+    /// The connection manager gave it up otherwise.
+    Failed,
+    /// A work request failed.
+    WorkRequest(Status),
+    /// The queue pair took no more work requests.
+    NotPosted,
+    /// The protocol demands it.
+    Protocol(connection::CloseReason),
+    /// The peer invalidated memory that is not of the RPC that it answered.
+    ForeignInvalidation,
+    /// The peer has more Calls in progress than it was told it may.
+    TooManyCalls,
+}
+
+impl CloseReason {
+    /// The reason in words, for traces and debugfs.
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Disconnected => "disconnected",
+            Self::AddressChanged => "address changed",
+            Self::DeviceRemoved => "device removed",
+            Self::Failed => "connection manager",
+            Self::WorkRequest(status) => status.message(),
+            Self::NotPosted => "work request not taken",
+            Self::Protocol(why) => why.as_str(),
+            Self::ForeignInvalidation => "foreign invalidation",
+            Self::TooManyCalls => "too many Calls",
+        }
+    }
+}
+
+impl<R: Role> Shared<R> {
+    /// Asks, once, for the connection to be closed. Context: process.
+    pub(crate) fn lose(&self, why: CloseReason) {
+        if self.closing.cmpxchg(0, 1, Full).is_ok() {
+            pr_debug!("a connection is lost: {}\n", why.as_str());
+            self.role.lost(why);
+        }
+    }
+
+    /// An invalidation was not posted, or was flushed: parks it until the queue pair is drained.
+    /// If it is, what waits is told at once. Context: process, may sleep.
+    pub(crate) fn park(&self, inv: LocalInvBox<Self>) {
+        if let Some(proof) = self.drained.as_ref() {
+            return self.retire(inv, proof);
+        }
+        let mut state = self.lock();
+        // Whoever drains sets the proof before taking the lock to look at what is parked.
+        match self.drained.as_ref() {
+            Some(proof) => {
+                drop(state);
+                self.retire(inv, proof);
+            }
+            None => {
+                state.unposted.push(inv);
+                drop(state);
+                self.lose(CloseReason::NotPosted);
+            }
+        }
+    }
+
+    fn retire(&self, mut inv: LocalInvBox<Self>, proof: &Drained) {
+        if let Some(waiter) = inv.resolve(proof) {
+            self.role.retired(waiter);
+        }
+    }
+}
+
+impl<R: Role> Endpoint<R> {
+    /// Breaks the connection, as if the network had. Context: process, may sleep.
+    pub(crate) fn break_up(&self) {
+        self.id.disconnect();
+    }
+
+    /// Ends the connection: when this returns the peer reaches no memory of this side, the memory
+    /// is not mapped for the device, and no completion will come.
+    ///
+    /// Context: process, sleeps; not from an event or a completion.
+    pub(crate) fn close(&self) {
+        let shared = &*self.shared;
+        // From here on failures are expected.
+        shared.closing.store(1, Relaxed);
+        self.id.disconnect();
+        // Without the proof the memory is given up rather than given back.
+        let Some(drained) = self.qp.drain() else {
+            return;
+        };
+        shared.drained.populate(drained);
+        let Some(proof) = shared.drained.as_ref() else {
+            return;
+        };
+        let (freed, mut unposted) = {
+            let mut guard = shared.lock();
+            let state = &mut *guard;
+            state.protocol = None;
+            let mrs = shared.role.drained(&mut state.role, proof);
+            let mut sends = core::mem::replace(&mut state.sends, SendList::new());
+            sends.append(state.queue.drained(proof));
+            let unposted = core::mem::replace(&mut state.unposted, LocalInvList::new());
+            ((mrs, sends), unposted)
+        };
+        // Nothing is freed under the lock.
+        drop(freed);
+        while let Some(inv) = unposted.pop() {
+            shared.retire(inv, proof);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One RPC-over-RDMA connection of either role: the protocol's state over a queue pair.
+//!
+//! An [`Endpoint`] owns what both roles need: the CM's id, the queue pair, Send buffers, posted
+//! Receives, and the [`Connection`] that decides about every message that is sent or arrives.
+//! What a role adds is a [`Role`]. Neither role nor endpoint knows the other role, and the
+//! endpoint knows nothing of sunrpc.
+//!
+//! - `state`: what the endpoint's one lock protects, and how a message is composed and posted
+//! - `events`: completions and CM events, to the protocol and then to the role
+//! - `progress`: how far connecting has come
+//! - `close`: why a connection ends, and the order in which it does
+//!
+//! # The lock
+//!
+//! One spinlock protects the protocol's state, the Send buffers and what the role keeps for its
+//! requests. A sender holds it from encoding the header to the end of `ib_post_send`, so messages
+//! are posted in the order in which the protocol composed them, and a Reply is never looked at
+//! before the request is entered as sent. An arriving message takes it once.
+
+mod close;
+mod events;
+mod progress;
+mod state;
+
+pub(crate) use close::CloseReason;
+pub(crate) use events::Fate;
+pub(crate) use progress::Step;
+pub(crate) use state::{
+    ComposeError,
+    State, //
+};
+
+use crate::{
+    proto::connection::{
+        Connection,
+        Event, //
+    },
+    proto::negotiate::Time,
+    rdma::{
+        cm::{
+            CmId,
+            ConnectParams, //
+        },
+        cq::Completions,
+        device::Attributes,
+        local_inv::LocalInvBox,
+        mr::{
+            Idle,
+            MrList, //
+        },
+        pd::Pd,
+        proof::{
+            Drained,
+            Invalidated,
+            Unexposed, //
+        },
+        qp::{
+            self,
+            Qp, //
+        },
+        recv::{
+            Received,
+            RecvBuf, //
+        },
+        send::{
+            SendBuf,
+            SendQueue, //
+        }, //
+    },
+    support::{
+        net::{
+            Net,
+            SockAddr, //
+        },
+        time, //
+    }, //
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic, //
+        },
+        lock::{
+            spinlock::SpinLockBackend,
+            Guard, //
+        },
+        Arc,
+        SetOnce,
+        SpinLock, //
+    }, //
+};
+use progress::Progress;
+
+/// What a role adds to an endpoint.
+///
+/// Methods that get `&mut Self::Locked` run with the endpoint's lock held: they do not sleep.
+pub(crate) trait Role: Send + Sync + Sized + 'static {
+    /// What the role keeps under the endpoint's lock.
+    type Locked: Send;
+    /// What an arriving message takes out of that.
+    type Claim;
+    /// What keeps a message after it was handled.
+    type Pending: Send;
+    /// What waits until memory has been invalidated.
+    type Waiter: Send;
+
+    /// The peer has accepted: the protocol state to begin with.
+    ///
+    /// `private_data` is what the peer sent along. Context: the CM's workqueue, may sleep.
+    fn begin(&self, private_data: &[u8], now: Time) -> Option<Connection>;
+
+    /// Takes what `event` concerns out of the role's state. Endpoint's lock held.
+    fn claim(
+        &self,
+        protocol: &mut Connection,
+        locked: &mut Self::Locked,
+        event: &Event<'_>,
+    ) -> Self::Claim;
+
+    /// A message arrived; `invalidated` is the memory that the peer invalidated with it.
+    ///
+    /// Context: completion, may not wait for completions.
+    fn arrived(
+        &self,
+        shared: &Shared<Self>,
+        event: Event<'_>,
+        claim: Self::Claim,
+        message: &Received<Shared<Self>>,
+        invalidated: Option<Invalidated>,
+    ) -> Fate<Self::Pending>;
+
+    /// The role said that `message` has to stay ([`Fate::Keep`]). Context: as for `arrived`.
+    fn keep(
+        &self,
+        shared: &Shared<Self>,
+        cx: &mut Completions<'_, Shared<Self>>,
+        pending: Self::Pending,
+        message: Received<Shared<Self>>,
+    );
+
+    /// Memory has been invalidated; `mrs` can be used again. Context: as for `arrived`.
+    fn invalidated(
+        &self,
+        shared: &Shared<Self>,
+        cx: &mut Completions<'_, Shared<Self>>,
+        inv: LocalInvBox<Shared<Self>>,
+        waiter: Self::Waiter,
+        mrs: MrList<Idle>,
+        proof: Unexposed,
+    );
+
+    /// Send buffers came back. Context: completion.
+    fn writable(&self);
+
+    /// The connection has ended, or has to: asks for it to be closed. Called once.
+    ///
+    /// Context: process; must not close the endpoint itself.
+    fn lost(&self, why: CloseReason);
+
+    /// The queue pair has been drained: gives up all registrations. Endpoint's lock held.
+    ///
+    /// The registrations are unmapped when this returns; the list is freed without the lock.
+    fn drained(&self, locked: &mut Self::Locked, proof: &Drained) -> MrList<Idle>;
+
+    /// The end of the connection has invalidated memory that `waiter` waits for. Context:
+    /// process, may sleep.
+    fn retired(&self, waiter: Self::Waiter);
+}
+
+/// The part of an endpoint that its events and completions can reach.
+#[pin_data]
+pub(crate) struct Shared<R: Role> {
+    /// The role.
+    pub(crate) role: R,
+    #[pin]
+    state: SpinLock<State<R>>,
+    #[pin]
+    progress: Progress,
+    /// Set once closing has been asked for, or has begun.
+    closing: Atomic<i32>,
+    /// The proof that nothing can be reached any more, once there is one.
+    drained: SetOnce<Drained>,
+}
+
+impl<R: Role> Shared<R> {
+    /// Takes the endpoint's lock.
+    pub(crate) fn lock(&self) -> Guard<'_, State<R>, SpinLockBackend> {
+        self.state.lock()
+    }
+}
+
+/// A connection, from the resolved address to the drained queue pair.
+///
+/// Whoever has it must [`close`](Self::close) it in the end.
+pub(crate) struct Endpoint<R: Role> {
+    qp: Qp<Shared<R>>,
+    pd: Arc<Pd>,
+    id: Arc<CmId>,
+    shared: Arc<Shared<R>>,
+}
+
+/// How many buffers of which length a connection has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffers {
+    /// Send buffers.
+    pub(crate) sends: u32,
+    /// Length of each, in bytes.
+    pub(crate) send_len: u32,
+    /// Receives kept posted.
+    pub(crate) receives: u32,
+    /// Length of each, in bytes.
+    pub(crate) recv_len: u32,
+}
+
+/// An id that leads to the peer, on a device that is known.
+pub(crate) struct Resolved<R: Role> {
+    id: Arc<CmId>,
+    shared: Arc<Shared<R>>,
+}
+
+impl<R: Role> Resolved<R> {
+    /// Finds a device that leads to `peer`. Nothing is sent to the peer's RPC service.
+    ///
+    /// `timeout` is for the address and for the route, each, in milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// What the connection manager reported, or `ETIMEDOUT`.
+    ///
+    /// Context: process, sleeps.
+    pub(crate) fn new(
+        role: R,
+        locked: R::Locked,
+        net: Net,
+        peer: SockAddr,
+        timeout: u32,
+    ) -> Result<Self> {
+        let shared = Arc::pin_init(
+            pin_init!(Shared {
+                role,
+                state <- new_spinlock!(State::new(locked)),
+                progress <- Progress::new(),
+                closing: Atomic::new(0),
+                drained: SetOnce::new(),
+            }),
+            GFP_KERNEL,
+        )?;
+        let id = Arc::new(CmId::new(net, shared.clone())?, GFP_KERNEL)?;
+        id.resolve_address(peer, timeout)?;
+        shared.progress.wait(Step::Address, timeout)?;
+        id.resolve_route(timeout)?;
+        shared.progress.wait(Step::Route, timeout)?;
+        Ok(Self { id, shared })
+    }
+
+    /// The role.
+    pub(crate) fn role(&self) -> &R {
+        &self.shared.role
+    }
+
+    /// What the device can do.
+    pub(crate) fn attributes(&self) -> Result<Attributes> {
+        self.id.attributes()
+    }
+
+    /// Makes the queue pair. Context: process, may sleep.
+    pub(crate) fn endpoint(self, size: qp::Size) -> Result<Arc<Endpoint<R>>> {
+        let Self { id, shared } = self;
+        //= V1-139
+        let pd = Arc::new(Pd::new(id.clone())?, GFP_KERNEL)?;
+        let qp = Qp::new(pd.clone(), shared.clone(), size)?;
+        shared.lock().queue = SendQueue::of(&qp);
+        Ok(Arc::new(Endpoint { qp, pd, id, shared }, GFP_KERNEL)?)
+    }
+}
+
+impl<R: Role> Endpoint<R> {
+    /// Connects, and waits at most `timeout` milliseconds for the peer to accept.
+    ///
+    /// # Errors
+    ///
+    /// What the connection manager reported, or `ETIMEDOUT`.
+    ///
+    /// Context: process, sleeps.
+    pub(crate) fn connect(&self, params: &ConnectParams, timeout: u32) -> Result {
+        self.id.connect(params)?;
+        self.shared.progress.wait(Step::Established, timeout)
+    }
+
+    /// Makes the buffers and posts all Receives. Context: process, may sleep.
+    pub(crate) fn provide(&self, buffers: &Buffers) -> Result {
+        for _ in 0..buffers.receives {
+            let buffer = RecvBuf::new(self.pd.clone(), buffers.recv_len)?;
+            self.qp.post_recv(buffer).map_err(|_| EIO)?;
+        }
+        for _ in 0..buffers.sends {
+            let buffer = SendBuf::new(self.pd.clone(), buffers.send_len)?;
+            self.shared.lock().sends.push(buffer);
+        }
+        Ok(())
+    }
+
+    /// The part that events and completions reach.
+    pub(crate) fn shared(&self) -> &Shared<R> {
+        &self.shared
+    }
+
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &Qp<Shared<R>> {
+        &self.qp
+    }
+
+    /// This side's address.
+    pub(crate) fn source(&self) -> SockAddr {
+        self.id.source()
+    }
+
+    /// The protection domain.
+    pub(crate) fn pd(&self) -> &Arc<Pd> {
+        &self.pd
+    }
+}
+
+/// Now, in milliseconds, as the protocol counts time. Context: any.
+pub(crate) fn now() -> Time {
+    Time(time::milliseconds())
+}

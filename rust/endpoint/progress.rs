@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How far connecting has come, as the connection manager reports it.
+
+use crate::support::{
+    completion::Completion,
+    errno, //
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::SpinLock, //
+};
+
+/// A step of connecting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A device was found.
+    Address,
+    /// A route was found.
+    Route,
+    /// The connection stands.
+    Established,
+}
+
+/// The outcome so far.
+struct Outcome {
+    established: bool,
+    error: Option<Error>,
+}
+
+/// What a task that connects waits for.
+#[pin_data]
+pub(super) struct Progress {
+    #[pin]
+    outcome: SpinLock<Outcome>,
+    #[pin]
+    address: Completion,
+    #[pin]
+    route: Completion,
+    #[pin]
+    established: Completion,
+}
+
+impl Progress {
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            outcome <- new_spinlock!(Outcome { established: false, error: None }),
+            address <- Completion::new(),
+            route <- Completion::new(),
+            established <- Completion::new(),
+        })
+    }
+
+    fn completion(&self, step: Step) -> &Completion {
+        match step {
+            Step::Address => &self.address,
+            Step::Route => &self.route,
+            Step::Established => &self.established,
+        }
+    }
+
+    /// Waits for a step, at most `timeout` milliseconds. Context: process, sleeps.
+    ///
+    /// # Errors
+    ///
+    /// What [`failed`](Self::failed) was told, or `ETIMEDOUT`.
+    pub(super) fn wait(&self, step: Step, timeout: u32) -> Result {
+        let in_time = self.completion(step).wait_timeout(timeout);
+        match self.outcome.lock().error {
+            Some(error) => Err(error),
+            None if in_time => Ok(()),
+            None => Err(errno::timed_out()),
+        }
+    }
+
+    /// A step is done. Context: any.
+    pub(super) fn reached(&self, step: Step) {
+        if step == Step::Established {
+            self.outcome.lock().established = true;
+        }
+        self.completion(step).complete_all();
+    }
+
+    /// The connection is lost, or will not come to be; says whether it stood. Context: any.
+    pub(super) fn failed(&self, error: Error) -> bool {
+        let established = {
+            let mut outcome = self.outcome.lock();
+            outcome.error.get_or_insert(error);
+            outcome.established
+        };
+        for step in [Step::Address, Step::Route, Step::Established] {
+            self.completion(step).complete_all();
+        }
+        established
+    }
+}

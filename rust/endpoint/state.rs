@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the endpoint's lock protects, and how a message leaves.
+
+use super::{
+    now,
+    Role,
+    Shared, //
+};
+use crate::{
+    proto::{
+        chunk::Chunks,
+        connection::{
+            Connection,
+            SendError,
+            MAX_CONTROL_LEN, //
+        },
+        header::Outgoing, //
+    },
+    rdma::{
+        local_inv::LocalInvList,
+        mr::{
+            Mapped,
+            MrList,
+            Registered, //
+        },
+        qp::QpRef,
+        send::{
+            SendBox,
+            SendBufs,
+            SendList,
+            SendQueue, //
+        }, //
+    }, //
+};
+use kernel::prelude::*;
+
+/// The state of an endpoint.
+pub(crate) struct State<R: Role> {
+    /// What decides about messages; none before the peer has accepted.
+    pub(super) protocol: Option<Connection>,
+    /// Send buffers that hold no message.
+    pub(super) sends: SendList<Shared<R>>,
+    /// Sends under way.
+    pub(super) queue: SendQueue<Shared<R>>,
+    /// Invalidations that could not be posted, or were flushed: the drained queue pair stands in
+    /// for them.
+    pub(super) unposted: LocalInvList<Shared<R>>,
+    /// What the role keeps.
+    pub(crate) role: R::Locked,
+}
+
+/// Why a message was not composed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ComposeError {
+    /// All Send buffers are in use, or the queue pair is full.
+    NoRoom,
+    /// The protocol does not take it now, or not at all.
+    Protocol(SendError),
+    /// It does not fit the buffer.
+    TooLong,
+    /// The queue pair did not take it.
+    NotPosted,
+}
+
+// A lock hands out `&mut` to what it protects only if that may be moved, as this may.
+impl<R: Role> Unpin for State<R> {}
+
+impl<R: Role> State<R> {
+    pub(super) fn new(role: R::Locked) -> Self {
+        Self {
+            protocol: None,
+            sends: SendList::new(),
+            queue: SendQueue::new(),
+            unposted: LocalInvList::new(),
+            role,
+        }
+    }
+
+    /// Sends have ended. Their buffers are free.
+    #[inline]
+    pub(super) fn sent(&mut self, buffers: SendBufs<Shared<R>>) {
+        let ended = self.queue.ended(buffers);
+        self.sends.append(ended);
+    }
+
+    /// Whether a message with `mrs` registrations can be posted now.
+    #[inline]
+    pub(crate) fn has_room(&self, mrs: u32) -> bool {
+        !self.sends.is_empty() && self.queue.has_room(mrs)
+    }
+
+    /// The protocol's state and the role's, once the connection stands.
+    pub(crate) fn established(&mut self) -> Option<(&mut Connection, &mut R::Locked)> {
+        Some((self.protocol.as_mut()?, &mut self.role))
+    }
+
+    /// Writes header and payload of an RPC message with `mrs` registrations into a Send buffer;
+    /// returns it with the length of the message. It must be posted next.
+    ///
+    /// `payload` writes what follows the header and returns how many bytes that is.
+    #[inline]
+    pub(crate) fn compose<C: Chunks + ?Sized>(
+        &mut self,
+        outgoing: &Outgoing,
+        mrs: u32,
+        chunks: &C,
+        payload: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Result<(SendBox<Shared<R>>, usize), ComposeError> {
+        let Some(protocol) = &mut self.protocol else {
+            return Err(ComposeError::Protocol(SendError::NotReady));
+        };
+        if !self.queue.has_room(mrs) {
+            return Err(ComposeError::NoRoom);
+        }
+        let Some(mut buffer) = self.sends.pop() else {
+            return Err(ComposeError::NoRoom);
+        };
+        let out = buffer.bytes_mut();
+        let error = match protocol.send(now(), out, outgoing, chunks) {
+            Ok(header) => match out.get_mut(header..).and_then(payload) {
+                Some(len) => return Ok((buffer, header + len)),
+                None => ComposeError::TooLong,
+            },
+            Err(error) => ComposeError::Protocol(error),
+        };
+        self.sends.push(buffer);
+        Err(error)
+    }
+
+    /// Registers `mrs` and sends a message that was composed.
+    ///
+    /// From here on the peer may reach the memory, also when this fails; then the connection has
+    /// to be closed.
+    #[inline]
+    pub(crate) fn post(
+        &mut self,
+        qp: &QpRef<Shared<R>>,
+        mrs: MrList<Mapped>,
+        (buffer, len): (SendBox<Shared<R>>, usize),
+    ) -> (MrList<Registered>, Result) {
+        qp.post_send(&mut self.queue, mrs, buffer, len)
+    }
+
+    /// Sends what the protocol has to say on its own: errors about what the peer sent.
+    pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
+        while self.queue.has_room(0) {
+            let Some(mut buffer) = self.sends.pop() else {
+                break;
+            };
+            let out = buffer.bytes_mut().get_mut(..MAX_CONTROL_LEN);
+            let transmit = match (&mut self.protocol, out) {
+                (Some(protocol), Some(out)) => protocol.poll_transmit(now(), false, false, out),
+                _ => None,
+            };
+            let Some(transmit) = transmit else {
+                self.sends.push(buffer);
+                break;
+            };
+            let (_, posted) = self.post(qp, MrList::new(), (buffer, transmit.len));
+            posted?;
+        }
+        Ok(())
+    }
+}

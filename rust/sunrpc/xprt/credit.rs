@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Credits of requests whose task gave up before their Reply came.
+//!
+//! The peer still works on such a request and owes its Reply, so the credit is not free: sending
+//! another Call for it would exceed what the peer granted (RFC 8166, 3.3.1), and a peer that has
+//! no Receive left for it ends the connection for everybody. The core would free it with the
+//! request (xprt_release_rqst_cong). Here it comes back when a Reply arrives that no request
+//! waits for, or with the end of the connection.
+//!
+//! A peer that never answers must not keep the credits for ever either. If no such Reply comes
+//! for as long as a request waits for its own, the connection is given up as it is then.
+
+use super::instance::Instance;
+use super::transport::Transport;
+use super::{
+    connect,
+    slot,
+    LockOf,
+    TransportLock,
+    Xprt, //
+};
+use crate::bindings;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+use kernel::types::Opaque;
+
+/// Credits that no request has and the peer still counts. Changed with the transport lock.
+pub(super) struct Orphans {
+    count: Atomic<u32>,
+    /// One of them came back since the work was queued.
+    answered: Atomic<bool>,
+    /// Gives the connection up if none comes back.
+    work: Opaque<bindings::delayed_work>,
+}
+
+/// Initialises the work of a new transport.
+///
+/// # Safety
+///
+/// `xprt` must be memory of a new transport that stays where it is.
+pub(super) unsafe fn init_work(xprt: *mut Xprt) {
+    // SAFETY: promised by the caller.
+    let work = Opaque::cast_into(unsafe { &raw const (*xprt).orphans.work });
+    // SAFETY: uninitialised memory for a work that cancel() ends before it goes.
+    unsafe { bindings::init_delayed_work(work, Some(overdue_callback)) };
+}
+
+/// Waits until the work does not run and will not. No request may be left.
+pub(super) fn cancel(xprt: &Xprt) {
+    // SAFETY: initialised by `init_work`; nothing is queued anew without a request.
+    unsafe { bindings::cancel_delayed_work_sync(xprt.orphans.work.get()) };
+}
+
+/// A request is done with its transport.
+///
+/// # Safety
+///
+/// Called by xprt_release only, with the transport lock held: `task` has a request of a transport
+/// of ours, which is neither queued nor pinned.
+pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
+    task: *mut bindings::rpc_task,
+) {
+    // SAFETY: the task has a request until xprt_release has ended.
+    let rqst = unsafe { (*task).tk_rqstp };
+    // A Reply to a Call of the server takes no credit, and is in no slot.
+    // SAFETY: `rq_cong` is protected by the transport lock, which the caller holds.
+    if unsafe { (*rqst).rq_cong } == 0 {
+        return;
+    }
+    // SAFETY: a request with a credit was given it by our send operation, so it is in a slot.
+    if unsafe { slot::awaits_reply::<T::Request>(rqst) } {
+        // SAFETY: promised by the caller.
+        unsafe { orphan::<T>(rqst) };
+    } else {
+        // SAFETY: the transport lock is held, as xprt_release_rqst_cong demands.
+        unsafe { bindings::xprt_release_rqst_cong(task) };
+    }
+}
+
+/// Keeps the credit of a request that was given up.
+///
+/// # Safety
+///
+/// As for [`release_request_callback`].
+#[cold]
+unsafe fn orphan<T: Transport>(rqst: *mut bindings::rpc_rqst) {
+    // SAFETY: protected by the transport lock. `cong` keeps the credit's share.
+    unsafe { (*rqst).rq_cong = 0 };
+    // SAFETY: a request's transport is alive, and one of ours.
+    let xprt = &unsafe { Instance::<T>::from_raw((*rqst).rq_xprt) }.xprt;
+    let orphans = &xprt.orphans;
+    let count = orphans.count.load(Relaxed);
+    orphans.count.store(count + 1, Relaxed);
+    if count == 0 {
+        orphans.answered.store(false, Relaxed);
+        orphans.wait();
+    }
+}
+
+impl Orphans {
+    /// Looks again after the time that a Reply may take.
+    fn wait(&self) {
+        connect::queue_work(&self.work, connect::TIMEOUT);
+    }
+}
+
+impl Xprt {
+    /// The connection has ended, and with it all its credits.
+    pub(super) fn reset_orphans(&self, _lock: &TransportLock<'_>) {
+        self.orphans.count.store(0, Relaxed);
+    }
+
+    /// A Reply came that no request waits for. Says whether it has given a credit back, that of
+    /// an RPC whose task had given it up.
+    ///
+    /// Context: process; takes the transport lock.
+    #[cold]
+    pub(crate) fn orphan_replied(&self) -> bool {
+        let lock = self.lock_transport();
+        let count = self.orphans.count.load(Relaxed);
+        if count == 0 {
+            return false;
+        }
+        self.orphans.count.store(count - 1, Relaxed);
+        self.orphans.answered.store(true, Relaxed);
+        put_credit(&lock);
+        true
+    }
+}
+
+/// Gives a credit back that no request has, and wakes the sender that waits for it.
+fn put_credit(lock: &TransportLock<'_>) {
+    // SAFETY: the transport is alive, and its transport lock held, as the helper demands.
+    unsafe { bindings::xprt_put_credit(lock.xprt().as_raw()) };
+}
+
+/// No Reply has come for the requests that were given up, or not for all.
+///
+/// # Safety
+///
+/// Called by the workqueue only, for the work of an [`Xprt`].
+unsafe extern "C" fn overdue_callback(work: *mut bindings::work_struct) {
+    // SAFETY: the work is the `work` of a `delayed_work`.
+    let work = unsafe { kernel::container_of!(work, bindings::delayed_work, work) };
+    let work: *mut Opaque<bindings::delayed_work> = work.cast();
+    // SAFETY: which is the one of `Orphans`, in a live `Xprt`: `destroy` cancels it first.
+    let xprt = unsafe { &*kernel::container_of!(work, Xprt, orphans.work) };
+    let lock = xprt.lock_transport();
+    let orphans = &xprt.orphans;
+    if orphans.count.load(Relaxed) == 0 {
+        return;
+    }
+    let answered = orphans.answered.load(Relaxed);
+    orphans.answered.store(false, Relaxed);
+    drop(lock);
+    if answered {
+        orphans.wait();
+    } else {
+        xprt.force_disconnect();
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One transport with all its parts, from setup to destroy.
+
+use super::send_lock::SendLock;
+use super::slot::SlotTable;
+use super::transport::Transport;
+use super::{
+    connect,
+    credit,
+    Xprt, //
+};
+use crate::bindings;
+use crate::sunrpc::address;
+use crate::support::module::ModuleRef;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// What `xprt_alloc` allocates for a transport of type `T`, and `xprt_free` frees.
+///
+/// The core frees this memory itself (kfree_rcu), so no destructor runs on it: everything that
+/// needs one hangs off `shared`, which the `destroy` operation gives back.
+#[repr(C)]
+pub(super) struct Instance<T: Transport> {
+    pub(super) xprt: Xprt,
+    shared: *mut Shared<T>,
+}
+
+/// The parts of a transport that have destructors.
+#[pin_data]
+pub(super) struct Shared<T: Transport> {
+    pub(super) transport: Arc<T>,
+    pub(super) slots: SlotTable<T::Request>,
+}
+
+impl<T: Transport> Shared<T> {
+    /// The parts of a new transport. Context: process, may sleep.
+    pub(super) fn new(transport: Arc<T>) -> Result<*mut Self> {
+        let slots = SlotTable::new(T::slot_count(), T::new_request)?;
+        let shared = KBox::new(Self { transport, slots }, GFP_KERNEL)?;
+        Ok(KBox::into_raw(shared))
+    }
+}
+
+impl<T: Transport> Instance<T> {
+    /// The instance around a transport that the core passed to one of our operations.
+    ///
+    /// # Safety
+    ///
+    /// `xprt` must be embedded in an `Instance<T>` that was set up completely and not destroyed.
+    #[inline]
+    pub(super) unsafe fn from_raw<'a>(xprt: *mut bindings::rpc_xprt) -> &'a Self {
+        // SAFETY: `xprt` is the first field of a `#[repr(C)]` struct, by the caller's promise.
+        unsafe { &*xprt.cast::<Self>() }
+    }
+
+    /// Ends the setup of a transport.
+    ///
+    /// # Safety
+    ///
+    /// `this` must be a transport that `setup` is making, and `shared` from [`Shared::new`].
+    pub(super) unsafe fn provide(this: *mut Self, shared: *mut Shared<T>) {
+        // SAFETY: nobody but `setup` knows of the transport yet.
+        unsafe { (*this).shared = shared };
+    }
+
+    /// The parts with destructors.
+    #[inline]
+    pub(super) fn shared(&self) -> &Shared<T> {
+        // SAFETY: set by `provide` before the core learns of the transport and released in
+        // `destroy`, after which the core calls no operation any more.
+        unsafe { &*self.shared }
+    }
+
+    /// Closes the connection and takes back all credits, those of requests in flight included.
+    pub(super) fn close(&self, lock: &mut SendLock<'_>) {
+        let shared = self.shared();
+        shared.transport.close(lock, &self.xprt);
+        let lock = self.xprt.lock_transport();
+        for slot in shared.slots.iter() {
+            slot.forget_credit(&lock);
+        }
+        write_once!(&lock, cong = 0usize);
+        self.xprt.reset_orphans(&lock);
+    }
+
+    /// Closes the connection and tells the core.
+    pub(super) fn disconnect(&self, lock: &mut SendLock<'_>) {
+        self.close(lock);
+        write_once!(
+            &*lock,
+            connect_cookie = self.xprt.connection().wrapping_add(1)
+        );
+        // SAFETY: takes the transport lock itself; the transport is alive.
+        unsafe { bindings::xprt_disconnect_done(self.xprt.as_raw()) };
+    }
+
+    /// Ends a transport, and frees it.
+    ///
+    /// # Safety
+    ///
+    /// To be called once, by xprt_destroy_cb: nobody uses the transport any more, and the send
+    /// lock is held for good (xprt_destroy).
+    pub(super) unsafe fn destroy(&self) {
+        connect::cancel(&self.xprt);
+        credit::cancel(&self.xprt);
+        // SAFETY: promised by the caller.
+        self.close(&mut unsafe { SendLock::new(&self.xprt) });
+        // SAFETY: made by `Shared::new` with `KBox::into_raw`; released only here.
+        drop(unsafe { KBox::from_raw(self.shared) });
+        let raw = self.xprt.as_raw();
+        // SAFETY: nobody else uses the transport, so nobody changes or reads the strings.
+        unsafe { address::free_strings(raw) };
+        // SAFETY: allocated by xprt_alloc; the core leaves it to `destroy` to free it.
+        unsafe { bindings::xprt_free(raw) };
+        // SAFETY: `setup` kept a reference for this transport.
+        drop(unsafe { ModuleRef::kept() });
+    }
+}

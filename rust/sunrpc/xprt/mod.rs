@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client's transport switch: `struct rpc_xprt` and what is around it.
+//!
+//! The core's side of the work is done here once:
+//!
+//! - [`transport`]: what a transport implements
+//! - [`class`]: how the core finds it by name; makes new ones
+//! - [`instance`]: one transport with its request slots, from setup to destroy
+//! - [`ops`]: the core's operations, and the rules around a send
+//! - [`connect`]: the connect protocol with its lock, cookie and wake-ups
+//! - [`slot`]: request slots and their buffers; [`rqst`]: a request while it is sent, and while
+//!   its Reply is handled
+//! - [`credit`]: credits of requests that were given up
+//! - [`backchannel`]: Calls of the server
+//! - [`send_lock`]: the send lock as a value
+//!
+//! Here is the transport itself. The core shares `struct rpc_xprt` with us and with every task,
+//! so no reference to all of it is ever made: fields are read by [`read_once!`] and written by
+//! [`write_once!`], which asks for the lock.
+
+use crate::bindings;
+use crate::support::net::{
+    Net,
+    SockAddr, //
+};
+use connect::FIRST_BACKOFF;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use credit::Orphans;
+use kernel::types::{
+    NotThreadSafe,
+    Opaque, //
+};
+
+/// Reads a scalar field of an [`Xprt`] that others may be writing, like READ_ONCE().
+macro_rules! read_once {
+    ($xprt:expr, $($field:ident).+) => {{
+        let xprt: *mut $crate::bindings::rpc_xprt = $crate::sunrpc::xprt::Xprt::as_raw($xprt);
+        $crate::sunrpc::xprt::scalar(
+            // SAFETY: the `rpc_xprt` is alive while its `Xprt` is borrowed; one load gets one of
+            // the values that the field has had.
+            unsafe { core::ptr::read_volatile(&raw const (*xprt).$($field).+) },
+        )
+    }};
+}
+
+/// Writes a scalar field of the [`Xprt`] whose lock is given, like WRITE_ONCE(): the lock excludes
+/// other writers, but there may be readers without it.
+macro_rules! write_once {
+    ($lock:expr, $($field:ident).+ = $value:expr) => {{
+        let value = $crate::sunrpc::xprt::scalar($value);
+        let xprt: *mut $crate::bindings::rpc_xprt =
+            $crate::sunrpc::xprt::LockOf::xprt($lock).as_raw();
+        // SAFETY: the `rpc_xprt` is alive while its `Xprt` is borrowed; readers get the old value
+        // or the new one.
+        unsafe { core::ptr::write_volatile(&raw mut (*xprt).$($field).+, value) };
+    }};
+}
+
+pub(crate) mod backchannel;
+pub(crate) mod class;
+pub(crate) mod connect;
+pub(crate) mod credit;
+pub(crate) mod instance;
+pub(crate) mod ops;
+pub(crate) mod rqst;
+pub(crate) mod send_lock;
+pub(crate) mod slot;
+pub(crate) mod transport;
+
+/// One credit, in the units of the congestion window (`RPC_CWNDSCALE` of net/sunrpc/xprt.c).
+const CREDIT: usize = 1 << bindings::RPC_CWNDSHIFT;
+
+/// A value that is loaded and stored at once.
+trait Scalar: Copy {}
+impl Scalar for u32 {}
+impl Scalar for u64 {}
+impl Scalar for usize {}
+impl Scalar for u16 {}
+
+/// Lets nothing but scalars through.
+#[inline]
+fn scalar<T: Scalar>(value: T) -> T {
+    value
+}
+
+/// A transport of the RPC client: the core's part, and what we keep beside it for any kind.
+///
+/// # Invariants
+///
+/// `raw` is the first field of what xprt_alloc allocated, so a pointer to it is one to this.
+#[repr(C)]
+pub(crate) struct Xprt {
+    raw: Opaque<bindings::rpc_xprt>,
+    connect_work: Opaque<bindings::delayed_work>,
+    timeout: Opaque<bindings::rpc_timeout>,
+    orphans: Orphans,
+}
+
+// SAFETY: the core shares `struct rpc_xprt` between tasks; its fields are read by `read_once!`
+// and written by `write_once!` with the lock that net/sunrpc/xprt.c names. Works are the
+// workqueue's, and `timeout` is written with the transport lock.
+unsafe impl Sync for Xprt {}
+
+/// A lock of a transport, held.
+trait LockOf {
+    /// Whose lock it is.
+    fn xprt(&self) -> &Xprt;
+}
+
+/// The transport lock (`transport_lock`), held; dropping this releases it.
+struct TransportLock<'a>(&'a Xprt, NotThreadSafe);
+
+impl LockOf for TransportLock<'_> {
+    fn xprt(&self) -> &Xprt {
+        self.0
+    }
+}
+
+impl Drop for TransportLock<'_> {
+    fn drop(&mut self) {
+        // SAFETY: taken in `lock_transport`, and released once.
+        unsafe { bindings::spin_unlock(&raw mut (*self.0.as_raw()).transport_lock) };
+    }
+}
+
+/// No lock, for the fields any of whose values is right at any time.
+struct Unlocked<'a>(&'a Xprt);
+
+impl LockOf for Unlocked<'_> {
+    fn xprt(&self) -> &Xprt {
+        self.0
+    }
+}
+
+impl Xprt {
+    /// The C object.
+    #[inline]
+    fn as_raw(&self) -> *mut bindings::rpc_xprt {
+        self.raw.get()
+    }
+
+    /// The network namespace that the transport was created in.
+    pub(crate) fn net(&self) -> Option<Net> {
+        // SAFETY: `xprt_net` is set by xprt_alloc and does not change.
+        let net = unsafe { (*self.as_raw()).xprt_net };
+        // SAFETY: xprt_alloc took a reference to the namespace, which xprt_free gives back.
+        NonNull::new(net).map(|net| unsafe { Net::new(net) })
+    }
+
+    /// The peer's address as it is now; the administrator may change it between connections.
+    ///
+    /// Context: with the send lock, under which alone it changes (net/sunrpc/sysfs.c).
+    pub(crate) fn peer(&self) -> SockAddr {
+        // SAFETY: rpc_sysfs_xprt_dstaddr_store() waits for `XPRT_LOCKED` before it writes `addr`,
+        // and set_port runs while a bind goes on, before there can be a connection.
+        SockAddr::new(unsafe { (*self.as_raw()).addr })
+    }
+
+    /// How many requests the transport may have in flight.
+    pub(crate) fn max_reqs(&self) -> u32 {
+        read_once!(self, max_reqs)
+    }
+
+    /// Whether tasks wait for a request slot.
+    #[inline]
+    fn has_backlog(&self) -> bool {
+        read_once!(self, backlog.qlen) != 0
+    }
+
+    /// Whether the core takes the transport for connected.
+    #[inline]
+    pub(crate) fn connected(&self) -> bool {
+        read_once!(self, state) & (1 << bindings::XPRT_CONNECTED) != 0
+    }
+
+    /// Which connection this is: another number on each, and when one is closed.
+    #[inline]
+    fn connection(&self) -> u32 {
+        read_once!(self, connect_cookie)
+    }
+
+    /// Whether there has ever been a connection.
+    fn was_connected(&self) -> bool {
+        read_once!(self, stat.connect_count) != 0
+    }
+
+    /// Marks the transport as not connected.
+    pub(crate) fn clear_connected(&self) {
+        // SAFETY: an atomic operation on `state`; the transport is alive while borrowed.
+        unsafe { bindings::xprt_clear_connected(self.as_raw()) };
+    }
+
+    /// Asks the core to close the connection, soon and from another context (autoclose).
+    ///
+    /// Context: process; takes the transport lock.
+    pub(crate) fn force_disconnect(&self) {
+        // SAFETY: the transport is alive while borrowed; `task_cleanup` is initialised by
+        // xprt_create_transport before there can be a connection.
+        unsafe { bindings::xprt_force_disconnect(self.as_raw()) };
+    }
+
+    /// Starts a connection's flow control: nothing in flight, one credit (RFC 8166, 3.3.3).
+    ///
+    /// Context: with the send lock, while no request of the connection is in flight.
+    pub(crate) fn reset_credits(&self) {
+        let lock = self.lock_transport();
+        write_once!(&lock, cong = 0usize);
+        write_once!(&lock, cwnd = CREDIT);
+        self.reset_orphans(&lock);
+    }
+
+    /// Takes over the number of requests that the peer allows in flight.
+    ///
+    /// Context: process. Waiters are woken when a request is released, by the core.
+    #[inline]
+    pub(crate) fn set_credits(&self, credits: u32) {
+        let window = (credits as usize) << bindings::RPC_CWNDSHIFT;
+        if read_once!(self, cwnd) != window {
+            self.set_window(window);
+        }
+    }
+
+    #[cold]
+    fn set_window(&self, window: usize) {
+        let lock = self.lock_transport();
+        write_once!(&lock, cwnd = window);
+    }
+
+    /// Lets the sender wait until [`Self::write_space`]. To be called before the sender returns
+    /// [`SendError::NoBuffer`](transport::SendError), with the send lock held.
+    pub(crate) fn wait_for_buffer_space(&self) {
+        // SAFETY: an atomic operation on `state`; the transport is alive while borrowed.
+        unsafe { bindings::xprt_wait_for_buffer_space(self.as_raw()) };
+    }
+
+    /// Wakes the sender that waits for send buffers. Context: process.
+    pub(crate) fn write_space(&self) {
+        // SAFETY: takes the transport lock itself; the transport is alive while borrowed.
+        unsafe { bindings::xprt_write_space(self.as_raw()) };
+    }
+
+    /// A message arrived from the peer: the wait after failed attempts to connect begins anew.
+    #[inline]
+    pub(crate) fn peer_is_alive(&self) {
+        if read_once!(self, reestablish_timeout) != FIRST_BACKOFF {
+            // As the C transports do when they hear of the peer.
+            write_once!(&Unlocked(self), reestablish_timeout = FIRST_BACKOFF);
+        }
+    }
+
+    /// Whether the upper layer's callback service is there to take Calls of the server.
+    ///
+    /// Context: process; takes bc_pa_lock.
+    fn has_callback_service(&self) -> bool {
+        // SAFETY: the transport is alive while borrowed; the helper takes `bc_pa_lock`.
+        unsafe { bindings::xprt_has_callback_service(self.as_raw()) }
+    }
+
+    /// Takes the transport lock. Context: process.
+    fn lock_transport(&self) -> TransportLock<'_> {
+        // SAFETY: xprt_init initialised the lock, which is only taken in process context.
+        unsafe { bindings::spin_lock(&raw mut (*self.as_raw()).transport_lock) };
+        TransportLock(self, NotThreadSafe)
+    }
+
+    /// The counters that the core keeps, in the order of the `xprt:` line of mountstats.
+    pub(crate) fn core_stats(&self) -> CoreStats {
+        let idle = if self.connected() {
+            now().wrapping_sub(read_once!(self, last_used)) / bindings::HZ as usize
+        } else {
+            0
+        };
+        CoreStats {
+            bind_count: read_once!(self, stat.bind_count),
+            connect_count: read_once!(self, stat.connect_count),
+            connect_time: read_once!(self, stat.connect_time) / bindings::HZ as usize,
+            idle_time: idle,
+            sends: read_once!(self, stat.sends),
+            recvs: read_once!(self, stat.recvs),
+            bad_xids: read_once!(self, stat.bad_xids),
+            req_u: read_once!(self, stat.req_u),
+            bklog_u: read_once!(self, stat.bklog_u),
+        }
+    }
+}
+
+/// The time in jiffies.
+fn now() -> usize {
+    // SAFETY: `jiffies` is a kernel global that the timer interrupt writes; one load gets one of
+    // its values.
+    unsafe { core::ptr::read_volatile(&raw const bindings::jiffies) }
+}
+
+/// Counters of the core; times in seconds.
+#[allow(missing_docs)] // The names are the core's.
+pub(crate) struct CoreStats {
+    pub(crate) bind_count: usize,
+    pub(crate) connect_count: usize,
+    pub(crate) connect_time: usize,
+    pub(crate) idle_time: usize,
+    pub(crate) sends: usize,
+    pub(crate) recvs: usize,
+    pub(crate) bad_xids: usize,
+    pub(crate) req_u: u64,
+    pub(crate) bklog_u: u64,
+}
+
+/// A transport, for its completion and event handlers. Having one means that the transport is
+/// alive, and that each of its requests carries an `S`.
+///
+/// # Invariants
+///
+/// The transport was set up for a [`Transport`](transport::Transport) whose requests are `S`, and
+/// is alive: whoever keeps a handle belongs to that object, which `destroy` drops, after its
+/// connection is closed, before it frees the `Xprt`.
+pub(crate) struct XprtHandle<S> {
+    xprt: NonNull<Xprt>,
+    _request: PhantomData<fn() -> S>,
+}
+
+// SAFETY: a handle gives out `&Xprt`, and `Xprt` is `Sync`.
+unsafe impl<S> Send for XprtHandle<S> {}
+// SAFETY: a handle gives out `&Xprt`, and `Xprt` is `Sync`.
+unsafe impl<S> Sync for XprtHandle<S> {}
+
+impl<S> Clone for XprtHandle<S> {
+    fn clone(&self) -> Self {
+        // INVARIANT: that of `self`; both belong to the same object.
+        Self {
+            xprt: self.xprt,
+            _request: PhantomData,
+        }
+    }
+}
+
+impl<S> XprtHandle<S> {
+    /// # Safety
+    ///
+    /// The caller vouches for the type invariant.
+    unsafe fn new(xprt: NonNull<bindings::rpc_xprt>) -> Self {
+        // INVARIANT: promised by the caller.
+        Self {
+            xprt: xprt.cast(),
+            _request: PhantomData,
+        }
+    }
+}
+
+impl<S> core::ops::Deref for XprtHandle<S> {
+    type Target = Xprt;
+
+    #[inline]
+    fn deref(&self) -> &Xprt {
+        // SAFETY: the transport is alive by the type invariant.
+        unsafe { self.xprt.as_ref() }
+    }
+}

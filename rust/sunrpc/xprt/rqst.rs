@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One RPC as the transport sees it, `struct rpc_rqst`: while it is sent, and pinned while its
+//! Reply is handled.
+
+use super::slot::Slot;
+use super::transport::SendError;
+use super::XprtHandle;
+use crate::bindings;
+use crate::sunrpc::xdr_buf::{
+    CallBuf,
+    ReplyBuf,
+    XdrBuf, //
+};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use kernel::prelude::*;
+
+/// A request that sits in a slot of the transport and carries an `S` of the transport's own.
+///
+/// # Invariants
+///
+/// `raw` is the `rpc_rqst` inside a live [`Slot<S>`], and the request cannot be released while
+/// this is borrowed: the core holds it (an operation is running for it), or it is pinned.
+pub(crate) struct Rqst<S> {
+    raw: NonNull<bindings::rpc_rqst>,
+    _slot: PhantomData<S>,
+}
+
+impl<S> Rqst<S> {
+    /// # Safety
+    ///
+    /// The caller vouches for the type invariant.
+    #[inline]
+    pub(super) unsafe fn from_raw(raw: NonNull<bindings::rpc_rqst>) -> Self {
+        // INVARIANT: promised by the caller.
+        Self {
+            raw,
+            _slot: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::rpc_rqst {
+        self.raw.as_ptr()
+    }
+
+    #[inline]
+    pub(super) fn slot(&self) -> &Slot<S> {
+        // SAFETY: by the type invariant the request is embedded in a live `Slot<S>`.
+        unsafe { Slot::from_rqst(self.raw) }
+    }
+
+    /// What the transport keeps with the request.
+    #[inline]
+    pub(crate) fn request(&self) -> &S {
+        self.slot().request()
+    }
+
+    /// Which of the transport's requests this is: below the number of slots, and the same for as
+    /// long as the transport lives.
+    #[inline]
+    pub(crate) fn index(&self) -> u32 {
+        self.slot().index()
+    }
+
+    /// The XID.
+    #[inline]
+    pub(crate) fn xid(&self) -> u32 {
+        // SAFETY: set by xprt_request_init and constant while the request is in use.
+        let xid = unsafe { (*self.as_raw()).rq_xid };
+        u32::from_be_bytes(xid.to_ne_bytes())
+    }
+
+    /// The encoded Call.
+    #[inline]
+    pub(crate) fn call(&self) -> CallBuf<'_> {
+        // SAFETY: call_encode has encoded it before the request was queued, and takes the request
+        // off the queues, which waits for pins, before it encodes it anew.
+        unsafe { CallBuf::from_raw(&raw const (*self.as_raw()).rq_snd_buf) }
+    }
+
+    /// Where the Reply goes: its measures, and its memory for a device to write.
+    #[inline]
+    pub(crate) fn receive(&self) -> XdrBuf<'_> {
+        // SAFETY: the upper layer has laid it out when the Call was encoded.
+        unsafe { XdrBuf::from_raw(&raw const (*self.as_raw()).rq_rcv_buf) }
+    }
+
+    /// Whether a GSS checksum or cipher covers the message, so that nothing may be reduced.
+    #[inline]
+    pub(crate) fn is_protected(&self) -> bool {
+        // SAFETY: the credential is bound before the request is sent and stays until release.
+        unsafe { bindings::rpcauth_datatouch(self.as_raw()) }
+    }
+
+    /// Allocates the pages that a sparse page list lacks (`XDRBUF_SPARSE_PAGES`).
+    ///
+    /// Context: any, does not sleep. To be called by the sender.
+    #[cold]
+    pub(super) fn fill_sparse_pages(&self) -> Result<(), SendError> {
+        for entry in self.receive().page_entries() {
+            // SAFETY: an entry of the request's page list, which is the sender's until the
+            // request was sent.
+            if unsafe { (*entry).is_null() } {
+                let gfp = bindings::GFP_NOWAIT | bindings::__GFP_NOWARN;
+                // SAFETY: has no preconditions.
+                let page = unsafe { bindings::alloc_pages(gfp, 0) };
+                if page.is_null() {
+                    return Err(SendError::NoMemory);
+                }
+                // SAFETY: the entry is the sender's. The upper layer frees the page with the
+                // others of the list (XDRBUF_SPARSE_PAGES in include/linux/sunrpc/xdr.h).
+                unsafe { *entry = page };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A request that is held while its Reply is handled; dropping it lets go without completing it.
+///
+/// A pinned request cannot be released: a task that gives up waits for the pin
+/// (xprt_request_dequeue_xprt). Dropped unfinished, the request goes on waiting and is sent again
+/// after the next connect.
+///
+/// # Invariants
+///
+/// The request was pinned once for this object (`xprt_pin_rqst`), and lives in a [`Slot<S>`].
+pub(crate) struct PinnedRqst<S>(Rqst<S>);
+
+// SAFETY: the C transports hand pinned requests between contexts, too; what is changed through
+// this is changed under `queue_lock`, or is the receive buffer that the pin freezes.
+unsafe impl<S: Sync> Send for PinnedRqst<S> {}
+
+impl<S> XprtHandle<S> {
+    /// Finds the request that waits for a reply with this XID and pins it.
+    ///
+    /// Context: process; takes the queue lock.
+    #[inline]
+    pub(crate) fn lookup(&self, xid: u32) -> Option<PinnedRqst<S>> {
+        let xid = u32::from_ne_bytes(xid.to_be_bytes());
+        // SAFETY: the transport is alive; the helper takes `queue_lock` for lookup and pin.
+        let rqst = NonNull::new(unsafe { bindings::xprt_lookup_and_pin(self.as_raw(), xid) })?;
+        // SAFETY: pinned just now. What is on the receive queue of a transport whose requests
+        // are `S` was sent from one of its slots.
+        // INVARIANT: it is pinned, for this object alone.
+        Some(PinnedRqst(unsafe { Rqst::from_raw(rqst) }))
+    }
+}
+
+impl<S> PinnedRqst<S> {
+    /// Where the Reply goes.
+    #[inline]
+    pub(crate) fn reply_buf(&mut self) -> ReplyBuf<'_> {
+        // SAFETY: the request is pinned, so the task leaves its buffers alone, and this is its
+        // only handler.
+        unsafe { ReplyBuf::new(self.0.raw) }
+    }
+
+    /// The Reply is in place and `len` bytes long: lets go, and wakes the task.
+    ///
+    /// Context: process; takes the queue lock.
+    #[inline]
+    pub(crate) fn complete(self, len: usize) {
+        self.slot().set_awaits_reply(false);
+        let rqst = self.as_raw();
+        // The helper gives the pin back.
+        core::mem::forget(self);
+        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The
+        // length is at most that of the receive buffer, far below `i32::MAX`.
+        unsafe { bindings::xprt_complete_and_unpin(rqst, len as i32) };
+    }
+
+    /// There will be no usable Reply: the RPC fails with `error`.
+    ///
+    /// Context: process; takes the queue lock.
+    #[cold]
+    pub(crate) fn fail(self, error: Error) {
+        let rqst = self.as_raw();
+        // SAFETY: while the request is pinned and waits for its reply the task is asleep, or
+        // about to sleep, and tk_status is the transport's to set (net/sunrpc/xprt.c).
+        unsafe { (*(*rqst).rq_task).tk_status = error.to_errno() };
+        self.complete(0);
+    }
+}
+
+impl<S> core::ops::Deref for PinnedRqst<S> {
+    type Target = Rqst<S>;
+
+    #[inline]
+    fn deref(&self) -> &Rqst<S> {
+        &self.0
+    }
+}
+
+impl<S> Drop for PinnedRqst<S> {
+    fn drop(&mut self) {
+        // SAFETY: pinned once for this object; the helper takes `queue_lock`.
+        unsafe { bindings::xprt_unpin(self.0.as_raw()) };
+    }
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Request slots: the memory that requests live in, and who has it.
+//!
+//! A slot belongs either to the table or to one RPC task. It holds the `rpc_rqst`, the buffers
+//! that the Call is encoded into and the Reply is decoded from, and what the transport adds.
+
+use super::TransportLock;
+use crate::bindings;
+use core::cell::UnsafeCell;
+use core::pin::Pin;
+use core::ptr::NonNull;
+use kernel::ffi::{
+    c_ulong,
+    c_void, //
+};
+use kernel::prelude::*;
+use kernel::types::Opaque;
+
+/// A slot. `S` is the transport's part.
+#[repr(C)]
+#[pin_data]
+pub(super) struct Slot<S> {
+    #[pin]
+    rqst: Opaque<bindings::rpc_rqst>,
+    /// The request was sent, and its Reply has not been handled. Written by the sender, the
+    /// Reply's handler and the owner, which the core keeps apart but for a Reply that comes
+    /// before the send has returned.
+    awaits_reply: UnsafeCell<bool>,
+    /// Where in the table the slot is.
+    index: u32,
+    buffers: UnsafeCell<Buffers>,
+    #[pin]
+    request: S,
+}
+
+struct Buffers {
+    call: Buffer,
+    reply: Buffer,
+}
+
+// SAFETY: `rqst` and `buffers` belong to whoever owns the slot, `awaits_reply` is read and written
+// as one byte, and `request` may be shared.
+unsafe impl<S: Sync> Sync for Slot<S> {}
+// SAFETY: nothing in a slot belongs to a task of its own.
+unsafe impl<S: Send> Send for Slot<S> {}
+
+impl<S> Slot<S> {
+    fn new(index: u32, request: impl PinInit<S, Error>) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            rqst <- Opaque::zeroed(),
+            awaits_reply: UnsafeCell::new(false),
+            index,
+            buffers: UnsafeCell::new(Buffers {
+                call: Buffer::EMPTY,
+                reply: Buffer::EMPTY,
+            }),
+            request <- request,
+        })
+    }
+
+    /// The slot around a request.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` must be the request of a live `Slot<S>`.
+    #[inline]
+    pub(super) unsafe fn from_rqst<'a>(rqst: NonNull<bindings::rpc_rqst>) -> &'a Self {
+        // SAFETY: `rqst` is the first field of a `#[repr(C)]` struct, by the caller's promise.
+        unsafe { rqst.cast::<Self>().as_ref() }
+    }
+
+    /// What the transport keeps with the request.
+    #[inline]
+    pub(super) fn request(&self) -> &S {
+        &self.request
+    }
+
+    /// Where in the table the slot is.
+    #[inline]
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The request is being sent and its Reply may come, or not any more.
+    #[inline]
+    pub(super) fn set_awaits_reply(&self, awaits: bool) {
+        // SAFETY: one byte is stored; whoever stores last is right (see `awaits_reply`).
+        unsafe { core::ptr::write_volatile(self.awaits_reply.get(), awaits) };
+    }
+
+    fn rqst(&self) -> *mut bindings::rpc_rqst {
+        self.rqst.get()
+    }
+
+    /// The credit of the request went with its connection.
+    pub(super) fn forget_credit(&self, _lock: &TransportLock<'_>) {
+        // SAFETY: `rq_cong` changes with the transport lock, which is held, together with `cong`.
+        unsafe { (*self.rqst()).rq_cong = 0 };
+    }
+
+    /// Provides the buffers that the request asks for, and returns by how many bytes they grew.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: the task tries again later (call_allocate).
+    ///
+    /// # Safety
+    ///
+    /// To be called by the task that owns the slot only, before the request is encoded.
+    #[inline]
+    pub(super) unsafe fn provide_buffers(&self) -> Result<usize> {
+        let rqst = self.rqst();
+        // SAFETY: the slot's owner is the only one to touch the buffers.
+        let buffers = unsafe { &mut *self.buffers.get() };
+        // SAFETY: call_allocate has set the sizes, and the request is its owner's.
+        let (call, reply) = unsafe { ((*rqst).rq_callsize, (*rqst).rq_rcvsize) };
+        let mut grown = 0;
+        if buffers.call.len < call {
+            grown += buffers.call.grow(call)?;
+        }
+        if buffers.reply.len < reply {
+            grown += buffers.reply.grow(reply)?;
+        }
+        // SAFETY: the request is its owner's, which calls this.
+        unsafe { (*rqst).rq_buffer = buffers.call.start };
+        // SAFETY: the request is its owner's, which calls this.
+        unsafe { (*rqst).rq_rbuffer = buffers.reply.start };
+        Ok(grown)
+    }
+}
+
+/// Whether a request in a slot with an `S` was sent, and its Reply has not been handled.
+///
+/// # Safety
+///
+/// `rqst` must be the request of a live `Slot<S>`.
+#[inline]
+pub(super) unsafe fn awaits_reply<S>(rqst: *mut bindings::rpc_rqst) -> bool {
+    // SAFETY: promised by the caller; one byte is loaded.
+    unsafe { core::ptr::read_volatile((*rqst.cast::<Slot<S>>()).awaits_reply.get()) }
+}
+
+/// Memory that a message is encoded into or decoded from.
+///
+/// # Invariants
+///
+/// `start` is null and `len` 0, or `start` came from rpc_kzalloc and has `len` bytes.
+struct Buffer {
+    start: *mut c_void,
+    len: usize,
+}
+
+impl Buffer {
+    const EMPTY: Self = Self {
+        start: core::ptr::null_mut(),
+        len: 0,
+    };
+
+    /// Makes the buffer at least `len` bytes long, and returns how long. Its content is lost; its
+    /// memory is zeroed, for a decoder that reads beyond a short reply must not see what another
+    /// RPC left.
+    ///
+    /// A worker gets memory the way sunrpc's own buffers do (rpc_task_gfp_mask): it must not wait
+    /// for memory that only the RPCs behind it set free, for then the workqueue's rescuer would.
+    #[cold]
+    fn grow(&mut self, len: usize) -> Result<usize> {
+        // Small sizes are rounded up, so that a slot soon fits all common requests.
+        let len = len.next_power_of_two();
+        // SAFETY: has no preconditions.
+        let start = unsafe { bindings::rpc_kzalloc(len) };
+        if start.is_null() {
+            return Err(ENOMEM);
+        }
+        // INVARIANT: just allocated; the old memory goes with the old value.
+        *self = Self { start, len };
+        Ok(len)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: null, or from kzalloc by the type invariant.
+        unsafe { bindings::kfree(self.start) };
+    }
+}
+
+/// All slots of a transport.
+///
+/// The free ones are bits of a map, of which the lowest is taken first, so that the slots in use
+/// are those whose memory is warm, and taking one needs no lock.
+pub(super) struct SlotTable<S> {
+    slots: KVec<Pin<KBox<Slot<S>>>>,
+    /// One bit for each slot without an owner.
+    free: UnsafeCell<KVec<c_ulong>>,
+}
+
+// SAFETY: `free` is only changed by atomic operations on its words, and `slots` not at all.
+unsafe impl<S: Sync + Send> Sync for SlotTable<S> {}
+// SAFETY: slots are `Send`, the map is plain memory.
+unsafe impl<S: Send> Send for SlotTable<S> {}
+
+impl<S> SlotTable<S> {
+    /// A table of `count` slots. Context: process, may sleep.
+    pub(super) fn new<I: PinInit<S, Error>>(
+        count: u32,
+        mut request: impl FnMut(u32) -> I,
+    ) -> Result<Self> {
+        let mut slots = KVec::with_capacity(count as usize, GFP_KERNEL)?;
+        let words = count.div_ceil(c_ulong::BITS) as usize;
+        let mut free: KVec<c_ulong> = KVec::from_elem(0, words, GFP_KERNEL)?;
+        for index in 0..count {
+            let slot = KBox::pin_init(Slot::new(index, request(index)), GFP_KERNEL)?;
+            slots.push(slot, GFP_KERNEL)?;
+            if let Some(word) = free.get_mut((index / c_ulong::BITS) as usize) {
+                *word |= 1 << (index % c_ulong::BITS);
+            }
+        }
+        Ok(Self {
+            slots,
+            free: UnsafeCell::new(free),
+        })
+    }
+
+    /// All slots, whoever owns them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Slot<S>> {
+        self.slots.iter().map(|slot| &**slot)
+    }
+
+    fn words(&self) -> (*mut c_ulong, usize) {
+        // SAFETY: the vector itself does not change after `new`; its words are not looked at.
+        let free = unsafe { &*self.free.get() };
+        (free.as_ptr().cast_mut(), free.len())
+    }
+
+    /// Takes a slot; its request is zeroed.
+    #[inline]
+    pub(super) fn take(&self) -> Option<NonNull<bindings::rpc_rqst>> {
+        let (words, count) = self.words();
+        // SAFETY: `words` has `count` words, which are changed by atomic operations only.
+        let index = unsafe { bindings::bitmap_take_first(words, count) };
+        self.slots
+            .get(index)
+            .and_then(|slot| NonNull::new(slot.rqst()))
+    }
+
+    /// Gives a slot back. Whoever looks for waiters afterwards sees all that looked for a slot
+    /// before this.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` must have come from [`Self::take`] of this table and have no user any more.
+    #[inline]
+    pub(super) unsafe fn put(&self, rqst: NonNull<bindings::rpc_rqst>) {
+        // SAFETY: the caller owns the slot of `rqst`, which is one of this table.
+        let index = unsafe { Slot::<S>::from_rqst(rqst) }.index();
+        // SAFETY: the caller owns the slot; the core expects a zeroed request next time.
+        unsafe { rqst.write_bytes(0, 1) };
+        let (words, _) = self.words();
+        // SAFETY: `index` is that of a slot, for which there is a bit.
+        unsafe { bindings::bitmap_put(words, index as usize) };
+    }
+}

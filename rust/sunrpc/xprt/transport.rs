@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a transport of the RPC client implements. `rust/client/transport.rs` does.
+
+use super::backchannel::Backchannel;
+use super::rqst::Rqst;
+use super::send_lock::SendLock;
+use super::{
+    Xprt,
+    XprtHandle, //
+};
+use crate::sunrpc::xdr_buf::CallBuf;
+use crate::support::errno;
+use crate::support::net::SockAddr;
+use kernel::prelude::*;
+use kernel::seq_file::SeqFile;
+use kernel::sync::Arc;
+
+/// A transport; this folder keeps the core's rules for it.
+///
+/// "Send lock" is the core's `XPRT_LOCKED`: it serialises connect, close and send. [`SendLock`]
+/// is the proof that it is held.
+pub(crate) trait Transport: Send + Sync + Sized + 'static {
+    /// What the transport keeps with each request, for as long as the transport lives.
+    type Request: Send + Sync;
+
+    /// The most bytes of payload in one RPC.
+    const MAX_PAYLOAD: usize;
+
+    /// How many requests a new transport can have in flight.
+    fn slot_count() -> u32;
+
+    /// A new transport, not connected; `xprt` is for its handlers. Context: process, may sleep.
+    fn create(xprt: XprtHandle<Self::Request>) -> Result<Arc<Self>>;
+
+    /// The transport's part of a new request; `index` is below [`Self::slot_count`], and what
+    /// [`Rqst::index`] says.
+    fn new_request(index: u32) -> impl PinInit<Self::Request, Error>;
+
+    /// Connects. After an error, [`Self::close`] is called.
+    ///
+    /// Context: process, may sleep; send lock held; no file system reclaim.
+    fn connect(&self, lock: &mut SendLock<'_>, xprt: &Xprt) -> Result<(), ConnectError>;
+
+    /// Whether the last attempt to connect failed.
+    fn last_connect_failed(&self) -> bool;
+
+    /// Closes the connection, if there is one. Afterwards the peer reaches no memory of any
+    /// request, and nothing of the connection refers to one.
+    ///
+    /// Context: process, may sleep; send lock held.
+    fn close(&self, lock: &mut SendLock<'_>, xprt: &Xprt);
+
+    /// Sends a request, for which a credit is taken already and whose buffers are complete.
+    ///
+    /// After `NotConnected`, [`Self::close`] is called.
+    ///
+    /// Context: process; send lock held. Must not wait for memory: writeback may depend on it.
+    fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst<Self::Request>) -> Result<(), SendError>;
+
+    /// The transport's backchannel.
+    fn backchannel(&self) -> &Backchannel;
+
+    /// The most bytes of a Call of the server, or of its Reply, now.
+    ///
+    /// Context: any, does not sleep (rpc_max_bc_payload() is in an RCU read-side section).
+    fn max_callback(&self) -> usize;
+
+    /// Sends the Reply to a Call of the server. Errors and context as for [`Self::send`].
+    fn send_reply(
+        &self,
+        lock: &mut SendLock<'_>,
+        xid: u32,
+        reply: &CallBuf<'_>,
+    ) -> Result<(), SendError>;
+
+    /// The memory of a request goes back to its owner: the peer must not reach any of it when
+    /// this returns. Context: process, may sleep; send lock not held.
+    fn release(&self, rqst: &Rqst<Self::Request>);
+
+    /// The buffers of a request had to grow by so many bytes. Context: process.
+    fn buffers_grew(&self, bytes: usize);
+
+    /// This side's address of the connection, if there is one. Context: process; no lock held.
+    fn source_address(&self) -> Option<SockAddr>;
+
+    /// Breaks the connection, for the fault injection of sunrpc. Context: send lock held.
+    fn inject_disconnect(&self, lock: &mut SendLock<'_>);
+
+    /// Prints the `xprt:` line of /proc/self/mountstats. Context: process.
+    fn print_stats(&self, xprt: &Xprt, seq: &SeqFile);
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendError {
+    /// The connection is unusable: it is closed, and the request sent again on the next.
+    NotConnected,
+    /// The transport called [`Xprt::wait_for_buffer_space`]: the sender waits for
+    /// [`Xprt::write_space`].
+    NoBuffer,
+    /// Something local is short; the sender tries again in a quarter of a second.
+    NoMemory,
+    /// The message does not fit what the transport can carry: the RPC ends.
+    TooLarge,
+}
+
+impl SendError {
+    /// The error by which the core does what each of them says (call_transmit_status).
+    pub(super) fn to_errno(self) -> kernel::ffi::c_int {
+        match self {
+            Self::NotConnected => errno::not_connected(),
+            Self::NoBuffer => EAGAIN,
+            Self::NoMemory => errno::no_buffers(),
+            Self::TooLarge => errno::message_size(),
+        }
+        .to_errno()
+    }
+}
+
+/// What a local operation reports passes, unless it says that it does not.
+impl From<Error> for SendError {
+    fn from(error: Error) -> Self {
+        if error == errno::not_connected() {
+            Self::NotConnected
+        } else if error == errno::message_size() {
+            Self::TooLarge
+        } else if error == EAGAIN {
+            Self::NoBuffer
+        } else {
+            Self::NoMemory
+        }
+    }
+}
+
+/// Why there is no connection.
+///
+/// These are all that may leave. An error of an attempt to connect that the core does not know
+/// is final for every waiting RPC, even on a hard mount (call_connect_status); but a device that
+/// lacks something now, a queue pair, an address or memory, may have it later, or another device
+/// may have it.
+///
+/// `ENETUNREACH` is none of them. It is final for mounts that were made in a network namespace
+/// (`RPC_TASK_NETUNREACH_FATAL`), where it says that the namespace's network is gone, and no event
+/// of the connection manager says that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectError {
+    /// The peer refused.
+    Refused,
+    /// No RDMA device or no route leads to the peer, or the peers have no common protocol;
+    /// mount(8) ends with this one at once, as with `Refused`.
+    NoRoute,
+    /// The connection was lost while it was made.
+    NotConnected,
+    /// The peer did not answer in time.
+    TimedOut,
+    /// Something local is short.
+    NoMemory,
+    /// The device lacks something that the transport needs. Shown to mount(8) while the
+    /// transport has never been connected; later it passes, like `NoRoute`.
+    NotSupported,
+}
+
+impl ConnectError {
+    /// The error that waiting RPCs are woken with.
+    pub(super) fn to_errno(self, xprt: &Xprt) -> kernel::ffi::c_int {
+        match self {
+            Self::Refused => errno::connection_refused(),
+            Self::NotConnected => errno::not_connected(),
+            Self::TimedOut => errno::timed_out(),
+            Self::NoMemory => errno::no_buffers(),
+            Self::NotSupported if !xprt.was_connected() => errno::not_supported(),
+            Self::NoRoute | Self::NotSupported => errno::protocol(),
+        }
+        .to_errno()
+    }
+}
+
+impl From<Error> for ConnectError {
+    fn from(error: Error) -> Self {
+        if error == errno::connection_refused() {
+            Self::Refused
+        } else if error == errno::not_connected() {
+            Self::NotConnected
+        } else if error == errno::timed_out() {
+            Self::TimedOut
+        } else if error == ENOMEM || error == errno::no_buffers() {
+            Self::NoMemory
+        } else if error == errno::not_supported() {
+            Self::NotSupported
+        } else {
+            Self::NoRoute
+        }
+    }
+}

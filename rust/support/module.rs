@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! References to our own module.
+//!
+//! C header: `include/linux/module.h`.
+
+use crate::bindings;
+use kernel::prelude::*;
+
+/// Our own module.
+pub(crate) fn this_module() -> *mut bindings::module {
+    // SAFETY: THIS_MODULE is an address that the linker knows; nothing is read.
+    unsafe { bindings::this_module() }
+}
+
+/// A reference that keeps our module loaded; dropping it gives the reference back.
+pub(crate) struct ModuleRef(());
+
+impl ModuleRef {
+    /// Takes a reference.
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: the module is being unloaded.
+    pub(crate) fn get() -> Result<Self> {
+        // SAFETY: THIS_MODULE is valid while code of the module runs.
+        if unsafe { bindings::try_module_get(this_module()) } {
+            Ok(Self(()))
+        } else {
+            Err(EIO)
+        }
+    }
+
+    /// Keeps the reference beyond this object, for [`Self::kept`].
+    pub(crate) fn keep(self) {
+        core::mem::forget(self);
+    }
+
+    /// Takes back a reference.
+    ///
+    /// # Safety
+    ///
+    /// To be called once for each [`Self::keep`].
+    pub(crate) unsafe fn kept() -> Self {
+        Self(())
+    }
+}
+
+impl Drop for ModuleRef {
+    fn drop(&mut self) {
+        // SAFETY: `get` took a reference by try_module_get(), and a drop happens once.
+        unsafe { bindings::module_put(this_module()) };
+    }
+}

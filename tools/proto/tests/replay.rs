@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Replays what a kernel asked of its connections, and compares every answer.
+//!
+//! A trace is what the tracepoints `rpcrdma_protocol_*` print, one line for each call. What stands
+//! before that name is ignored, as are lines without it. Then comes `CALL: key=value ...`:
+//!
+//! ```text
+//! connect: cid= now= first= low= high= inval= send= recv= calls= grants= xid= peer=
+//!     Connection::client: the version begun with, config.versions, config.cm_private, calls,
+//!     grants and xid of config, and the private data of the server.
+//! send: cid= now= xid= call= nomsg= result= header= limit=
+//!     Connection::send: call=1 for a Call, and nomsg=1 for Kind::Nomsg; result is 0 or
+//!     SendError::number, header is what was written.
+//! message: cid= now= len= inv= bytes= event= xid= limit=
+//!     Connection::handle_message: len is that of the message, bytes are its first 512, and inv is
+//!     the handle that was invalidated, or 0; event and xid are Event::name and Event::xid, or 0.
+//! ended: cid=
+//!     Connection::handle_call_ended.
+//! transmit: cid= now= waiting= busy= bytes=
+//!     Connection::poll_transmit that returned a message.
+//! lost: cid=
+//!     The connection is over.
+//! ```
+//!
+//! Octets are hexadecimal digits without spaces, times are milliseconds, and `limit` is
+//! `calls().limit()` afterwards. `cid` tells connections apart; those that were there before the
+//! trace began are left out.
+//!
+//! The traces in `traces/` are replayed, and that which `RPCRDMA_TRACE` names. To record one, on a
+//! machine that mounts with the module:
+//!
+//! ```text
+//! trace-cmd record -e 'rpcrdma_rs:rpcrdma_protocol_*' -- COMMAND
+//! trace-cmd report > FILE
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+use rpcrdma_proto::proto::chunk::{ChunkLists, NoChunks};
+use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::connection::{Config, Connection, MAX_CONTROL_LEN};
+use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::hostauth::Policy;
+use rpcrdma_proto::proto::negotiate::{Time, Versions};
+use rpcrdma_proto::proto::property::Properties;
+use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
+use rpcrdma_proto::proto::v1;
+
+const PREFIX: &str = "rpcrdma_protocol_";
+
+/// How much of a header or of a message is traced.
+const TRACED: usize = 512;
+
+/// One line of a trace.
+struct Line<'a> {
+    call: &'a str,
+    fields: HashMap<&'a str, &'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (_, call) = line.split_once(PREFIX)?;
+        let (call, fields) = call.split_once(':')?;
+        let fields = fields.split_whitespace();
+        Some(Self {
+            call,
+            fields: fields.filter_map(|field| field.split_once('=')).collect(),
+        })
+    }
+
+    fn text(&self, name: &str) -> Result<&'a str, String> {
+        self.fields
+            .get(name)
+            .copied()
+            .ok_or(format!("{name} is missing"))
+    }
+
+    fn number(&self, name: &str) -> Result<u64, String> {
+        let text = self.text(name)?;
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        number.map_err(|error| format!("{name}={text}: {error}"))
+    }
+
+    fn word(&self, name: &str) -> Result<u32, String> {
+        u32::try_from(self.number(name)?).map_err(|error| format!("{name}: {error}"))
+    }
+
+    fn now(&self) -> Result<Time, String> {
+        Ok(Time(self.number("now")?))
+    }
+
+    fn octets(&self, name: &str) -> Result<Vec<u8>, String> {
+        let text = self.text(name)?.trim_matches('-').as_bytes();
+        text.chunks(2)
+            .map(|digits| {
+                let digits = std::str::from_utf8(digits).map_err(|error| error.to_string())?;
+                u8::from_str_radix(digits, 16).map_err(|error| format!("{name}: {error}"))
+            })
+            .collect()
+    }
+
+    /// Compares what came out with what the kernel got.
+    fn expect<T: PartialEq + std::fmt::Debug>(
+        &self,
+        name: &str,
+        found: T,
+        traced: T,
+    ) -> Result<(), String> {
+        if found == traced {
+            Ok(())
+        } else {
+            Err(format!(
+                "{}: {name} is {found:?}, and {traced:?} in the kernel",
+                self.call
+            ))
+        }
+    }
+}
+
+fn connect(line: &Line<'_>) -> Result<Connection, String> {
+    let version = |name| {
+        let number = line.word(name)?;
+        Version::from_number(number).ok_or(format!("{name}={number} is no version"))
+    };
+    let config = Config {
+        versions: Versions {
+            low: version("low")?,
+            high: version("high")?,
+        },
+        cm_private: CmPrivate {
+            remote_invalidation: line.word("inval")? != 0,
+            send_size: line.word("send")?,
+            recv_size: line.word("recv")?,
+        },
+        properties: Properties::DEFAULT,
+        xid: Xid(line.word("xid")?),
+        calls: line.word("calls")?,
+        grants: line.word("grants")?,
+        ceiling: 0,
+        continued: 0,
+        keep_alive: Time(60_000),
+        answer: Time(5_000),
+        auth: Policy::Ignore,
+        mechanism: false,
+    };
+    let (first, peer) = (version("first")?, line.octets("peer")?);
+    Ok(Connection::client(config, first, &peer, line.now()?))
+}
+
+/// Returns the chunk lists of a header that was sent.
+fn lists(header: &[u8]) -> Result<ChunkLists<'_>, String> {
+    let (fixed, rest) = FixedWords::split(header).ok_or("the header is too short")?;
+    match v1::decode(&fixed, rest) {
+        Ok(Body::Conveyed(conveyed)) => Ok(conveyed.chunks),
+        other => Err(format!("no header that could be sent: {other:?}")),
+    }
+}
+
+fn send(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
+    let message = Outgoing {
+        xid: Xid(line.word("xid")?),
+        direction: match line.word("call")? {
+            0 => MsgType::Reply,
+            _ => MsgType::Call,
+        },
+        kind: match line.word("nomsg")? {
+            0 => Kind::Msg,
+            _ => Kind::Nomsg,
+        },
+        more: false,
+        inv_handle: Handle::NONE,
+    };
+    let (now, header) = (line.now()?, line.octets("header")?);
+    let mut out = [0; TRACED];
+    let sent = match line.word("result")? {
+        0 => connection.send(now, &mut out, &message, &lists(&header)?),
+        _ => connection.send(now, &mut out, &message, &NoChunks),
+    };
+    let result = sent.map_or_else(|error| error.number().into(), |_| 0);
+    line.expect("result", result, line.word("result")?)?;
+    let len = sent.unwrap_or(0);
+    line.expect("header", &out[..len], &header[..])
+}
+
+fn message(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
+    let mut message = line.octets("bytes")?;
+    // What is behind the traced octets is Payload stream, of which the length alone counts.
+    message.resize(line.number("len")? as usize, 0);
+    let invalidated = Some(line.word("inv")?).filter(|handle| *handle != 0);
+    let event = connection.handle_message(line.now()?, &message, invalidated.map(Handle));
+    line.expect("event", event.name(), line.text("event")?)?;
+    line.expect("xid", event.xid().map_or(0, |xid| xid.0), line.word("xid")?)
+}
+
+fn transmit(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
+    let mut out = [0; MAX_CONTROL_LEN];
+    let (waiting, busy) = (line.word("waiting")? != 0, line.word("busy")? != 0);
+    let sent = connection.poll_transmit(line.now()?, waiting, busy, &mut out);
+    let len = sent.map_or(0, |sent| sent.len);
+    line.expect("bytes", &out[..len], &line.octets("bytes")?[..])
+}
+
+fn replay_line(connections: &mut HashMap<u64, Connection>, line: &Line<'_>) -> Result<(), String> {
+    let cid = line.number("cid")?;
+    match (line.call, connections.get_mut(&cid)) {
+        ("connect", _) => {
+            connections.insert(cid, connect(line)?);
+            return Ok(());
+        }
+        ("lost", _) => {
+            connections.remove(&cid);
+            return Ok(());
+        }
+        (_, None) => return Ok(()),
+        ("send", Some(connection)) => send(connection, line)?,
+        ("message", Some(connection)) => message(connection, line)?,
+        ("ended", Some(connection)) => connection.handle_call_ended(),
+        ("transmit", Some(connection)) => transmit(connection, line)?,
+        (call, _) => return Err(format!("{call} is not known")),
+    }
+    if line.fields.contains_key("limit") {
+        let limit = connections.get(&cid).map(|c| c.calls().limit());
+        line.expect("limit", limit, Some(line.word("limit")?))?;
+    }
+    Ok(())
+}
+
+/// Replays a trace, and returns which calls it has.
+fn replay(trace: &str) -> Result<HashSet<&str>, String> {
+    let mut connections = HashMap::new();
+    let mut calls = HashSet::new();
+    for (number, line) in trace.lines().enumerate() {
+        if let Some(line) = Line::parse(line) {
+            calls.insert(line.call);
+            replay_line(&mut connections, &line)
+                .map_err(|why| format!("line {}: {why}", number + 1))?;
+        }
+    }
+    Ok(calls)
+}
+
+fn traces() -> Vec<(String, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    let own = fs::read_dir(directory).expect("traces");
+    let mut paths: Vec<_> = own.map(|entry| entry.expect("entry").path()).collect();
+    paths.extend(std::env::var_os("RPCRDMA_TRACE").map(Into::into));
+    let read = |path: &Path| fs::read_to_string(path).expect("a trace that can be read");
+    paths
+        .iter()
+        .map(|path| (path.display().to_string(), read(path)))
+        .collect()
+}
+
+//= V1-006, V1-032, V1-033, V1-035, V1-036, V1-043, V1-118, V1-132 (test)
+#[test]
+fn kernels_got_the_same_answers() {
+    for (name, trace) in traces() {
+        let calls = replay(&trace).unwrap_or_else(|why| panic!("{name}: {why}"));
+        for call in ["connect", "send", "message", "ended"] {
+            assert!(calls.contains(call), "{name} has no {call}");
+        }
+    }
+}
+
+#[test]
+fn another_answer_is_noticed() {
+    let (_, trace) = traces().swap_remove(0);
+    for (from, to) in [
+        ("event=reply", "event=failed"),
+        ("result=0", "result=2"),
+        ("limit=1\n", "limit=2\n"),
+        ("header=00", "header=01"),
+        ("call=1", "call=0"),
+        ("calls=128", "calls=127"),
+    ] {
+        let spoiled = trace.replacen(from, to, 1);
+        assert_ne!(spoiled, trace, "there is no {from}");
+        assert!(replay(&spoiled).is_err(), "{to} is not noticed");
+    }
+}
