@@ -212,7 +212,7 @@ impl CallBuf<'_> {
     /// As for [`XdrBuf::from_raw`], and nobody may change the message for `'a`.
     #[inline]
     pub(super) unsafe fn from_raw(raw: *const bindings::xdr_buf) -> Self {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises a buffer that lives for `'a`.
         Self(unsafe { XdrBuf::from_raw(raw) })
     }
 

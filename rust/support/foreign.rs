@@ -21,14 +21,14 @@ pub(crate) struct Context {
 
 // SAFETY: `Context::new` takes only `Arc`s of types that may be shared between threads.
 unsafe impl Send for Context {}
-// SAFETY: as above; a shared `Context` gives out nothing but the pointer.
+// SAFETY: a shared `Context` gives out nothing but the pointer, and `new` takes only `Sync` types.
 unsafe impl Sync for Context {}
 
 /// # Safety
 ///
 /// `ptr` must come from `Arc::<T>::into_raw`, and its reference must not be used afterwards.
 unsafe fn release_arc<T>(ptr: *const c_void) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises that `ptr` came from `Arc::into_raw` and is not used again.
     drop(unsafe { Arc::from_raw(ptr.cast::<T>()) });
 }
 

@@ -183,7 +183,7 @@ impl<T: Transport> Ops<T> {
         xprt: *mut bindings::rpc_xprt,
         _reqs: c_uint,
     ) -> c_int {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises a transport that `setup` made.
         let this = unsafe { Instance::<T>::from_raw(xprt) };
         match this.shared().transport.backchannel().open() {
             Ok(()) => 0,
@@ -196,7 +196,7 @@ impl<T: Transport> Ops<T> {
     /// Called by rpc_max_bc_payload only, for a transport that `setup` made, and in an RCU
     /// read-side section.
     pub(super) unsafe extern "C" fn maxpayload_callback(xprt: *mut bindings::rpc_xprt) -> usize {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises a transport that `setup` made.
         let this = unsafe { Instance::<T>::from_raw(xprt) };
         this.shared().transport.max_callback().min(MESSAGE)
     }

@@ -60,7 +60,7 @@ pub(super) fn default_timeout() -> *const bindings::rpc_timeout {
 ///
 /// `this` must be memory of a new `Instance<T>` that stays where it is.
 pub(super) unsafe fn init_work<T: Transport>(this: *mut Instance<T>) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises memory of a transport; nothing is read.
     let work = Opaque::cast_into(unsafe { &raw const (*this).xprt.connect_work });
     // SAFETY: uninitialised memory for a work that `cancel` ends before it goes.
     unsafe { bindings::init_delayed_work(work, Some(worker_callback::<T>)) };
@@ -100,7 +100,7 @@ pub(super) unsafe extern "C" fn connect_callback<T: Transport>(
     xprt: *mut bindings::rpc_xprt,
     task: *mut bindings::rpc_task,
 ) {
-    // SAFETY: promised by the caller.
+    // SAFETY: xprt_connect passes the transport that it was called for, one of ours.
     let this = unsafe { Instance::<T>::from_raw(xprt) };
     // SAFETY: `task` holds the send lock, which goes over to the worker.
     if !unsafe { bindings::xprt_lock_connect(xprt, task, xprt.cast()) } {
@@ -184,7 +184,7 @@ pub(super) unsafe extern "C" fn set_connect_timeout_callback<T: Transport>(
     connect_timeout: c_ulong,
     reconnect_timeout: c_ulong,
 ) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the core calls with a transport of ours, to which its client holds a reference.
     let xprt = &unsafe { Instance::<T>::from_raw(xprt) }.xprt;
     let lock = xprt.lock_transport();
     if connect_timeout < read_once!(xprt, connect_timeout) {

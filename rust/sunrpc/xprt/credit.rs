@@ -42,7 +42,7 @@ pub(super) struct Orphans {
 ///
 /// `xprt` must be memory of a new transport that stays where it is.
 pub(super) unsafe fn init_work(xprt: *mut Xprt) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller promises memory of a transport; nothing is read.
     let work = Opaque::cast_into(unsafe { &raw const (*xprt).orphans.work });
     // SAFETY: uninitialised memory for a work that cancel() ends before it goes.
     unsafe { bindings::init_delayed_work(work, Some(overdue_callback)) };
@@ -72,7 +72,7 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
     }
     // SAFETY: a request with a credit was given it by our send operation, so it is in a slot.
     if unsafe { slot::awaits_reply::<T::Request>(rqst) } {
-        // SAFETY: promised by the caller.
+        // SAFETY: xprt_release holds the transport lock, and the request is in a slot of ours.
         unsafe { orphan::<T>(rqst) };
     } else {
         // SAFETY: the transport lock is held, as xprt_release_rqst_cong demands.

@@ -104,7 +104,7 @@ impl<T: Transport> Instance<T> {
     pub(super) unsafe fn destroy(&self) {
         connect::cancel(&self.xprt);
         credit::cancel(&self.xprt);
-        // SAFETY: promised by the caller.
+        // SAFETY: xprt_destroy has taken the send lock, and nobody will give it back.
         self.close(&mut unsafe { SendLock::new(&self.xprt) });
         // SAFETY: made by `Shared::new` with `KBox::into_raw`; released only here.
         drop(unsafe { KBox::from_raw(self.shared) });

@@ -79,7 +79,7 @@ impl<T: Transport> VTable<T> {
     /// `xprt` must be a transport that `setup` made for `T` and `destroy` has not ended.
     #[inline]
     unsafe fn this<'a>(xprt: *mut bindings::rpc_xprt) -> &'a Instance<T> {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises a transport that was set up for `T` and not destroyed.
         unsafe { Instance::<T>::from_raw(xprt) }
     }
 
@@ -287,7 +287,7 @@ impl<T: Transport> VTable<T> {
         if rqst.receive().is_sparse() {
             rqst.fill_sparse_pages()?;
         }
-        // SAFETY: reads the clock.
+        // SAFETY: reads the clock, in any context (kernel/time/timekeeping.c).
         let now = unsafe { bindings::ktime_get() };
         // SAFETY: xprt_lookup_rqst reads it for a request that was sent; this one is being sent.
         unsafe { (*raw).rq_xtime = now };

@@ -104,7 +104,7 @@ impl<S> Rqst<S> {
             // request was sent.
             if unsafe { (*entry).is_null() } {
                 let gfp = bindings::GFP_NOWAIT | bindings::__GFP_NOWARN;
-                // SAFETY: has no preconditions.
+                // SAFETY: does not sleep with these flags, and asks nothing else of its caller.
                 let page = unsafe { bindings::alloc_pages(gfp, 0) };
                 if page.is_null() {
                     return Err(SendError::NoMemory);

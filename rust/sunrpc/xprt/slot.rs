@@ -137,7 +137,7 @@ impl<S> Slot<S> {
 /// `rqst` must be the request of a live `Slot<S>`.
 #[inline]
 pub(super) unsafe fn awaits_reply<S>(rqst: *mut bindings::rpc_rqst) -> bool {
-    // SAFETY: promised by the caller; one byte is loaded.
+    // SAFETY: the caller promises a live `Slot<S>`; one byte is loaded.
     unsafe { core::ptr::read_volatile((*rqst.cast::<Slot<S>>()).awaits_reply.get()) }
 }
 
@@ -167,7 +167,7 @@ impl Buffer {
     fn grow(&mut self, len: usize) -> Result<usize> {
         // Small sizes are rounded up, so that a slot soon fits all common requests.
         let len = len.next_power_of_two();
-        // SAFETY: has no preconditions.
+        // SAFETY: only allocates. The core runs the task with NOFS (rpc_execute).
         let start = unsafe { bindings::rpc_kzalloc(len) };
         if start.is_null() {
             return Err(ENOMEM);
