@@ -30,11 +30,6 @@ __rust_helper void rust_helper_xprt_set_bound(struct rpc_xprt *xprt)
 	xprt_set_bound(xprt);
 }
 
-__rust_helper bool rust_helper_rpc_reply_expected(struct rpc_task *task)
-{
-	return rpc_reply_expected(task);
-}
-
 __rust_helper unsigned short rust_helper_rpc_get_port(const struct sockaddr *sap)
 {
 	return rpc_get_port(sap);
@@ -176,10 +171,4 @@ __rust_helper void rust_helper_bitmap_put(unsigned long *map, size_t bit)
 	smp_mb__before_atomic();
 	set_bit(bit, map);
 	smp_mb__after_atomic();
-}
-
-/* Whether the flavour of @rqst's credential covers the payload by a checksum or cipher. */
-__rust_helper bool rust_helper_rpcauth_datatouch(const struct rpc_rqst *rqst)
-{
-	return test_bit(RPCAUTH_AUTH_DATATOUCH, &rqst->rq_cred->cr_auth->au_flags);
 }

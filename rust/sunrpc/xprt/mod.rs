@@ -12,6 +12,7 @@
 //! - [`slot`]: request slots and their buffers; [`rqst`]: a request while it is sent, and while
 //!   its Reply is handled
 //! - [`credit`]: credits of requests that were given up
+//! - [`privacy`]: Calls whose encrypted pages must not go too early
 //! - [`backchannel`]: Calls of the server
 //! - [`send_lock`]: the send lock as a value
 //!
@@ -64,6 +65,7 @@ pub(crate) mod connect;
 pub(crate) mod credit;
 pub(crate) mod instance;
 pub(crate) mod ops;
+pub(crate) mod privacy;
 pub(crate) mod rqst;
 pub(crate) mod send_lock;
 pub(crate) mod slot;

@@ -16,7 +16,8 @@ use super::transport::{
 use super::{
     backchannel,
     connect,
-    credit, //
+    credit,
+    privacy, //
 };
 use crate::bindings;
 use crate::sunrpc::address;
@@ -287,6 +288,9 @@ impl<T: Transport> VTable<T> {
         if rqst.receive().is_sparse() {
             rqst.fill_sparse_pages()?;
         }
+        if privacy::has_own_pages(rqst) {
+            privacy::guard::<T>(rqst);
+        }
         // SAFETY: reads the clock, in any context (kernel/time/timekeeping.c).
         let now = unsafe { bindings::ktime_get() };
         // SAFETY: xprt_lookup_rqst reads it for a request that was sent; this one is being sent.
@@ -299,8 +303,7 @@ impl<T: Transport> VTable<T> {
         }
         // SAFETY: the request stays with its sender while it is pinned.
         unsafe { (*raw).rq_xmit_bytes_sent += (*raw).rq_snd_buf.len as usize };
-        // SAFETY: a request's task stays until the request is released, which waits for pins.
-        if !unsafe { bindings::rpc_reply_expected((*raw).rq_task) } {
+        if !rqst.expects_reply() {
             // Nothing will give the credit back but a new connection.
             return Err(SendError::NotConnected);
         }

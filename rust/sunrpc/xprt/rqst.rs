@@ -90,8 +90,20 @@ impl<S> Rqst<S> {
     /// Whether a GSS checksum or cipher covers the message, so that nothing may be reduced.
     #[inline]
     pub(crate) fn is_protected(&self) -> bool {
-        // SAFETY: the credential is bound before the request is sent and stays until release.
-        unsafe { bindings::rpcauth_datatouch(self.as_raw()) }
+        // SAFETY: the credential is bound before the request is sent and stays until release, and
+        // keeps its flavour (rpcauth_init_cred).
+        let auth = unsafe { (*(*self.as_raw()).rq_cred).cr_auth };
+        // SAFETY: the flavour is alive with its credential; the bit is set when it is created.
+        unsafe { (*auth).au_flags & (1 << bindings::RPCAUTH_AUTH_DATATOUCH) != 0 }
+    }
+
+    /// Whether the core waits for a Reply (rpc_reply_expected).
+    #[inline]
+    pub(super) fn expects_reply(&self) -> bool {
+        // SAFETY: a request's task stays until the request is released, which waits for pins.
+        let procedure = unsafe { (*(*self.as_raw()).rq_task).tk_msg.rpc_proc };
+        // SAFETY: a procedure is constant data of the upper layer, which has the RPC.
+        !procedure.is_null() && unsafe { (*procedure).p_decode }.is_some()
     }
 
     /// Allocates the pages that a sparse page list lacks (`XDRBUF_SPARSE_PAGES`).

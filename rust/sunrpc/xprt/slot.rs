@@ -29,18 +29,23 @@ pub(super) struct Slot<S> {
     awaits_reply: UnsafeCell<bool>,
     /// Where in the table the slot is.
     index: u32,
+    /// What frees the Call's encrypted pages, while the core calls us for that (see `privacy`).
+    release_snd_buf: UnsafeCell<ReleaseSndBuf>,
     buffers: UnsafeCell<Buffers>,
     #[pin]
     request: S,
 }
+
+/// What an `rpc_rqst` has in `rq_release_snd_buf`.
+pub(super) type ReleaseSndBuf = Option<unsafe extern "C" fn(*mut bindings::rpc_rqst)>;
 
 struct Buffers {
     call: Buffer,
     reply: Buffer,
 }
 
-// SAFETY: `rqst` and `buffers` belong to whoever owns the slot, `awaits_reply` is read and written
-// as one byte, and `request` may be shared.
+// SAFETY: `rqst`, `release_snd_buf` and `buffers` belong to whoever owns the slot or sends its
+// request, `awaits_reply` is read and written as one byte, and `request` may be shared.
 unsafe impl<S: Sync> Sync for Slot<S> {}
 // SAFETY: nothing in a slot belongs to a task of its own.
 unsafe impl<S: Send> Send for Slot<S> {}
@@ -51,6 +56,7 @@ impl<S> Slot<S> {
             rqst <- Opaque::zeroed(),
             awaits_reply: UnsafeCell::new(false),
             index,
+            release_snd_buf: UnsafeCell::new(None),
             buffers: UnsafeCell::new(Buffers {
                 call: Buffer::EMPTY,
                 reply: Buffer::EMPTY,
@@ -87,6 +93,17 @@ impl<S> Slot<S> {
     pub(super) fn set_awaits_reply(&self, awaits: bool) {
         // SAFETY: one byte is stored; whoever stores last is right (see `awaits_reply`).
         unsafe { core::ptr::write_volatile(self.awaits_reply.get(), awaits) };
+    }
+
+    /// Exchanges what frees the Call's encrypted pages.
+    ///
+    /// # Safety
+    ///
+    /// To be called by the request's sender, or by its owner while it is on no queue.
+    pub(super) unsafe fn swap_release(&self, release: ReleaseSndBuf) -> ReleaseSndBuf {
+        // SAFETY: the sender has the request pinned, for which its owner waits before it takes
+        // it off the queues; so there is one of the two at a time.
+        unsafe { core::ptr::replace(self.release_snd_buf.get(), release) }
     }
 
     fn rqst(&self) -> *mut bindings::rpc_rqst {

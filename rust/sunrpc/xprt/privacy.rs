@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls under `krb5p`, whose pages the core frees when it encodes them anew.
+//!
+//! gss_wrap_req_priv (`net/sunrpc/auth_gss/auth_gss.c`) encrypts a Call into pages of its own.
+//! When an RPC times out, its task encodes the Call again at once, for the next connection, and
+//! frees the pages of the last time, by `rq_release_snd_buf`; but until the connection is closed,
+//! the peer can read them by the Read chunk that it was told of, whatever they are used for then.
+//! So we have ourselves called for that, and end the peer's access first. Other flavours send the
+//! pages of the upper layer, which stay with the RPC.
+
+use super::instance::Instance;
+use super::rqst::Rqst;
+use super::transport::Transport;
+use crate::bindings;
+use core::ptr::NonNull;
+
+/// Whether the pages of a request's Call go when it is encoded anew.
+#[inline]
+pub(super) fn has_own_pages<S>(rqst: &Rqst<S>) -> bool {
+    // SAFETY: set when the Call was encoded, before the request was queued.
+    unsafe { (*rqst.as_raw()).rq_release_snd_buf }.is_some()
+}
+
+/// Has the peer's access to a Call's pages ended before they are freed.
+///
+/// To be called by the sender, before the request is sent.
+#[cold]
+pub(super) fn guard<T: Transport>(rqst: &Rqst<T::Request>) {
+    let guarded = release_snd_buf_callback::<T>;
+    // SAFETY: set when the Call was encoded, before the request was queued; the request is pinned.
+    let field = unsafe { &raw mut (*rqst.as_raw()).rq_release_snd_buf };
+    // SAFETY: nobody else touches the field while the request is pinned.
+    let release = unsafe { core::ptr::replace(field, Some(guarded)) };
+    // Sent again without being encoded anew, it is guarded already.
+    if release.is_some_and(|release| !core::ptr::fn_addr_eq(release, guarded as Guarded)) {
+        // SAFETY: this is the request's sender.
+        unsafe { rqst.slot().swap_release(release) };
+    }
+}
+
+type Guarded = unsafe extern "C" fn(*mut bindings::rpc_rqst);
+
+/// Ends the peer's access to a request's memory, then frees the pages of its Call.
+///
+/// # Safety
+///
+/// Called by alloc_enc_pages (`net/sunrpc/auth_gss/auth_gss.c`) and xprt_release only, in the
+/// context of the request's task, which may sleep: the request is in a slot of a `T`, and on no
+/// queue.
+unsafe extern "C" fn release_snd_buf_callback<T: Transport>(raw: *mut bindings::rpc_rqst) {
+    let Some(rqst) = NonNull::new(raw) else {
+        return;
+    };
+    // SAFETY: the request is in a slot of ours, and its task's.
+    let rqst = unsafe { Rqst::<T::Request>::from_raw(rqst) };
+    // SAFETY: a request's transport is alive, and this one is ours.
+    let this = unsafe { Instance::<T>::from_raw((*raw).rq_xprt) };
+    this.shared().transport.release(&rqst);
+    // SAFETY: the request is its owner's, and on no queue.
+    let release = unsafe { rqst.slot().swap_release(None) };
+    if let Some(release) = release {
+        // SAFETY: what the core has set for the pages that are still those of the request.
+        unsafe { release(raw) };
+    }
+}
