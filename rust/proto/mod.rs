@@ -21,7 +21,7 @@
 //!
 //! [`header`] is what a message means in either version, [`chunk`] are its chunk lists, and
 //! [`types`], [`xdr`] and [`error`] are what all of it is made of. [`cm_private`] is exchanged
-//! while connecting.
+//! while connecting, and [`resources`] says how much of a device a connection takes.
 //!
 //! # Example
 //!
@@ -90,6 +90,7 @@ pub mod negotiate;
 pub mod plan;
 pub mod property;
 pub mod reply;
+pub mod resources;
 pub mod respond;
 pub mod responder;
 pub mod retry;

@@ -16,6 +16,7 @@ mod negotiate;
 mod plan;
 mod property;
 mod reply;
+mod resources;
 mod respond;
 mod responder;
 mod retry;

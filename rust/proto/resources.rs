@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How large a connection's queues and pools are on a device.
+//!
+//! The send queue holds Sends with the registrations in front of them, invalidations, and in the
+//! end the marker of its drain. Nothing of that may find it full, for then the connection is lost,
+//! so each has its share:
+//!
+//! - Sends and registrations take entries until a completion covers them. The transport counts
+//!   them and waits when [`Resources::send_room`] is used up, which lets it be much less than what
+//!   all Sends could take at worst.
+//! - A registration has at most one invalidation in the queue, so [`Resources::registrations`]
+//!   bounds these, whatever becomes of the RPCs: one that was given up leaves its credit to
+//!   another before its invalidation has ended.
+//!
+//! One Send in [`Resources::signal_interval`] entries asks for a completion. `send_room` is more
+//! than those that may be without one and the largest Send, so that whoever waits for room has a
+//! completion to come.
+
+/// What a device offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// The most pages of one registration.
+    pub registration_pages: u32,
+    /// The most work requests of one queue.
+    pub max_qp_wr: u32,
+    /// The most entries of a completion queue.
+    pub max_cqe: u32,
+}
+
+/// The resources of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// How many RPCs may be in flight: the credits to ask for.
+    pub requests: u32,
+    /// How many Receives there are.
+    pub receives: u32,
+    /// How many Receives are posted again together; one less than that is not posted at times.
+    pub recv_batch: u32,
+    /// How many Send buffers there are.
+    pub sends: u32,
+    /// The most pages of one registration.
+    pub segment_pages: u32,
+    /// The most Segments of a chunk.
+    pub chunk_segments: u32,
+    /// The most registrations that exist at a time.
+    pub registrations: u32,
+    /// The most entries of the send queue for Sends and registrations.
+    pub send_room: u32,
+    /// After so many of them one asks for a completion.
+    pub signal_interval: u32,
+}
+
+impl Resources {
+    /// Entries that a drain needs in each queue for what marks its end.
+    pub const MARKER: u32 = 1;
+
+    /// Entries of the send queue, but for the marker's.
+    pub const fn send_wr(&self) -> u32 {
+        self.send_room.saturating_add(self.registrations)
+    }
+
+    /// The most registrations of one RPC: a Read chunk, and a Write chunk or a Reply chunk.
+    pub const fn per_call(&self) -> u32 {
+        self.chunk_segments.saturating_mul(2)
+    }
+}
+
+/// The most Segments of a chunk that every NFS server takes.
+const MOST_SEGMENTS: u32 = 16;
+
+/// The parts of a message besides its page list: head and tail are registered apart.
+const OTHER_PARTS: u32 = 2;
+
+/// Receives for messages that answer no request: Calls of the server, of which it may send 16 and
+/// one to probe, and those that are not posted because a batch of them is not complete.
+const EXTRA_RECEIVES: u32 = 32;
+/// The fewest that make sense.
+const FEWEST_EXTRA_RECEIVES: u32 = 2;
+
+/// The longest time without a completion, in entries of the send queue.
+const MOST_UNSIGNALED: u32 = 64;
+
+/// The resources of a connection of at most `requests` RPCs at a time, of at most `data_pages`
+/// pages each. None, if the device cannot have a connection at all.
+///
+/// Each RPC has room for one chunk of the largest size at a time, which is what READ, WRITE and
+/// READDIR take; one with two such chunks has it, too, but others may have to wait then.
+pub fn resources(requests: u32, data_pages: u32, device: &Device) -> Option<Resources> {
+    let segment_pages = device.registration_pages.min(data_pages);
+    if segment_pages == 0 {
+        return None;
+    }
+    let chunk_segments = data_pages
+        .div_ceil(segment_pages)
+        .saturating_add(OTHER_PARTS)
+        .min(MOST_SEGMENTS);
+    let per_call = chunk_segments.saturating_mul(2);
+
+    // What the Sends of a connection take that serves one RPC after the other.
+    let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
+    let largest_send = per_call.saturating_add(1);
+    let left = queue.saturating_sub(largest_send).saturating_sub(per_call);
+    let signal_interval = bounded(left / 8, 1, MOST_UNSIGNALED);
+    let unsignaled = signal_interval.saturating_sub(1);
+    let fixed = unsignaled.saturating_add(largest_send);
+    // And for each of several: registrations, and later their invalidations. The first has its
+    // registrations in `fixed`.
+    let each = chunk_segments.saturating_mul(2);
+    let first = fixed.saturating_sub(chunk_segments);
+
+    let by_send_queue = queue.saturating_sub(first).checked_div(each)?;
+    let by_receive_queue = queue.saturating_sub(FEWEST_EXTRA_RECEIVES);
+    let completions = device.max_cqe.saturating_sub(2 * Resources::MARKER);
+    let by_completions = completions
+        .saturating_sub(first)
+        .saturating_sub(EXTRA_RECEIVES.min(queue))
+        .checked_div(each.saturating_add(1))?;
+    let requests = bounded(
+        by_send_queue.min(by_receive_queue).min(by_completions),
+        1,
+        requests,
+    );
+
+    let share = requests.saturating_mul(chunk_segments);
+    let receives = requests.saturating_add(EXTRA_RECEIVES).min(queue);
+    let spare = receives.saturating_sub(requests);
+    let resources = Resources {
+        requests,
+        receives,
+        recv_batch: bounded(spare / 2, 1, EXTRA_RECEIVES / 2),
+        sends: requests.saturating_add(signal_interval),
+        segment_pages,
+        chunk_segments,
+        registrations: share.max(per_call),
+        send_room: first.saturating_add(share),
+        signal_interval,
+    };
+    let send_wr = resources.send_wr();
+    let fits = send_wr <= queue
+        && spare >= FEWEST_EXTRA_RECEIVES
+        && send_wr.saturating_add(receives) <= completions;
+    fits.then_some(resources)
+}
+
+/// `value`, or what of `low` and `high` is nearest; `low` if that is beyond `high`.
+fn bounded(value: u32, low: u32, high: u32) -> u32 {
+    value.min(high).max(low)
+}

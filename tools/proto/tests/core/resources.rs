@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use rpcrdma_proto::proto::resources::{resources, Device, Resources};
+
+/// 1 MiB that need not begin at a page boundary.
+const DATA_PAGES: u32 = 257;
+
+fn device(registration_pages: u32, max_qp_wr: u32) -> Device {
+    Device {
+        registration_pages,
+        max_qp_wr,
+        max_cqe: u32::MAX,
+    }
+}
+
+/// Numbers around what matters, and some far from it.
+fn devices() -> impl Iterator<Item = Device> {
+    let pages = [
+        1,
+        2,
+        15,
+        16,
+        17,
+        18,
+        19,
+        30,
+        64,
+        128,
+        256,
+        257,
+        511,
+        262_144,
+        u32::MAX,
+    ];
+    let wrs = (0..200).chain([255, 894, 895, 1023, 4096, 16_383, 16_384, 32_768, u32::MAX]);
+    let cqes = [0, 1, 50, 100, 500, 1000, 4096, 65_536, u32::MAX];
+    wrs.flat_map(move |max_qp_wr| {
+        pages.into_iter().flat_map(move |registration_pages| {
+            cqes.into_iter().map(move |max_cqe| Device {
+                registration_pages,
+                max_qp_wr,
+                max_cqe,
+            })
+        })
+    })
+}
+
+fn all() -> impl Iterator<Item = (u32, Device, Resources)> {
+    devices().flat_map(|device| {
+        [1, 2, 16, 128, 16_384, u32::MAX]
+            .into_iter()
+            .filter_map(move |n| Some((n, device, resources(n, DATA_PAGES, &device)?)))
+    })
+}
+
+#[test]
+fn the_queues_fit_the_device() {
+    for (wanted, device, r) in all() {
+        let marker = u64::from(Resources::MARKER);
+        let sends = u64::from(r.send_room) + u64::from(r.registrations) + marker;
+        let receives = u64::from(r.receives) + marker;
+        assert!(sends <= u64::from(device.max_qp_wr), "{device:?} {r:?}");
+        assert!(receives <= u64::from(device.max_qp_wr), "{device:?} {r:?}");
+        assert!(
+            sends + receives <= u64::from(device.max_cqe),
+            "{device:?} {r:?}"
+        );
+        assert!((1..=wanted).contains(&r.requests), "{device:?} {r:?}");
+        assert!(r.segment_pages <= device.registration_pages && r.chunk_segments <= 16);
+    }
+}
+
+/// The worst that can be in the send queue, counted: the Sends that the room admits, and an
+/// invalidation of every registration.
+#[test]
+fn whoever_waits_for_room_has_a_completion_to_come() {
+    for (_, device, r) in all() {
+        let largest = 1 + r.per_call();
+        // Sends of any size, posted for as long as there is room for the largest.
+        for registrations in 0..=r.per_call() {
+            let (mut in_use, mut unsignaled, mut asked) = (0_u64, 0, false);
+            while in_use + u64::from(largest) <= u64::from(r.send_room).min(1 << 16) {
+                in_use += 1 + u64::from(registrations);
+                unsignaled += 1 + registrations;
+                if unsignaled >= r.signal_interval {
+                    (unsignaled, asked) = (0, true);
+                }
+            }
+            assert!(asked, "{device:?} {r:?} {registrations}");
+        }
+        // The same of buffers: not all can be in Sends that nobody asked about.
+        assert!(r.sends >= r.signal_interval, "{r:?}");
+        assert!(r.registrations >= r.per_call(), "{r:?}");
+    }
+}
+
+#[test]
+fn every_credit_has_a_receive_that_is_posted() {
+    for (_, device, r) in all() {
+        let withheld = r.recv_batch - 1;
+        assert!(r.receives - withheld > r.requests, "{device:?} {r:?}");
+    }
+    // With a device of usual size there is one for each Call that the server may send, too.
+    let r = resources(128, DATA_PAGES, &device(511, 16_384)).unwrap();
+    assert!(r.receives - (r.recv_batch - 1) - r.requests >= 17);
+}
+
+/// What the kernel's own module makes of a device (frwr_query_device): credits, or a refusal.
+fn own_module(requests: u32, device: &Device) -> Option<u32> {
+    let pages = device.registration_pages.min(DATA_PAGES);
+    let mut depth = 7;
+    let mut left = i64::from(DATA_PAGES) - i64::from(pages);
+    while left > 0 {
+        depth += 2;
+        left -= i64::from(pages);
+    }
+    let wrs = device.max_qp_wr.checked_sub(33).filter(|&wrs| wrs >= 4)?;
+    Some(requests.min(wrs).min(wrs / depth)).filter(|&n| n != 0)
+}
+
+#[test]
+fn what_the_own_module_takes_is_taken() {
+    for device in devices().filter(|device| device.max_cqe == u32::MAX) {
+        if own_module(128, &device).is_some() {
+            assert!(resources(128, DATA_PAGES, &device).is_some(), "{device:?}");
+        }
+    }
+}
+
+#[test]
+fn devices_that_exist_have_the_credits_that_the_own_module_gives() {
+    // i40iw, siw, mlx4, mlx5 with queues of 2^14, rxe.
+    for (pages, wr) in [
+        (511, 895),
+        (256, 32_768),
+        (511, 16_351),
+        (257, 16_384),
+        (512, 1 << 20),
+    ] {
+        let device = device(pages, wr);
+        let r = resources(128, DATA_PAGES, &device).unwrap();
+        assert!(
+            r.requests >= own_module(128, &device).unwrap(),
+            "{device:?} {r:?}"
+        );
+        assert_eq!(r.requests, 128, "{device:?} {r:?}");
+        assert_eq!((r.receives, r.recv_batch, r.signal_interval), (160, 16, 64));
+    }
+}
+
+#[test]
+fn a_device_that_registers_nothing_is_refused() {
+    assert_eq!(resources(128, DATA_PAGES, &device(0, 16_384)), None);
+    assert_eq!(resources(128, DATA_PAGES, &device(257, 0)), None);
+    let no_completions = Device {
+        max_cqe: 0,
+        ..device(257, 16_384)
+    };
+    assert_eq!(resources(128, DATA_PAGES, &no_completions), None);
+}
+
+#[test]
+fn the_usual_sizes() {
+    let r = resources(128, DATA_PAGES, &device(257, 16_384)).unwrap();
+    let expected = Resources {
+        requests: 128,
+        receives: 160,
+        recv_batch: 16,
+        sends: 192,
+        segment_pages: 257,
+        chunk_segments: 3,
+        registrations: 384,
+        send_room: 63 + 7 + 381,
+        signal_interval: 64,
+    };
+    assert_eq!(r, expected);
+    assert_eq!(r.send_wr(), 835);
+}
