@@ -466,6 +466,35 @@ takes_replies_at_once() {
 	[ "$(transport connect_count)" = 1 ] || fail "the connection was given up"
 }
 
+# What the client has of each kind on the device.
+resources() {
+	for kind in cq mr pd cm_id; do
+		rdma resource show $kind | grep -c '\[rpcrdma\]' || true
+	done
+}
+
+connections_leave_nothing() {
+	needs rdma
+	[ -z "$(resources | tr -d '0\n')" ] || skip "another NFS/RDMA mount is there"
+	mount_through_the_peer
+	resources >"$local/first"
+	for _ in 1 2 3 4 5; do
+		strike hang_up
+		good
+		outcome
+	done
+	resources >"$local/last"
+	note "completion queues, registrations, protection domains, ids:" $(cat "$local/last")
+	cmp "$local/first" "$local/last"
+	unmount
+	for _ in 1 2 3 4 5; do
+		[ -n "$(resources | tr -d '0\n')" ] || return 0
+		sleep 0.5
+	done
+	resources
+	fail "something is left"
+}
+
 # A connection that ends is noticed when it does, and not by the next Call.
 #= CM-030
 notices_the_end_of_an_idle_connection() {
@@ -621,6 +650,7 @@ tests "$@" \
 	"memory_never_has_the_same_name_again" \
 	"takes_replies_at_once" \
 	"notices_the_end_of_an_idle_connection" \
+	"connections_leave_nothing" \
 	"calls_keep_to_the_grant one 1" \
 	"calls_keep_to_the_grant three 3" \
 	"the_first_call_goes_alone" \

@@ -35,6 +35,7 @@ direct() {
 # O_DIRECT from memory that does not start at a page, at odd places in the file.
 unaligned_direct() {
 	compares unaligned $small $large
+	"$here/io.py" compare "$local" "$dir" unaligned $small $large skewed
 }
 
 mapped() {

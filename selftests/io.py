@@ -6,7 +6,8 @@ put LOCAL FILE SIZE     writes SIZE bytes of LOCAL at the start of FILE in one d
 get LOCAL FILE SIZE     reads SIZE bytes of FILE in one direct read and compares them with LOCAL
 limit MOUNT FILE WAY    finds the largest size that goes inline (WAY: put or get)
 write LOCAL DIR HOW SIZE...     changes files the same way in both directories (HOW: a writer below)
-compare LOCAL DIR HOW SIZE... [direct]      compares what write has made
+compare LOCAL DIR HOW SIZE... [direct|skewed]   compares what write has made, read directly and
+                        then into memory that does not start at a page
 together DIR COUNT SIZE     COUNT writers and as many readers at once, each on a file of its own
 populate DIR COUNT      makes COUNT entries with names of many lengths and prints the names
 list DIR                prints the names in DIR
@@ -64,8 +65,8 @@ def write_once(path, data):
         os.close(descriptor)
 
 
-def read_once(path, size):
-    buffer = page_buffer(size)
+def read_once(path, size, skew=0):
+    buffer = page_buffer(size + skew)[skew:]
     descriptor = direct(path, os.O_RDONLY)
     try:
         return bytes(buffer[:os.preadv(descriptor, [buffer], 0)])
@@ -246,7 +247,7 @@ def write(local, path, how, *words):
 
 
 def compare(local, path, how, *words):
-    straight = words[-1] == "direct"
+    straight = words[-1] in ("direct", "skewed")
     for size in sizes(words[:-1] if straight else words):
         with open(f"{local}/{how}{size}", "rb") as file:
             wanted = file.read()
@@ -254,7 +255,8 @@ def compare(local, path, how, *words):
         if os.path.getsize(name) != len(wanted):
             sys.exit(f"{name}: is {os.path.getsize(name)} bytes, not {len(wanted)}")
         if straight:
-            check(read_once(name, len(wanted) + 3), wanted, name + " read directly")
+            skew = len(wanted) % 61 * 64 + 4 if words[-1] == "skewed" else 0
+            check(read_once(name, len(wanted) + 3, skew), wanted, name + " read directly")
         else:
             with open(name, "rb") as file:
                 check(file.read(), wanted, name)

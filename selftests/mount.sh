@@ -60,6 +60,19 @@ is_refused_where_nobody_listens() {
 		fail "mounted through a port that nobody listens on"
 	fi
 	note "refused after $(($(date +%s) - begun)) s"
+	[ $(($(date +%s) - begun)) -lt 20 ] || fail "the refusal was not noticed"
+}
+
+# Nothing of the network is wrong, so it is not said to be.
+is_refused_without_a_device() {
+	begun=$(date +%s)
+	if mount -t nfs -o "proto=rdma,port=$PORT,vers=$VERS,soft,retry=0" "127.0.0.1:$EXPORT" "$mnt" \
+		2>"$local/refusal"; then
+		skip "there is an RDMA device for 127.0.0.1"
+	fi
+	cat "$local/refusal"
+	grep 'Protocol error' "$local/refusal"
+	[ $(($(date +%s) - begun)) -lt 20 ]
 }
 
 several_connections() {
@@ -92,4 +105,5 @@ tests \
 	"mounts_and_moves_data 4.2 IPv6" \
 	"mounts_without_a_port" \
 	"is_refused_where_nobody_listens" \
+	"is_refused_without_a_device" \
 	"several_connections 4"

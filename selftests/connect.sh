@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# When a client tries to connect, and what it leaves when it cannot go on.
+. "$(dirname "$0")/lib.sh"
+
+# Requests that the connection manager has sent since traced().
+attempts() {
+	grep -c ' cm_send_req: ' "$tracing/trace" || true
+}
+
+traced() {
+	tracing=/sys/kernel/tracing/instances/rpcrdma-test
+	[ -d /sys/kernel/tracing/events/rdma_cma ] || skip "this kernel does not trace the connection manager"
+	mkdir "$tracing"
+	trap 'rmdir "$tracing"' EXIT
+	echo 1 >"$tracing/events/rdma_cma/cm_send_req/enable"
+}
+
+# The first attempt comes at once, the others after 1, 2, 4 and more seconds, however many wait. What
+# a server says makes the next loss of the connection a first one.
+#= V1-102
+waits_longer_after_each_refusal() {
+	needs_server_command
+	VERS=3
+	mount_export "nolock,noac"
+	: >"$dir/file"
+	traced
+	on_server rpc.nfsd 0
+	for _ in 1 2 3 4 5 6; do
+		stat "$dir/file" >/dev/null &
+	done
+	sleep 12
+	refused=$(attempts)
+	on_server rpc.nfsd
+	wait
+	note "$refused attempts in 12 s"
+	[ "$refused" -ge 2 ] && [ "$refused" -le 5 ] || fail "1, 2, 4, and 8 s were to pass between them"
+	on_server rpc.nfsd 0
+	on_server rpc.nfsd
+	begun=$(date +%s)
+	stat "$dir/file" >/dev/null
+	note "connected again after $(($(date +%s) - begun)) s"
+	[ $(($(date +%s) - begun)) -le 6 ] || fail "the server was there all the time"
+}
+
+# Whoever removes the device waits for all that is in use there.
+device_goes_and_comes() {
+	needs rdma
+	set -- $(rdma link show | sed -n 's,^link \([a-z]*\)\([0-9]*\)/1 .* netdev \([^ ]*\).*,\1 \1\2 \3,p')
+	case ${1:-} in
+	rxe | siw) ;;
+	*) skip "needs a software device that can be removed" ;;
+	esac
+	mount_export
+	head -c 300001 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	timeout 30 rdma link delete "$2" || fail "the device is held"
+	dd if="$dir/file" of="$local/got" iflag=direct bs=64k 2>"$local/dd" &
+	sleep 1
+	rdma link add "$2" type "$1" netdev "$3"
+	wait $! || fail "$(cat "$local/dd")"
+	cmp "$local/got" "$local/file"
+}
+
+tests \
+	"waits_longer_after_each_refusal" \
+	"device_goes_and_comes"
