@@ -41,6 +41,13 @@ impl CallCredits {
         }
     }
 
+    /// Changes the most Calls there may be, from the next Call on.
+    //= V1-032
+    pub fn set_max(&mut self, max: u32) {
+        self.max = max.max(1);
+        self.limit = self.limit.min(self.max);
+    }
+
     /// Returns how many Calls may be outstanding.
     #[inline]
     pub const fn limit(&self) -> u32 {
@@ -174,12 +181,18 @@ impl SendCredits {
         true
     }
 
-    /// A Send that had taken a credit has completed.
+    /// The oldest `count` Sends that had taken a credit have completed.
     #[inline]
     //= D-09
-    pub fn handle_sent(&mut self) {
-        self.outstanding = self.outstanding.saturating_sub(1);
+    pub fn handle_sent(&mut self, count: u32) {
+        self.outstanding = self.outstanding.saturating_sub(count);
         self.settle(0);
+    }
+
+    /// Says whether a completion has to be asked for: half of what may be on its way is.
+    //= D-09
+    pub const fn wants_completion(&self) -> bool {
+        self.outstanding >= self.ceiling.div_ceil(2)
     }
 
     /// Adds credits to those that wait, and frees as many as there is room for.

@@ -269,12 +269,15 @@ pub struct Effective {
 impl Effective {
     /// Joins what this side can do with what the peer said.
     ///
-    /// Nothing the peer says can raise a value above what this side can do.
+    /// Nothing the peer says can raise a value above what this side can do. A peer that says it
+    /// sends next to nothing is not believed: there would be no Reply without a Reply chunk.
     //= V2-055, V2-127, V2-128, V2-129, V2-130, V2-131, V2-195, V2-200, D-24, D-25
     pub fn new(own: &Properties, peer: &Properties) -> Self {
         Self {
             inline_send: own.send_size.min(peer.recv_size),
-            inline_recv: own.recv_size.min(peer.send_size),
+            inline_recv: own
+                .recv_size
+                .min(peer.send_size.max(Properties::MIN_RECV_SIZE)),
             segment_size: own.segment_size.min(peer.segment_size),
             segments: own.segments.min(peer.segments),
             reverse: peer.reverse,

@@ -61,18 +61,6 @@ pub struct Message<'a> {
     pub body: Result<Body<'a>, BadHeader>,
 }
 
-impl Message<'_> {
-    /// Says whether the credit word may be used: type and flags are good, and it is no error.
-    #[inline]
-    //= V2-143, D-03
-    pub const fn has_credits(&self) -> bool {
-        !matches!(
-            self.body,
-            Err(BadHeader::Type | BadHeader::Flags) | Ok(Body::Error(_))
-        )
-    }
-}
-
 /// Says whether a version 2 message is of a type that conveys RPC messages.
 pub const fn is_rpc(fixed: &FixedWords) -> bool {
     matches!(fixed.htype, RDMA2_MSG | RDMA2_NOMSG)
@@ -80,11 +68,19 @@ pub const fn is_rpc(fixed: &FixedWords) -> bool {
 
 /// Reads what follows the fixed words of a version 2 message.
 ///
+/// `settled` says that both sides speak version 2, so that an error is hardly in the layout of
+/// version 1.
+///
 /// Returns `None` for a message that is too short to be answered. The words are checked in the
-/// order of the wire, so that the first wrong one names the error.
+/// order of the wire, so that the first wrong one names the error. The credit word counts in all
+/// of them but errors, be the rest as bad as it likes.
 #[inline(always)]
-//= V2-003, V2-005, V2-007, V2-009, V2-012, V2-034, V2-035, V2-167, D-03, D-46
-pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Option<Message<'a>> {
+//= V2-003, V2-005, V2-007, V2-009, V2-012, V2-034, V2-035, V2-167, D-02, D-03, D-46
+pub fn decode<'a>(
+    fixed: &FixedWords,
+    mut reader: Reader<'a>,
+    settled: bool,
+) -> Option<Message<'a>> {
     let after_fixed = reader.rest();
     let word = reader.u32().ok()?;
     let flags = Flags {
@@ -93,7 +89,7 @@ pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Option<Message<
     };
     let unknown = word & !(RESPONSE | MORE) != 0;
     let body = match fixed.htype {
-        RDMA2_ERROR => return Some(decode_error(after_fixed)),
+        RDMA2_ERROR => return Some(decode_error(after_fixed, settled)),
         RDMA2_MSG if !unknown => decode_msg(flags, &mut reader),
         RDMA2_NOMSG if !unknown && !flags.more => decode_nomsg(fixed.xid, &mut reader),
         RDMA2_CONNPROP if !unknown => Ok(Body::Properties(reader.rest())),
@@ -150,10 +146,11 @@ fn decode_nomsg<'a>(xid: Xid, reader: &mut Reader<'a>) -> Result<Body<'a>, BadHe
 ///
 /// A peer that knows only version 1 answers in the version 1 layout, which has no flags, with a
 /// copy of our version. Its 28 octets are told from the version 2 errors of 28 octets by the
-/// word that is a version there and an error code here.
+/// word that is a version there and an error code here. Once the version is settled, only a word
+/// that can be no code of that length stands for a version.
 #[cold]
 //= V2-016, V2-018, V2-066, V2-144, V2-164, V2-166, D-02, D-05, D-31
-fn decode_error(after_fixed: &[u8]) -> Message<'_> {
+fn decode_error(after_fixed: &[u8], settled: bool) -> Message<'_> {
     let words = after_fixed.first_chunk::<12>();
     let response = Flags {
         response: true,
@@ -161,7 +158,8 @@ fn decode_error(after_fixed: &[u8]) -> Message<'_> {
     };
     if let (12, Some([0, 0, 0, 1, code @ .., h0, h1, h2, h3])) = (after_fixed.len(), words) {
         let low = u32::from_be_bytes(*code);
-        if !(5..=9).contains(&low) {
+        // As a code, 1 would be ERR_VERS cut short.
+        if low == 1 || !settled && !(5..=9).contains(&low) {
             let high = u32::from_be_bytes([*h0, *h1, *h2, *h3]);
             return Message {
                 flags: response,

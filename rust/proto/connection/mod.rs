@@ -6,15 +6,20 @@
 //!
 //! * `handle_*` tell it what happened: a message arrived, a Send completed, time passed. Report
 //!   Send completions before the messages that arrived after them, and all messages that have
-//!   arrived before sending anything: every message sent grants a credit at least, and is best
+//!   arrived before sending RPC messages: every message sent grants a credit at least, and is best
 //!   honoured by Receives that are not waiting to be looked at. A queue pair that lets the sender
-//!   try again when there is no Receive makes up for the rest.
+//!   try again when there is no Receive makes up for the rest; one that does not (iWARP) has to
+//!   have a Receive for each message that the peer may send, fillers included (D-10).
 //! * Commands ([`send`](Connection::send), [`refuse`](Connection::refuse), …) are what the caller
 //!   wants. Memory to encode into is an argument; what does not fit now is refused.
 //! * `poll_*` say what is to be done: call [`poll_transmit`](Connection::poll_transmit) until it
 //!   returns `None` after every other call, and [`poll_timeout`](Connection::poll_timeout) when
-//!   that is done.
+//!   that is done. A settled version 1 client has nothing to transmit but after
+//!   [`Event::Refused`], and no time-out.
 //! * Everything else only looks.
+//!
+//! All of it is for one lock: credit words and sequences are in the order of the Sends, so what
+//! [`send`](Connection::send) writes is posted before the next message is composed.
 //!
 //! After an [`Event::Close`] the connection is to be closed; nothing more is sent on it.
 
@@ -258,6 +263,8 @@ pub enum CloseReason {
     ReportOverflow,
     /// The peer invalidated memory with a message that is no Reply.
     Invalidated,
+    /// This side does not finish a message in parts.
+    Abandoned,
 }
 
 impl CloseReason {
@@ -272,6 +279,7 @@ impl CloseReason {
             Self::NotAuthenticated => "not authenticated",
             Self::ReportOverflow => "too many bad messages",
             Self::Invalidated => "invalidated without a Reply",
+            Self::Abandoned => "a message was not finished",
         }
     }
 }
@@ -387,7 +395,6 @@ pub struct Connection {
     /// What this side sends in parts.
     sending: Option<(Xid, Content)>,
     reports: Reports,
-    overflow: bool,
     unusable: bool,
     /// An error message went out, which cannot give back the credit that it answers.
     owes_grant: bool,
@@ -441,7 +448,6 @@ impl Connection {
             reports: Reports {
                 queue: [None; Reports::MAX],
             },
-            overflow: false,
             unusable: false,
             owes_grant: false,
             may_grant: true,
@@ -541,10 +547,41 @@ impl Connection {
 
     // What happened.
 
-    /// A Send that had taken a credit has completed.
+    /// The oldest `count` Sends that had taken a credit have completed.
+    ///
+    /// Sends complete in order, so one completion may stand for all before it. Ask for one when
+    /// [`wants_completion`](Self::wants_completion) says so.
     #[inline]
-    pub fn handle_sent(&mut self) {
-        self.send.handle_sent();
+    pub fn handle_sent(&mut self, count: u32) {
+        self.send.handle_sent(count);
+    }
+
+    /// Says whether the message composed last has to have a completion that is reported: without
+    /// it, the peer's ceiling would be reached by Sends that completed long ago.
+    //= V2-047, D-09
+    pub const fn wants_completion(&self) -> bool {
+        self.send.wants_completion()
+    }
+
+    /// Changes for how many Calls of this side there are Receives, from the next Call on.
+    //= V1-032
+    pub fn set_calls(&mut self, calls: u32) {
+        self.config.calls = calls;
+        self.calls.set_max(calls);
+    }
+
+    /// Changes how many Calls of the peer are taken at once, from the next Reply on. When it
+    /// grows, the Receives for them have been posted already.
+    //= V1-035, V1-040
+    pub fn set_grants(&mut self, grants: u32) {
+        self.config.grants = grants;
+    }
+
+    /// Changes for how many messages there are Receives, from the next message on.
+    //= V2-049
+    pub fn set_ceiling(&mut self, ceiling: u16) {
+        self.config.ceiling = ceiling;
+        self.recv.set_ceiling(ceiling);
     }
 
     /// The number of posted Receives has changed to `posted`.
@@ -557,6 +594,17 @@ impl Connection {
     #[inline]
     pub fn handle_call_ended(&mut self) {
         self.calls.finish();
+    }
+
+    /// The caller will not send the rest of an RPC message that goes out in parts: its Call was
+    /// given up, or refused half-way. What the peer has of it cannot be taken back, and nothing
+    /// else may be sent before it ends.
+    //= V2-040, D-14, D-15
+    pub fn abandon(&mut self, xid: Xid) -> Event<'static> {
+        match self.sending {
+            Some((open, Content::Rpc { .. })) if open == xid => self.close(CloseReason::Abandoned),
+            _ => Event::None,
+        }
     }
 
     /// The connection is over. `memory` is kept for the next one to the same server.

@@ -106,7 +106,7 @@ impl Connection {
                 let body = v1::decode(&fixed, rest);
                 self.handle_v1(&fixed, body)
             }
-            Some(Version::V2) => match v2::decode(&fixed, rest) {
+            Some(Version::V2) => match v2::decode(&fixed, rest, self.is_settled()) {
                 Some(message) => {
                     let event = self.handle_v2(&fixed, message);
                     self.tell(event)
@@ -118,27 +118,40 @@ impl Connection {
         if accepted.is_some() && !matches!(event, Event::Dropped) {
             self.active = now;
         }
-        judge(self.check_reports(event), invalidated)
-    }
-
-    /// Closes the connection if there was no room for an error message.
-    fn check_reports<'a>(&mut self, event: Event<'a>) -> Event<'a> {
-        if self.overflow {
-            return self.close(CloseReason::ReportOverflow);
-        }
-        event
+        judge(event, invalidated)
     }
 
     /// Queues an error message that answers the message with these fixed words.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed: too many error messages wait to be sent. They are sent
+    /// when [`poll_transmit`](Self::poll_transmit) is called after every message.
     //= V1-093, V2-142, V2-148
-    pub fn refuse(&mut self, fixed: &FixedWords, report: ErrorReport) {
-        self.overflow |= !self.reports.push(*fixed, report);
+    pub fn refuse(&mut self, fixed: &FixedWords, report: ErrorReport) -> Result<(), CloseReason> {
+        if self.reports.push(*fixed, report) {
+            Ok(())
+        } else {
+            Err(CloseReason::ReportOverflow)
+        }
+    }
+
+    /// Queues an error message for a message that has its event.
+    fn report(
+        &mut self,
+        fixed: &FixedWords,
+        report: ErrorReport,
+        event: Event<'static>,
+    ) -> Event<'static> {
+        match self.refuse(fixed, report) {
+            Ok(()) => event,
+            Err(why) => self.close(why),
+        }
     }
 
     fn refuse_header(&mut self, fixed: &FixedWords, bad: BadHeader) -> Event<'static> {
         self.counters.bad = self.counters.bad.saturating_add(1);
-        self.refuse(fixed, bad.report());
-        Event::Refused(bad)
+        self.report(fixed, bad.report(), Event::Refused(bad))
     }
 
     fn drop_message(&mut self) -> Event<'static> {
@@ -162,8 +175,7 @@ impl Connection {
                     low: low.number(),
                     high: high.number(),
                 };
-                self.refuse(fixed, report);
-                Event::Refused(BadHeader::Version)
+                self.report(fixed, report, Event::Refused(BadHeader::Version))
             }
             Side::Client if self.is_settled() => self.close(CloseReason::VersionChanged),
             Side::Client => self.drop_message(),
@@ -269,7 +281,7 @@ impl Connection {
         }
         let starting = !self.is_settled();
         let refused = self.settle(Version::V2);
-        if message.has_credits() && !self.send.handle_grant(Grant::from_word(fixed.credit)) {
+        if !self.send.handle_grant(Grant::from_word(fixed.credit)) {
             self.counters.zero_grants = self.counters.zero_grants.saturating_add(1);
         }
         if starting {
@@ -446,7 +458,7 @@ impl Connection {
                 xid: sequence.xid,
                 ..*fixed
             };
-            self.refuse(&first, ErrorReport::InvalFlag);
+            return self.report(&first, ErrorReport::InvalFlag, event);
         }
         event
     }

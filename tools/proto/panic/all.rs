@@ -77,7 +77,7 @@ fn send(
     message: &Outgoing,
     chunks: &ChunkSlices<'_>,
 ) -> bool {
-    connection.handle_sent();
+    connection.handle_sent(1);
     connection.send(Time(5), out, message, chunks).is_ok()
         || connection
             .poll_transmit(Time(5), true, false, out)

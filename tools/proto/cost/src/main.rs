@@ -61,7 +61,8 @@ fn v1_decode(message: &[u8]) -> usize {
 }
 
 fn v2_decode(message: &[u8]) -> usize {
-    let message = FixedWords::split(message).and_then(|(fixed, rest)| v2::decode(&fixed, rest));
+    let message =
+        FixedWords::split(message).and_then(|(fixed, rest)| v2::decode(&fixed, rest, false));
     match message.map(|message| message.body) {
         Some(Ok(Body::Conveyed(conveyed))) => conveyed.payload.len(),
         _ => 0,
@@ -89,7 +90,7 @@ fn v2_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
     let Some(v2::Message {
         body: Ok(Body::Conveyed(conveyed)),
         ..
-    }) = v2::decode(&fixed, rest)
+    }) = v2::decode(&fixed, rest, false)
     else {
         return 0;
     };

@@ -277,7 +277,7 @@ impl World {
             Action::Complete(side) => {
                 let peer = &mut self.peers[index(side)];
                 peer.incomplete -= 1;
-                peer.connection.handle_sent();
+                peer.connection.handle_sent(1);
                 self.pump(setup, side);
             }
             Action::Idle => self.pass_time(setup),

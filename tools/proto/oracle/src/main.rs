@@ -464,7 +464,7 @@ fn read(version: u32, bytes: &[u8]) -> Option<String> {
     let body = if version == 1 {
         v1::decode(&fixed, rest).ok()?
     } else {
-        let message = v2::decode(&fixed, rest)?;
+        let message = v2::decode(&fixed, rest, false)?;
         fields.add(u32::from(message.flags.response) | (u32::from(message.flags.more) << 1));
         message.body.ok()?
     };

@@ -9,7 +9,7 @@ use rpcrdma_proto::proto::connection::{
 };
 use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
-use rpcrdma_proto::proto::header::{Kind, Outgoing};
+use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
 use rpcrdma_proto::proto::negotiate::{Memory, Time, Versions};
 use rpcrdma_proto::proto::plan::Limits;
@@ -98,7 +98,7 @@ fn transmit_at(connection: &mut Connection, now: Time, waiting: bool) -> Vec<Vec
     let mut out = [0; MAX_CONTROL_LEN];
     while let Some(message) = connection.poll_transmit(now, waiting, false, &mut out) {
         if message.credited {
-            connection.handle_sent();
+            connection.handle_sent(1);
         }
         all.push(out[..message.len].to_vec());
     }
@@ -347,6 +347,15 @@ fn thresholds_follow_the_version() {
         ..small
     };
     assert_eq!(v1_only.receive_size(), 1024);
+    // Small Receives would be against the rules, whatever is announced.
+    let tiny = Config {
+        properties: Properties {
+            recv_size: 1024,
+            ..Properties::DEFAULT
+        },
+        ..small
+    };
+    assert_eq!(tiny.receive_size(), 4096);
 }
 
 // Version 2.
@@ -355,8 +364,11 @@ fn thresholds_follow_the_version() {
 #[test]
 fn a_client_opens_with_its_properties_and_waits() {
     let mut client = Connection::client(config(), Version::V2, &[], NOW);
+    assert_eq!(client.send_credits().balance(), 1);
+    assert_eq!(server().send_credits().balance(), 0);
     let sent = transmit(&mut client);
     assert_eq!(sent.len(), 1);
+    assert_eq!(client.send_credits().balance(), 0);
     assert!((28..=1024).contains(&sent[0].len()));
     assert_eq!(sent[0][..20], words(&[0xc1, 2, 0x0020_0020, 5, 0]));
     assert_eq!(send(&mut client, &call(1)), Err(SendError::NotReady));
@@ -396,7 +408,7 @@ fn with_one_credit_the_reply_goes_first() {
             ..call(9)
         };
         assert!(send(&mut server, &reply).is_ok());
-        server.handle_sent();
+        server.handle_sent(1);
         assert_eq!(send(&mut server, &reply), Err(SendError::NotReady));
         server.handle_message(NOW, v2_msg(10, 0, &rpc(10, 0, 40)), None);
         assert_eq!(transmit(&mut server)[0][15], 5);
@@ -500,6 +512,38 @@ fn only_replies_end_rpcs() {
     assert_eq!(errors(&mut server), [answer]);
 }
 
+//= V2-044, V2-046, V2-143, D-03, D-09 (test)
+#[test]
+fn credits_of_messages_that_are_not_understood_count() {
+    for message in [
+        raw(&[9, 2, 0x0020_0003, 9, 1]),
+        raw(&[9, 2, 0x0020_0003, 9, 0]),
+        v2_msg(9, 8, &rpc(9, 0, 40)),
+        raw(&[9, 2, 0x0020_0003, 0, 1, 0, 7]),
+    ] {
+        let mut client = v2_client();
+        let balance = client.send_credits().balance();
+        client.handle_message(NOW, message, None);
+        assert!(client.send_credits().balance() > balance, "{message:?}");
+    }
+}
+
+//= V2-018, V2-163, V2-165, D-02, D-31 (test)
+#[test]
+fn errors_on_a_settled_connection_are_of_its_version() {
+    for (code, report) in [
+        (2, ErrorReport::BadXdr),
+        (10, ErrorReport::System),
+        (99, ErrorReport::Unknown(99)),
+    ] {
+        // With a word behind it, it is as long as ERR_VERS in version 1.
+        let error = raw(&[9, 2, CREDIT, 4, 1, code, 0]);
+        let event = v2_client().handle_message(NOW, error, None);
+        let same = matches!(event, Event::Error { xid: Xid(9), report: found } if found == report);
+        assert!(same, "{event:?}");
+    }
+}
+
 //= V2-143, V2-165, V2-166, V2-167, D-05, D-46 (test)
 #[test]
 fn v2_errors_grant_nothing_and_are_not_answered() {
@@ -584,6 +628,15 @@ fn parts_arrive_as_one_call() {
     assert_eq!(errors(&mut server), [system]);
     let next = server.handle_message(NOW, v2_msg(7, 0, &rpc(7, 0, 40)), None);
     assert!(matches!(next, Event::Call(_)));
+    // Nor may the last part alone be too much, even by one octet.
+    for (len, taken) in [(10_000, true), (10_001, false)] {
+        let message = rpc(6, 0, len);
+        let (first, last) = message.split_at(9000);
+        server.handle_message(NOW, v2_msg(6, 2, first), None);
+        let event = server.handle_message(NOW, v2_msg(6, 0, last), None);
+        assert_eq!(matches!(event, Event::Call(_)), taken, "{event:?}");
+        assert_eq!(errors(&mut server).len(), usize::from(!taken));
+    }
 }
 
 //= V2-033, D-14, D-15 (test)
@@ -670,6 +723,98 @@ fn parts_are_sent_without_anything_between_but_grants() {
     assert_eq!(errors(&mut client).len(), 1);
 }
 
+//= V2-040, D-14, D-15 (test)
+#[test]
+fn what_is_not_finished_costs_the_connection() {
+    let mut client = v2_client();
+    let first = Outgoing {
+        more: true,
+        ..call(1)
+    };
+    send(&mut client, &first).unwrap();
+    assert!(matches!(client.abandon(Xid(2)), Event::None));
+    let event = client.abandon(Xid(1));
+    let why = CloseReason::Abandoned;
+    assert!(matches!(event, Event::Close { why: found, fail: None } if found == why));
+    let mut whole = v2_client();
+    send(&mut whole, &call(1)).unwrap();
+    assert!(matches!(whole.abandon(Xid(1)), Event::None));
+}
+
+//= V2-047, D-09 (test)
+#[test]
+fn completions_may_be_reported_together() {
+    for ceiling in [1, 2, 3, 15, 64] {
+        let mut client = client(Version::V2);
+        let grant = (ceiling << 16) | ceiling;
+        let set = join(&[1, 2, grant, 5, 0], &words(&[0]));
+        client.handle_message(NOW, set, None);
+        client.handle_sent(9);
+        let mut unreported = 0;
+        for xid in 0..1000 {
+            assert!(send(&mut client, &call(xid)).is_ok(), "{ceiling}: {xid}");
+            unreported += 1;
+            if client.wants_completion() {
+                client.handle_sent(unreported);
+                unreported = 0;
+            }
+            let reply = join(
+                &[xid, 2, (ceiling << 16) | 1, 0, 1, 0, 0, 0, 0],
+                &rpc(xid, 1, 24),
+            );
+            client.handle_message(NOW, reply, None);
+        }
+        assert!(unreported < ceiling.div_ceil(2));
+    }
+}
+
+//= V1-032, V1-033, V1-035, V2-049 (test)
+#[test]
+fn what_is_offered_may_change() {
+    let mut client = client(Version::V1);
+    assert_eq!(send(&mut client, &call(1)).unwrap()[8..12], [0, 0, 0, 16]);
+    client.handle_message(NOW, v1_msg(1, &rpc(1, 1, 24)), None);
+    client.handle_call_ended();
+    assert_eq!(client.calls().limit(), 16);
+    client.set_calls(64);
+    client.set_grants(3);
+    assert_eq!(send(&mut client, &call(2)).unwrap()[8..12], [0, 0, 0, 64]);
+    let reply = Outgoing {
+        direction: MsgType::Reply,
+        ..call(9)
+    };
+    assert_eq!(send(&mut client, &reply).unwrap()[8..12], [0, 0, 0, 3]);
+    client.handle_message(NOW, v1_msg(2, &rpc(2, 1, 24)), None);
+    assert_eq!(client.calls().limit(), 32);
+    client.set_calls(4);
+    assert_eq!(client.calls().limit(), 4);
+    let mut server = v2_server();
+    server.set_ceiling(5);
+    let reply = Outgoing {
+        direction: MsgType::Reply,
+        ..call(9)
+    };
+    let sent = send(&mut server, &reply).unwrap();
+    assert_eq!(sent[8..10], [0, 5]);
+}
+
+//= V1-034, D-10 (test)
+#[test]
+fn no_version_1_message_grants_nothing() {
+    let nothing = Config {
+        grants: 0,
+        calls: 0,
+        ..v1_only()
+    };
+    let mut server = Connection::server(nothing, &[], NOW);
+    server.handle_message(NOW, raw(&[9, 1, 32, 6]), None);
+    server.handle_message(NOW, raw(&[9, 7, 32, 0]), None);
+    let answers = [words(&[9, 1, 1, 4, 2]), words(&[9, 7, 1, 4, 1, 1, 1])];
+    assert_eq!(errors(&mut server), answers);
+    let mut client = Connection::client(nothing, Version::V1, &[], NOW);
+    assert_eq!(send(&mut client, &call(1)).unwrap()[8..12], [0, 0, 0, 1]);
+}
+
 //= V2-032, V2-037, V2-139, D-26 (test)
 #[test]
 fn property_sets_may_come_in_parts() {
@@ -726,7 +871,7 @@ fn long_material_is_sent_in_parts() {
     while let Some(part) = parts.next() {
         let more = parts.peek().is_some();
         let len = client.send_properties(&mut out, part, more).unwrap();
-        client.handle_sent();
+        client.handle_sent(1);
         assert_eq!(send(&mut client, &call(1)).is_err(), more);
         let message = out[..len].to_vec().leak();
         let Event::Properties {
@@ -1043,6 +1188,11 @@ fn policy_decides_about_peers_without_proof() {
     assert!(is_closed(
         with(Policy::Require, false).handle_message(NOW, first, None)
     ));
+    // Material is for a mechanism, and for nobody without one.
+    assert!(matches!(
+        with(Policy::Log, false).handle_message(NOW, props(0, &material), None),
+        Event::Ready
+    ));
     let v1 = v1_msg(9, &rpc(9, 0, 40));
     assert!(is_closed(
         with(Policy::Require, true).handle_message(NOW, v1, None)
@@ -1088,16 +1238,51 @@ fn policy_decides_about_peers_without_proof() {
     );
     assert_eq!(len, 44);
     assert!(matches!(server.handle_auth(Verdict::Continue), Event::None));
+    // Nothing of an RPC goes out before the peer has proven who it is.
+    let reply = Outgoing {
+        direction: MsgType::Reply,
+        ..call(9)
+    };
+    assert_eq!(send(&mut server, &reply), Err(SendError::NotReady));
+    assert_eq!(send(&mut server, &call(9)), Err(SendError::NotReady));
     assert!(matches!(
         server.handle_message(NOW, set, None),
         Event::HostAuth(_)
     ));
     assert!(matches!(server.handle_auth(Verdict::Accept), Event::Ready));
+    assert!(send(&mut server, &reply).is_ok());
     assert!(matches!(
         server.handle_message(NOW, first, None),
         Event::Call(_)
     ));
     assert!(is_closed(server.handle_auth(Verdict::Refuse)));
+}
+
+//= V2-142, V2-148, D-04 (test)
+#[test]
+fn reports_that_are_sent_do_not_pile_up() {
+    let mut server = v2_server();
+    for xid in 0..40 {
+        let event = server.handle_message(NOW, v2_msg(xid, 0, &rpc(xid, 0, 40)), None);
+        let Event::Call(arrived) = event else {
+            panic!("{event:?}")
+        };
+        let report = ErrorReport::ReadChunks { max_chunks: 1 };
+        assert_eq!(server.refuse(&arrived.fixed, report), Ok(()));
+        assert_eq!(errors(&mut server).len(), 1);
+    }
+    // If they are not sent, the caller hears of it when it refuses, not with the next message.
+    let fixed = FixedWords {
+        xid: Xid(1),
+        version: 2,
+        credit: CREDIT,
+        htype: 0,
+    };
+    for number in 0..17 {
+        let refused = server.refuse(&fixed, ErrorReport::System);
+        let full = number == 16;
+        assert_eq!(refused == Err(CloseReason::ReportOverflow), full);
+    }
 }
 
 //= V2-037, V2-148 (test)

@@ -47,8 +47,8 @@ fn v2_grants_add_up_to_the_ceiling() {
     // Two messages are on their way: only two more may be.
     assert!(send.handle_grant(grant(9, 4)));
     assert_eq!(send.balance(), 2);
-    send.handle_sent();
-    send.handle_sent();
+    send.handle_sent(1);
+    send.handle_sent(1);
     assert_eq!((send.balance(), send.outstanding()), (4, 0));
     assert!(!send.handle_grant(grant(0, 4)));
     assert!(!send.handle_grant(grant(1, 0)));
@@ -71,7 +71,7 @@ fn credits_that_arrive_before_completions_are_not_lost() {
     }
     assert_eq!(send.balance(), 0);
     for done in 1..=4 {
-        send.handle_sent();
+        send.handle_sent(1);
         assert_eq!(send.balance(), done);
     }
 }
@@ -85,7 +85,7 @@ fn starting_gives_no_credit_twice() {
     send.handle_grant(grant(1, 1));
     send.ensure_one();
     assert_eq!(send.balance(), 0);
-    send.handle_sent();
+    send.handle_sent(1);
     assert_eq!(send.balance(), 1);
     let mut send = SendCredits::new(0);
     send.ensure_one();
@@ -167,7 +167,7 @@ proptest! {
                 // A Send completes after its message has arrived.
                 Step::Complete => if uncompleted > way {
                     uncompleted -= 1;
-                    send.handle_sent();
+                    send.handle_sent(1);
                 },
                 Step::Grant => {
                     let grant = recv.grant();
@@ -188,7 +188,7 @@ proptest! {
             recv.handle_message();
         }
         for _ in 0..uncompleted {
-            send.handle_sent();
+            send.handle_sent(1);
         }
         for grant in grants {
             send.handle_grant(grant);

@@ -103,6 +103,22 @@ fn both_sides_limit_each_other() {
     assert_eq!(effective.inline_recv, 4096);
     assert_eq!(effective.segment_size, 1000);
     assert_eq!(effective.segments, 16);
+    // However much the peer takes, this side sends no more than it can.
+    let large = Properties {
+        recv_size: 65536,
+        send_size: 65536,
+        ..peer
+    };
+    let effective = Effective::new(&own, &large);
+    assert_eq!(
+        (effective.inline_send, effective.inline_recv),
+        (8192, 16384)
+    );
+    // A peer that sends nothing at all would never answer.
+    for (send_size, inline_recv) in [(0, 1024), (1000, 1024), (1025, 1025)] {
+        let small = Properties { send_size, ..peer };
+        assert_eq!(Effective::new(&own, &small).inline_recv, inline_recv);
+    }
     for (reverse, inline, chunks) in [
         (ReverseSupport::None, false, false),
         (ReverseSupport::Inline, true, false),

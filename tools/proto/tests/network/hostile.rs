@@ -77,7 +77,11 @@ fn nothing_a_peer_sends_breaks_a_connection() {
                             assert!(call.len <= limits.call_bytes);
                             assert!(call.sources().count() < 64);
                         }
-                        Err(report) => connection.refuse(&arrived.fixed, report),
+                        Err(report) => {
+                            if connection.refuse(&arrived.fixed, report).is_err() {
+                                break;
+                            }
+                        }
                     }
                 }
                 Event::Call(arrived) | Event::Reply(arrived) => {
@@ -86,7 +90,7 @@ fn nothing_a_peer_sends_breaks_a_connection() {
                 _ => {}
             }
             if random.once_in(3) && uncompleted > 0 {
-                connection.handle_sent();
+                connection.handle_sent(1);
                 uncompleted -= 1;
             }
             let mut out = [0; 256];

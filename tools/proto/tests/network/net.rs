@@ -397,7 +397,7 @@ impl Net {
         let mut progress = false;
         while endpoint.completing.front().is_some_and(|at| *at <= now) {
             endpoint.completing.pop_front();
-            endpoint.connection.handle_sent();
+            endpoint.connection.handle_sent(1);
             progress = true;
         }
         while endpoint.reposting.front().is_some_and(|at| *at <= now) {
@@ -625,7 +625,8 @@ impl Net {
         let call = match responder::accept(&arrived.conveyed, arrived.part.len, &limits) {
             Ok(call) => call,
             Err(report) => {
-                endpoint.connection.refuse(&arrived.fixed, report);
+                let refused = endpoint.connection.refuse(&arrived.fixed, report);
+                assert_eq!(refused, Ok(()));
                 return;
             }
         };

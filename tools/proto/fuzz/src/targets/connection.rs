@@ -68,7 +68,7 @@ impl Subject {
     fn step(&mut self, source: &mut Source<'_>) -> bool {
         match source.u8() % 16 {
             0 => self.connection.handle_posted(source.u16().into()),
-            1 => self.connection.handle_sent(),
+            1 => self.connection.handle_sent(1),
             2 => self.connection.handle_call_ended(),
             3 => {
                 let verdicts = [Verdict::Continue, Verdict::Accept, Verdict::Refuse];

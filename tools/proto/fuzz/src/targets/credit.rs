@@ -126,7 +126,7 @@ fn step(peers: &mut [Peer; 2], side: usize, action: u8) {
         }
         2 if own.incomplete != 0 => {
             own.incomplete -= 1;
-            own.send.handle_sent();
+            own.send.handle_sent(1);
         }
         _ => {}
     }
@@ -142,7 +142,7 @@ fn hostile(source: &mut Source<'_>) {
     while !source.is_empty() {
         match source.u8() % 6 {
             0 => taken += u64::from(send.take()),
-            1 if send.outstanding() != 0 => send.handle_sent(),
+            1 if send.outstanding() != 0 => send.handle_sent(1),
             2 => {
                 let grant = Grant::from_word(source.u32());
                 granted += u64::from(grant.granted);

@@ -66,7 +66,7 @@ fn decode_v1(message: &[u8]) -> Option<ErrorReport> {
 
 fn decode_v2(message: &[u8]) -> (bool, Option<ErrorReport>) {
     let (fixed, rest) = FixedWords::split(message).expect("an error has four words");
-    let decoded = v2::decode(&fixed, rest).expect("an error has five words");
+    let decoded = v2::decode(&fixed, rest, false).expect("an error has five words");
     match decoded.body {
         Ok(Body::Error(report)) => (decoded.flags.response, report),
         other => panic!("an error became {other:?}"),

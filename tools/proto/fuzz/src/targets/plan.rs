@@ -290,7 +290,7 @@ fn decode<'a>(limits: &Limits, message: &'a [u8]) -> (FixedWords, Conveyed<'a>) 
     let (fixed, rest) = FixedWords::split(message).expect("our own");
     let body = match limits.version {
         Version::V1 => v1::decode(&fixed, rest),
-        Version::V2 => v2::decode(&fixed, rest).expect("our own").body,
+        Version::V2 => v2::decode(&fixed, rest, false).expect("our own").body,
     };
     match body {
         Ok(Body::Conveyed(conveyed)) => (fixed, conveyed),
