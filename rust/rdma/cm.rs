@@ -117,7 +117,8 @@ pub(crate) struct CmId {
 
 // SAFETY: an id does not belong to a task; its functions take its own locks.
 unsafe impl Send for CmId {}
-// SAFETY: as above.
+// SAFETY: functions called for a shared id take its `handler_mutex` and `lock`
+// (drivers/infiniband/core/cma.c).
 unsafe impl Sync for CmId {}
 
 impl CmId {

@@ -124,7 +124,7 @@ class Layers(Lint):
 
 
 class Unsafe(Lint):
-    SAFE = "// SAFETY: the reason.\n"
+    SAFE = "// SAFETY: the lock is held.\n"
 
     def verdict(self, name, text, update=True):
         self.write(f"rust/{name}", text)
@@ -146,6 +146,20 @@ class Unsafe(Lint):
         self.assert_refused("rdma/a.rs", "fn f() {\n    unsafe { h() }\n}\n",
                             "rust/rdma/a.rs:2: unsafe code without `// SAFETY:`")
         self.assert_refused("rdma/a.rs", f"{self.SAFE}\nunsafe impl Send for X {{}}\n", "a.rs:3:")
+
+    def test_a_reason_says_something(self):
+        for empty in ("as above.", "as above; this one is never freed.", "is valid.", "",
+                      "has no preconditions."):
+            self.assert_refused("rdma/a.rs", f"fn f() {{\n// SAFETY: {empty}\nunsafe {{ g() }}\n}}\n",
+                                "tells nothing")
+        self.assert_refused("rdma/a.rs", "// SAFETY: is valid.\n// INVARIANT: that of the caller.\n"
+                                         "unsafe impl Send for X {}\n", "tells nothing")
+        self.assert_refused("rdma/a.rs", "// SAFETY: is valid.\n#[attribute(that is long)]\n"
+                                         "unsafe impl Send for X {}\n", "tells nothing")
+        self.assert_taken("rdma/a.rs", "fn f() {\n// SAFETY: g()\n// takes the lock.\nunsafe { g() }\n}\n")
+        # A comment above the block counts, not the one above the function around it.
+        self.assert_refused("rdma/a.rs", f"{self.SAFE}fn f() {{\n// SAFETY: fine.\nunsafe {{ g() }}\n}}\n",
+                            "tells nothing")
 
     def test_functions_say_what_they_need(self):
         self.assert_taken("rdma/a.rs", "/// # Safety\n///\n/// Hear.\npub unsafe fn f() {}\n")
