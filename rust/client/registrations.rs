@@ -208,47 +208,42 @@ impl Table {
     /// The request was sent, with `mrs` as its chunks. It must have been idle.
     #[inline]
     pub(super) fn sent(&mut self, index: u32, mrs: MrList<Registered>, layout: Layout) {
-        let Some(entry) = self.0.get_mut(index as usize) else {
-            return;
-        };
-        if let Entry::Idle(inv) = core::mem::replace(entry, Entry::Taken) {
-            *entry = match mrs.unexposed() {
-                Ok(proof) => Entry::Inline(inv, proof),
-                Err(mrs) => Entry::Exposed(Exposed { mrs, inv, layout }),
-            };
-        }
+        self.change(index, |entry| match (entry, mrs.unexposed()) {
+            (Entry::Idle(inv), Ok(proof)) => (Entry::Inline(inv, proof), ()),
+            (Entry::Idle(inv), Err(mrs)) => (Entry::Exposed(Exposed { mrs, inv, layout }), ()),
+            (other, _) => (other, ()),
+        });
     }
 
     /// Takes a request whose Reply is outstanding.
     #[inline]
     pub(super) fn take(&mut self, index: u32) -> Option<Sent> {
+        self.change(index, |entry| match entry {
+            Entry::Inline(inv, proof) => (Entry::Idle(inv), Some(Sent::Inline(proof))),
+            Entry::Exposed(exposed) => (Entry::Taken, Some(Sent::Exposed(exposed))),
+            other => (other, None),
+        })?
+    }
+
+    /// Exchanges an entry for what `f` makes of it.
+    #[inline]
+    fn change<T>(&mut self, index: u32, f: impl FnOnce(Entry) -> (Entry, T)) -> Option<T> {
         let entry = self.0.get_mut(index as usize)?;
-        match core::mem::replace(entry, Entry::Taken) {
-            Entry::Inline(inv, proof) => {
-                *entry = Entry::Idle(inv);
-                Some(Sent::Inline(proof))
-            }
-            Entry::Exposed(exposed) => Some(Sent::Exposed(exposed)),
-            other => {
-                *entry = other;
-                None
-            }
-        }
+        let (new, result) = f(core::mem::replace(entry, Entry::Taken));
+        // What is in place now has nothing to drop; without this, it would be looked at.
+        core::mem::forget(core::mem::replace(entry, new));
+        Some(result)
     }
 
     /// Gives back what [`take`](Self::take) took: the Reply was none, the RPC goes on waiting.
     pub(super) fn untake(&mut self, index: u32, exposed: Exposed) {
-        if let Some(entry) = self.0.get_mut(index as usize) {
-            *entry = Entry::Exposed(exposed);
-        }
+        self.change(index, |_| (Entry::Exposed(exposed), ()));
     }
 
     /// Gives back the box of a request that exposes nothing any more.
     #[inline]
     pub(super) fn put_back(&mut self, index: u32, inv: LocalInvBox<Shared<Client>>) {
-        if let Some(entry) = self.0.get_mut(index as usize) {
-            *entry = Entry::Idle(inv);
-        }
+        self.change(index, |_| (Entry::Idle(inv), ()));
     }
 }
 

@@ -7,17 +7,14 @@ use crate::{
         PinnedRqst,
         Rqst, //
     },
-    support::completion::Completion, //
+    support::{
+        completion::Completion,
+        racy::Racy, //
+    }, //
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    }, //
+    sync::Arc, //
 };
 
 /// The requester's part of a request slot.
@@ -27,7 +24,7 @@ pub(crate) struct Request {
     ///
     /// A hint, so that releasing a request need not take a lock: what counts is the connection's
     /// table, which is changed before this is, and looked at if this is set.
-    outstanding: Atomic<bool>,
+    outstanding: Racy<bool>,
     /// Ends the wait of a task that gave up its RPC. A slot has one owner, so there is one waiter.
     pub(super) released: Arc<Completion>,
 }
@@ -41,7 +38,7 @@ impl Request {
     /// The state of an unused slot. Context: may sleep.
     pub(super) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            outstanding: Atomic::new(false),
+            outstanding: Racy::new(false),
             released: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
         })
     }
@@ -49,12 +46,12 @@ impl Request {
     /// Whether the request was sent and its Reply not taken.
     #[inline]
     pub(super) fn is_outstanding(&self) -> bool {
-        self.outstanding.load(Relaxed)
+        self.outstanding.get()
     }
 
     /// Notes that the request was sent, or that its Reply was taken. Endpoint's lock held.
     #[inline]
     pub(super) fn set_outstanding(&self, outstanding: bool) {
-        self.outstanding.store(outstanding, Relaxed);
+        self.outstanding.set(outstanding);
     }
 }

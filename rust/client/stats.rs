@@ -5,36 +5,32 @@
 //! The line's 27 numbers and their order are read by position (nfs-utils' mountstats), so they
 //! never change; new ones could only be added at the end.
 
-use crate::sunrpc::Xprt;
-use kernel::seq_file::SeqFile;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use crate::{
+    sunrpc::Xprt,
+    support::racy::Racy, //
 };
+use kernel::seq_file::SeqFile;
 
-/// A counter with, mostly, one writer at a time: the holder of the send lock, or a connection's
-/// completions, which do not run side by side. So no locked instruction is needed. Readers need
-/// no order between counters.
-pub(crate) struct Counter(Atomic<u64>);
+/// A counter.
+///
+/// Most have one writer at a time, the holder of the send lock or a connection's completions,
+/// which do not run side by side. Of others an increment may be lost, which is worth less than a
+/// locked instruction. Readers need no order between counters.
+pub(crate) struct Counter(Racy<u64>);
 
 impl Counter {
     const fn new() -> Self {
-        Self(Atomic::new(0))
+        Self(Racy::new(0))
     }
 
     /// Counts `n` more.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
-    }
-
-    /// Counts `n` more, whoever else does at the same time.
-    pub(crate) fn add_concurrently(&self, n: u64) {
-        self.0.fetch_add(n, Relaxed);
+        self.0.set(self.0.get().wrapping_add(n));
     }
 
     fn get(&self) -> u64 {
-        self.0.load(Relaxed)
+        self.0.get()
     }
 }
 

@@ -191,7 +191,7 @@ impl Transport for Rdma {
     }
 
     fn buffers_grew(&self, bytes: usize) {
-        self.stats.hardway_register.add_concurrently(bytes as u64);
+        self.stats.hardway_register.add(bytes as u64);
     }
 
     fn source_address(&self) -> Option<SockAddr> {

@@ -10,6 +10,7 @@ pub(crate) mod memalloc;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod net;
+pub(crate) mod racy;
 pub(crate) mod sysctl;
 pub(crate) mod time;
 pub(crate) mod trace;

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Values that others may look at while they change, where any of the values is good enough.
+//!
+//! C header: `include/asm-generic/rwonce.h` (`READ_ONCE`, `WRITE_ONCE`). The kernel crate's atomics
+//! do the same with relaxed order, but call a function of the kernel for each access, which shows
+//! on the way of every RPC.
+
+use core::cell::UnsafeCell;
+
+/// A value that is read and written whole, without any order to other accesses.
+///
+/// Writers do not exclude each other: of two increments at a time one may be lost.
+pub(crate) struct Racy<T: Copy>(UnsafeCell<T>);
+
+// SAFETY: accesses are volatile and of a size that the processor reads and writes at once, so
+// nobody sees half a value (Documentation/memory-barriers.txt, "READ_ONCE()").
+unsafe impl<T: Copy + Send> Sync for Racy<T> {}
+
+impl<T: Copy> Racy<T> {
+    /// A value of at most the size of a word.
+    pub(crate) const fn new(value: T) -> Self {
+        const { assert!(size_of::<T>() <= size_of::<usize>()) };
+        Self(UnsafeCell::new(value))
+    }
+
+    /// Reads it. Context: any.
+    #[inline]
+    pub(crate) fn get(&self) -> T {
+        // SAFETY: valid and aligned, being borrowed; concurrent writers write volatile words.
+        unsafe { self.0.get().read_volatile() }
+    }
+
+    /// Writes it. Context: any.
+    #[inline]
+    pub(crate) fn set(&self, value: T) {
+        // SAFETY: valid and aligned, being borrowed; concurrent readers read volatile words.
+        unsafe { self.0.get().write_volatile(value) }
+    }
+}
