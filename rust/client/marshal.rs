@@ -219,7 +219,13 @@ fn post(
     if !state.role.table.is_idle(index) {
         return Err((ComposeError::Protocol(connection::SendError::Busy), mrs));
     }
-    let composed = {
+    let composed = if plan.segments() == 0 {
+        let len = plan.payload_len as usize;
+        state.compose(&outgoing, 0, &NoChunks, |out| {
+            rqst.call().read(0, out.get_mut(..len)?).ok()?;
+            Some(len)
+        })
+    } else {
         let provided = Laid {
             layout,
             segments: mrs.regions().map(segment),

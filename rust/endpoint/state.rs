@@ -15,7 +15,8 @@ use crate::{
             SendError,
             MAX_CONTROL_LEN, //
         },
-        header::Outgoing, //
+        header::Outgoing,
+        types::MsgType, //
     },
     rdma::{
         local_inv::LocalInvList,
@@ -120,7 +121,12 @@ impl<R: Role> State<R> {
         let error = match protocol.send(now(), out, outgoing, chunks) {
             Ok(header) => match out.get_mut(header..).and_then(payload) {
                 Some(len) => return Ok((buffer, header + len)),
-                None => ComposeError::TooLong,
+                None => {
+                    if outgoing.direction == MsgType::Call {
+                        protocol.handle_call_ended();
+                    }
+                    ComposeError::TooLong
+                }
             },
             Err(error) => ComposeError::Protocol(error),
         };
