@@ -83,12 +83,6 @@ def empty(_, reply):
 
 
 @strikes(READ)
-def other_version(_, reply):
-    for reply.version in 0, 2, 0xFFFFFFFF, 1:
-        reply.send()
-
-
-@strikes(READ)
 def foreign_xid(_, reply):
     for reply.xid in reply.xid ^ 0x5A5A5A5A, reply.xid:
         reply.send()
@@ -447,6 +441,17 @@ def replies_at_once(peer, reply):
 
 
 @strikes(READDIRPLUS)
+def reply_to_the_dead(peer, reply):
+    """The process that waited is killed; as long as its Call has no Reply, it has its credit."""
+    peer.wait_for_the_test()
+    early = list(peer.calls(2))
+    reply.send()
+    for call in early:
+        peer.answer(call)
+    return f"{len(early)} Calls beyond the grant"
+
+
+@strikes(READDIRPLUS)
 def silence_to_the_dead(peer, _):
     peer.wait_for_the_test()
     peer.hang_up("as told")
@@ -673,6 +678,12 @@ def session(peer, reply):
 @strikes(READ)
 def too_long(_, reply):
     reply.connection.send(reply.encode() + bytes(100000))
+
+
+@spoils(READ)
+def other_version(reply):
+    """Once a version is settled there is no other on that connection."""
+    reply.version = 2
 
 
 @strikes(READ)

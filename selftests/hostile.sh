@@ -349,6 +349,24 @@ a_reply_to_an_unsent_call_is_dropped() {
 	good
 }
 
+# The peer may be at work on what nobody waits for any more.
+#= V1-035, V1-036, V1-037
+killed_calls_count_against_the_grant() {
+	mount_through_the_peer
+	strike grant_of_one
+	good
+	outcome
+	strike reply_to_the_dead
+	list_and_be_killed
+	read_in_the_background one
+	one=$!
+	: >"$control.go"
+	wait $one
+	outcome | grep '^0 Calls' || fail "more Calls than granted"
+	cmp "$local/one" "$local/file"
+	stays "bad_reply connect_count" good
+}
+
 # Nothing of an old connection counts against the grant of a new one.
 #= V1-037
 a_new_connection_owes_nothing() {
@@ -592,6 +610,8 @@ a_lost_reply_is_asked_for_again() {
 	strike silence
 	grows connect_count good
 	outcome
+	set -- $(transport sends receives)
+	[ "$1" = $(($2 + 1)) ] || fail "$1 sent and $2 received, when one has got lost"
 }
 
 # Whatever comes, every read ends, one that is taken has no wrong octet, and the mount goes on.
@@ -614,7 +634,7 @@ mutations_do_no_harm() {
 }
 
 set --
-for fault in runt empty other_version call error_cut_short versions_reversed flood; do
+for fault in runt empty call error_cut_short versions_reversed flood; do
 	set -- "$@" "is_dropped $fault bad_reply"
 done
 for fault in foreign_xid twice flood_of_replies; do
@@ -637,7 +657,7 @@ done
 for fault in read_after_the_end write_into_a_read_chunk; do
 	set -- "$@" "is_refused_when_writing $fault"
 done
-for fault in invalidate_nothing too_long hang_up; do
+for fault in invalidate_nothing other_version too_long hang_up; do
 	set -- "$@" "costs_the_connection $fault"
 done
 tests "$@" \
@@ -667,6 +687,7 @@ tests "$@" \
 	"arguments_stay_until_the_reply" \
 	"is_refused_for_a_killed_process" \
 	"a_reply_to_an_unsent_call_is_dropped" \
+	"killed_calls_count_against_the_grant" \
 	"a_new_connection_owes_nothing" \
 	"callbacks_are_answered" \
 	"callbacks_leave_nothing" \
