@@ -72,22 +72,79 @@ impl SgTable {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: it takes too many, or there is no memory. `EFAULT`: a page is missing.
+    /// `EINVAL`: there are more pages than entries, or there is no memory. `EFAULT`: a page is
+    /// missing.
     pub(super) fn fill(&mut self, span: Span<'_>) -> Result<u32> {
-        let mut cursor = Cursor {
-            at: self.table.sgl,
-            used: 0,
-            capacity: self.capacity,
-            max_pages: self.max_pages,
-        };
         match span.memory() {
-            Memory::Contiguous(page) => cursor.push(page, span.offset(), span.len())?,
-            Memory::Pages(pages) => cursor.push_pages(pages, span.offset(), span.len())?,
+            Memory::Contiguous(page) => self.fill_contiguous(page, span.offset(), span.len()),
+            Memory::Pages(pages) => self.fill_pages(pages, span.offset(), span.len()),
         }
-        if cursor.used == 0 {
+    }
+
+    /// Names `len` bytes of `pages`, by one entry for each run of contiguous pages.
+    ///
+    /// What is here is done 256 times for 1 MiB. That the entries suffice is therefore made sure
+    /// of once, as if no page followed another.
+    fn fill_pages(&mut self, pages: &[*mut bindings::page], offset: u32, len: u32) -> Result<u32> {
+        let count = (offset + len).div_ceil(PAGE_SIZE);
+        if count > self.capacity || len == 0 {
             return Err(EINVAL);
         }
-        Ok(cursor.used)
+        let pages = pages.get(..count as usize).ok_or(EINVAL)?;
+        let (&first, rest) = pages.split_first().ok_or(EINVAL)?;
+        if first.is_null() {
+            return Err(EFAULT);
+        }
+        let mut at = self.table.sgl;
+        // SAFETY: the first of `capacity` entries, and `count`, which is not 0, is at most that.
+        let mut last = unsafe { set(&mut at, first, offset, PAGE_SIZE - offset) };
+        let mut used = count;
+        let mut next = first.wrapping_add(1);
+        let longest = (self.max_pages - 1) * PAGE_SIZE;
+        for &page in rest {
+            if PAGES_ARE_AN_ARRAY && ptr::eq(page, next) && last.length <= longest {
+                last.length += PAGE_SIZE;
+                used -= 1;
+            } else {
+                if page.is_null() {
+                    return Err(EFAULT);
+                }
+                // SAFETY: at most one entry a page was set before, of `count`, and the table has
+                // as many.
+                last = unsafe { set(&mut at, page, 0, PAGE_SIZE) };
+            }
+            next = page.wrapping_add(1);
+        }
+        // The memory ends within the last page.
+        last.length -= count * PAGE_SIZE - (offset + len);
+        Ok(used)
+    }
+
+    /// Names a contiguous piece. If it is too long for one entry it is cut where a page ends, as
+    /// ib_map_mr_sg() wants it.
+    fn fill_contiguous(
+        &mut self,
+        page: NonNull<bindings::page>,
+        mut offset: u32,
+        mut left: u32,
+    ) -> Result<u32> {
+        let mut at = self.table.sgl;
+        let mut used = 0;
+        while left != 0 {
+            if used == self.capacity {
+                return Err(EINVAL);
+            }
+            let bytes = left.min(self.max_pages * PAGE_SIZE - offset % PAGE_SIZE);
+            // SAFETY: `used` entries were set, and the table has more.
+            unsafe { set(&mut at, page.as_ptr(), offset, bytes) };
+            used += 1;
+            offset += bytes;
+            left -= bytes;
+        }
+        if used == 0 {
+            return Err(EINVAL);
+        }
+        Ok(used)
     }
 }
 
@@ -98,89 +155,33 @@ impl Drop for SgTable {
     }
 }
 
-/// Where the next entry goes.
+/// Names `len` bytes by the entry at `at` and returns it; `at` moves behind it.
 ///
-/// # Invariants
+/// # Safety
 ///
-/// If `used` is less than `capacity`, `at` is entry number `used` of a table of `capacity`.
-struct Cursor {
-    at: *mut bindings::scatterlist,
-    used: u32,
-    capacity: u32,
-    max_pages: u32,
-}
-
-impl Cursor {
-    /// Names `len` bytes of `pages`, by one entry for each run of contiguous pages.
-    #[inline]
-    fn push_pages(&mut self, pages: &[*mut bindings::page], mut offset: u32, len: u32) -> Result {
-        let count = (offset + len).div_ceil(PAGE_SIZE) as usize;
-        let mut rest = pages.get(..count).ok_or(EINVAL)?;
-        let mut left = len;
-        while let Some(&first) = rest.first() {
-            let run = contiguous(rest, self.max_pages);
-            let bytes = (run as u32 * PAGE_SIZE - offset).min(left);
-            self.push_one(NonNull::new(first).ok_or(EFAULT)?, offset, bytes)?;
-            left -= bytes;
-            offset = 0;
-            rest = rest.get(run..).unwrap_or_default();
+/// `at` is an entry of an `sg_table`, or the link to the entry that follows the one before, which
+/// nobody else uses for as long as what is returned lives.
+#[inline(always)]
+unsafe fn set<'a>(
+    at: &mut *mut bindings::scatterlist,
+    page: *mut bindings::page,
+    offset: u32,
+    len: u32,
+) -> &'a mut bindings::scatterlist {
+    let entry = loop {
+        // SAFETY: an entry or a link, by what the caller promises, or the entry that a link made by
+        // sg_alloc_table() leads to. Nobody else uses it.
+        let entry = unsafe { &mut **at };
+        if entry.page_link & CHAIN == 0 {
+            break entry;
         }
-        Ok(())
-    }
-
-    /// Names a contiguous piece. If it is too long for one entry it is cut where a page ends, as
-    /// ib_map_mr_sg() wants it.
-    fn push(&mut self, page: NonNull<bindings::page>, mut offset: u32, mut left: u32) -> Result {
-        while left != 0 {
-            let bytes = left.min(self.max_pages * PAGE_SIZE - offset % PAGE_SIZE);
-            self.push_one(page, offset, bytes)?;
-            offset += bytes;
-            left -= bytes;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn push_one(&mut self, page: NonNull<bindings::page>, offset: u32, len: u32) -> Result {
-        if self.used == self.capacity {
-            return Err(EINVAL);
-        }
-        // SAFETY: an entry of the table, as there are more than were used (type invariant).
-        let entry = unsafe { &mut *self.at };
-        // What sg_set_page() does: the flags of the entry stay.
-        entry.page_link = page.addr().get() | (entry.page_link & FLAGS);
-        entry.offset = offset;
-        entry.length = len;
-        self.used += 1;
-        if self.used < self.capacity {
-            // What sg_next() does.
-            let mut next = self.at.wrapping_add(1);
-            // SAFETY: there is one more entry, so the next place is that entry or the link to it.
-            let link = unsafe { (*next).page_link };
-            if link & CHAIN != 0 {
-                next = ptr::with_exposed_provenance_mut(link & !FLAGS);
-            }
-            // INVARIANT: entry number `used`.
-            self.at = next;
-        }
-        Ok(())
-    }
-}
-
-/// How many of `pages`, from the first on, are physically contiguous; at most `max`.
-#[inline]
-fn contiguous(pages: &[*mut bindings::page], max: u32) -> usize {
-    let Some(&first) = pages.first() else {
-        return 0;
+        // What sg_chain_ptr() does.
+        *at = ptr::with_exposed_provenance_mut(entry.page_link & !FLAGS);
     };
-    if !PAGES_ARE_AN_ARRAY {
-        return 1;
-    }
-    let mut expected = first;
-    let run = pages.iter().take(max as usize).take_while(|&&page| {
-        let follows = ptr::eq(page, expected);
-        expected = expected.wrapping_add(1);
-        follows
-    });
-    run.count()
+    // What sg_set_page() does: the mark of the last entry stays.
+    entry.page_link = page.addr() | (entry.page_link & FLAGS);
+    entry.offset = offset;
+    entry.length = len;
+    *at = at.wrapping_add(1);
+    entry
 }
