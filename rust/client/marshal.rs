@@ -207,7 +207,7 @@ fn post(
     mrs: MrList<Mapped>,
 ) -> Result<(), (ComposeError, MrList<Mapped>)> {
     let index = rqst.index();
-    let layout = plan.layout(call);
+    let layout = plan.layout();
     let outgoing = Outgoing {
         xid: Xid(rqst.xid()),
         direction: MsgType::Call,
@@ -403,7 +403,7 @@ fn map_chunks(
     plan: &Plan,
 ) -> Result<MrList<Mapped>, (SendError, MrList<Mapped>)> {
     let mut mapped = MrList::new();
-    for Registration { chunk, part, range } in plan.registrations(call, &side.limits) {
+    for Registration { chunk, part, range } in plan.registrations(call) {
         let part = match part {
             PartName::Head => sunrpc::Part::Head,
             PartName::Pages => sunrpc::Part::Pages,

@@ -120,15 +120,14 @@ impl<'a> Chunk<'a> {
     #[inline(always)]
     //= V1-011, V1-111, V2-109
     fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
-        let start = reader.rest();
-        // A count that is too large ends where the message does; it is never multiplied.
-        let count = reader.u32()?;
-        for _ in 0..count {
-            Segment::from_wire(reader.array()?).check()?;
+        // A count that is too large is longer than the message.
+        let count = reader.u32()? as usize;
+        let wire = reader.bytes(count.saturating_mul(Segment::ENCODED_LEN))?;
+        let chunk = Self { wire };
+        for segment in chunk.segments() {
+            segment.check()?;
         }
-        let len = start.len().saturating_sub(reader.rest().len());
-        let wire = start.get(4..len).ok_or(BadHeader::Truncated)?;
-        Ok(Self { wire })
+        Ok(chunk)
     }
 }
 
@@ -349,6 +348,24 @@ pub trait Chunks {
 
     /// The Segments of the Reply chunk, if there is one.
     fn reply(&self) -> Option<impl Iterator<Item = Segment>>;
+
+    /// Writes the three chunk lists in their order on the wire.
+    #[inline]
+    //= V1-013, V1-014, V2-007
+    fn encode(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        for read in self.reads() {
+            out.array(&read.to_wire())?;
+        }
+        out.u32(0)?;
+        for write in self.writes() {
+            encode_present(out, write)?;
+        }
+        out.u32(0)?;
+        match self.reply() {
+            None => out.u32(0),
+            Some(reply) => encode_present(out, reply),
+        }
+    }
 }
 
 impl Chunks for ChunkLists<'_> {
@@ -477,24 +494,49 @@ impl<I: Iterator<Item = Segment> + Clone> Chunks for Laid<I> {
         } = self.layout;
         (replies != 0).then(|| self.segments(reads.saturating_add(writes), replies))
     }
+
+    // All lengths are known, so the Segments need be walked only once.
+    #[inline]
+    //= V1-013, V1-014, V2-007
+    fn encode(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let Layout {
+            position,
+            reads,
+            writes,
+            replies,
+        } = self.layout;
+        let mut segments = self.segments.clone();
+        for segment in segments.by_ref().take(reads as usize) {
+            out.array(&ReadSegment { position, segment }.to_wire())?;
+        }
+        if writes | replies == 0 {
+            return out.array(&[0; 12]);
+        }
+        out.u32(0)?;
+        if writes != 0 {
+            encode_counted(out, writes, &mut segments)?;
+        }
+        out.u32(0)?;
+        if replies == 0 {
+            return out.u32(0);
+        }
+        encode_counted(out, replies, &mut segments)
+    }
 }
 
-/// Writes the three chunk lists in their order on the wire.
+/// Writes the word that says a chunk is there, and the chunk of the next `count` Segments.
 #[inline]
-//= V1-010, V1-012, V1-013, V1-014, V2-007, V2-008
-pub fn encode<C: Chunks + ?Sized>(out: &mut Writer<'_>, chunks: &C) -> Result<(), NoRoom> {
-    for read in chunks.reads() {
-        out.array(&read.to_wire())?;
+//= V1-011, V1-012
+fn encode_counted(
+    out: &mut Writer<'_>,
+    count: u32,
+    segments: &mut impl Iterator<Item = Segment>,
+) -> Result<(), NoRoom> {
+    out.array(&((1 << 32) | u64::from(count)).to_be_bytes())?;
+    for segment in segments.take(count as usize) {
+        out.array(&segment.to_wire())?;
     }
-    out.u32(0)?;
-    for write in chunks.writes() {
-        encode_present(out, write)?;
-    }
-    out.u32(0)?;
-    match chunks.reply() {
-        None => out.u32(0),
-        Some(reply) => encode_present(out, reply),
-    }
+    Ok(())
 }
 
 /// Writes the word that says a chunk is there, and the chunk.

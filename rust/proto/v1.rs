@@ -3,7 +3,6 @@
 //! The version 1 encoding.
 
 use crate::proto::chunk::{
-    self,
     ChunkLists,
     Chunks, //
 };
@@ -122,7 +121,7 @@ pub fn encode<C: Chunks + ?Sized>(
         Kind::Nomsg => RDMA_NOMSG,
     };
     fixed_words(&mut out, xid, Version::V1.number(), credit.max(1), htype)?;
-    chunk::encode(&mut out, chunks)?;
+    chunks.encode(&mut out)?;
     Ok(out.len())
 }
 

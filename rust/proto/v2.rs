@@ -261,9 +261,9 @@ pub fn encode<C: Chunks + ?Sized>(
     };
     out.u32(inv_handle.0)?;
     if flags.more {
-        chunk::encode(&mut out, &chunk::NoChunks)?;
+        chunk::NoChunks.encode(&mut out)?;
     } else {
-        chunk::encode(&mut out, chunks)?;
+        chunks.encode(&mut out)?;
     }
     Ok(out.len())
 }

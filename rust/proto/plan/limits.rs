@@ -131,7 +131,7 @@ impl Limits {
 /// first page, so it has no more pages and no more bytes than a Segment may have, and the next
 /// one starts a page.
 //= V2-069, V2-070, V2-130
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Cut {
     /// How many bytes a region has at most, 0 if none is allowed: whole pages, of which `mask` is
     /// the size less 1.
@@ -140,16 +140,19 @@ pub(super) struct Cut {
 }
 
 impl Cut {
+    /// No region is allowed.
+    pub(super) const NONE: Self = Self { step: 0, mask: 0 };
+
     /// Returns how long the first region is at most when it starts at `offset` of `part`.
     #[inline]
-    const fn first(self, part: &Part, offset: u32) -> u32 {
+    pub(super) const fn first(self, part: &Part, offset: u32) -> u32 {
         let in_page = part.page_offset.wrapping_add(offset) & self.mask;
         self.step.saturating_sub(in_page)
     }
 
     /// Returns how many regions `len` bytes from `offset` of `part` are, without walking them.
     #[inline]
-    const fn regions(self, part: &Part, offset: u32, len: u32) -> Option<u32> {
+    pub(super) const fn regions(self, part: &Part, offset: u32, len: u32) -> Option<u32> {
         let first = self.first(part, offset);
         if len <= first {
             return Some((len != 0) as u32);
@@ -164,7 +167,7 @@ impl Cut {
 
     /// Returns how many Segments a range of the stream takes, `None` if none is allowed.
     #[inline]
-    fn segments(self, buf: &Buf, range: &Range<u32>) -> Option<u32> {
+    pub(super) fn segments(self, buf: &Buf, range: &Range<u32>) -> Option<u32> {
         let mut count = 0_u32;
         let mut start = 0_u32;
         for part in [&buf.head, &buf.pages, &buf.tail] {

@@ -69,7 +69,7 @@
 //! let limits = Limits::v1(4096, 4096);
 //! let plan = plan(&call, &limits).unwrap();
 //! assert_eq!((plan.header_len, plan.payload_len, plan.write_segments), (28 + 24, 100, 1));
-//! let mut registrations = plan.registrations(&call, &limits);
+//! let mut registrations = plan.registrations(&call);
 //! let Registration { chunk, part, range } = registrations.next().unwrap();
 //! assert_eq!((chunk, part, range), (ChunkRole::Write(0), PartName::Pages, 0..4096));
 //! assert!(registrations.next().is_none());
@@ -79,7 +79,11 @@ mod limits;
 mod registrations;
 mod shape;
 
+use core::ops::Range;
+
+use limits::Cut;
 pub use limits::Limits;
+use registrations::first_range;
 pub use registrations::{
     ChunkRole,
     Registration,
@@ -142,6 +146,19 @@ pub struct Plan {
     pub write_segments: u32,
     /// How many Segments the Reply chunk has.
     pub reply_segments: u32,
+    first: First,
+    /// How the regions are cut.
+    cut: Cut,
+}
+
+/// The first region to register, which nearly always is the only one. It says nothing when there
+/// is none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct First {
+    chunk: ChunkRole,
+    part: PartName,
+    start: u32,
+    end: u32,
 }
 
 /// Why an RPC cannot be conveyed on this connection.
@@ -159,7 +176,34 @@ pub enum PlanError {
     CallTooLong,
 }
 
+impl First {
+    const NONE: Self = Self {
+        chunk: ChunkRole::Reply,
+        part: PartName::Head,
+        start: 0,
+        end: 0,
+    };
+}
+
 impl Plan {
+    #[inline]
+    const fn inline(header_len: u32, payload_len: u32) -> Self {
+        Self {
+            conveyance: Conveyance::Inline,
+            reads: ItemSet::EMPTY,
+            writes: ItemSet::EMPTY,
+            reply_chunk: false,
+            header_len,
+            payload_len,
+            read_bytes: 0,
+            read_segments: 0,
+            write_segments: 0,
+            reply_segments: 0,
+            first: First::NONE,
+            cut: Cut::NONE,
+        }
+    }
+
     /// Says which type the header has.
     #[inline]
     //= V1-017, V2-014
@@ -187,22 +231,28 @@ impl Plan {
         }
     }
 
+    /// Says whether the message fits a Send, and its only chunk and header have no more Segments
+    /// than they may have.
+    #[inline]
+    //= V2-055, D-25
+    const fn is_within(&self, limits: &Limits) -> bool {
+        fits(self.header_len, self.payload_len, limits.inline_send)
+            && self.segments() <= limits.chunk_segments
+            && self.segments() <= limits.header_segments
+    }
+
     /// Returns what belongs to which chunk, of a header with at most one of each kind.
     ///
     /// That is what an RPC with at most one argument and one result has, where the limits do not
     /// allow Read chunks beside a Position Zero Read chunk.
     #[inline]
     //= V1-056, V1-082, V2-095
-    pub fn layout(&self, call: &CallShape<'_>) -> Layout {
-        let position = match self.conveyance {
-            Conveyance::Long => Position::ZERO,
-            _ => {
-                let first = self.reads.of(call.arguments).next();
-                first.map_or(Position::ZERO, |item| Position(item.offset))
-            }
-        };
+    pub const fn layout(&self) -> Layout {
         Layout {
-            position,
+            position: match self.first.chunk {
+                ChunkRole::Read(position) => position,
+                ChunkRole::Write(_) | ChunkRole::Reply => Position::ZERO,
+            },
             reads: self.read_segments,
             writes: self.write_segments,
             replies: self.reply_segments,
@@ -227,11 +277,11 @@ impl Plan {
 
     /// Returns the memory to register: one region for each Segment, in the order of the header.
     ///
-    /// `limits` are those of the plan. There are `read_segments` regions of Read chunks by rising
+    /// There are `read_segments` regions of Read chunks by rising
     /// Position, `write_segments` of Write chunks, then `reply_segments` of the Reply chunk.
     #[inline]
-    pub fn registrations<'a>(&self, call: &'a CallShape<'a>, limits: &Limits) -> Registrations<'a> {
-        Registrations::new(self, call, limits.cut())
+    pub const fn registrations<'a>(&'a self, call: &'a CallShape<'a>) -> Registrations<'a> {
+        Registrations::new(self, call)
     }
 }
 
@@ -245,16 +295,6 @@ struct Header {
 }
 
 impl Header {
-    #[inline]
-    const fn empty(limits: &Limits) -> Self {
-        Self {
-            len: limits.version.empty_header_len(),
-            reads: 0,
-            writes: 0,
-            replies: 0,
-        }
-    }
-
     #[inline]
     fn with_read(self, segments: u32) -> Self {
         Self {
@@ -311,26 +351,102 @@ fn longer(len: u32, fixed: u32, each: usize, segments: u32) -> u32 {
 /// Decides how to convey one RPC.
 #[inline]
 pub fn plan(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
-    let empty = Header::empty(limits);
-    let send = call.send.len();
+    let fixed = limits.version.empty_header_len();
+    let (send, receive) = (call.send.len(), call.receive.len());
     //= V1-076, NFS-001, V1-136
-    let inline_reply = fits(empty.len, call.receive.len(), limits.inline_recv);
+    let inline_reply = fits(fixed, receive, limits.inline_recv);
+    let inline_call = fits(fixed, send, limits.inline_send);
     //= V1-079, V2-092
-    if inline_reply && fits(empty.len, send, limits.inline_send) {
-        return Ok(Plan {
-            conveyance: Conveyance::Inline,
-            reads: ItemSet::EMPTY,
-            writes: ItemSet::EMPTY,
-            reply_chunk: false,
-            header_len: empty.len,
-            payload_len: send,
-            read_bytes: 0,
-            read_segments: 0,
-            write_segments: 0,
-            reply_segments: 0,
-        });
+    match (inline_call, inline_reply) {
+        (true, true) => Ok(Plan::inline(fixed, send)),
+        (true, false) => place_reply(call, limits, send, receive),
+        (false, true) => reduce_pages(call, limits, send),
+        (false, false) => plan_chunks(call, limits),
     }
-    plan_chunks(call, limits, empty, inline_reply)
+}
+
+/// Decides as [`plan_chunks`] does when only the Reply is too long: by arithmetic if what its page
+/// list holds is the one eligible result, or if there is none and no Reply comes in parts.
+fn place_reply(
+    call: &CallShape<'_>,
+    limits: &Limits,
+    send: u32,
+    receive: u32,
+) -> Result<Plan, PlanError> {
+    let fixed = limits.version.empty_header_len();
+    let mut plan = Plan::inline(fixed, send);
+    let cut = limits.cut();
+    plan.cut = cut;
+    let left = match call.results {
+        [item] if !call.protected && limits.write_chunks != 0 && call.receive.pages_are(item) => {
+            let Some(segments) = cut.regions(&call.receive.pages, 0, item.len) else {
+                return plan_chunks(call, limits);
+            };
+            plan.header_len = longer(fixed, WRITE_CHUNK_LEN, Segment::ENCODED_LEN, segments);
+            plan.writes = ItemSet::FIRST;
+            plan.write_segments = segments;
+            plan.first = First {
+                chunk: ChunkRole::Write(0),
+                part: PartName::Pages,
+                start: 0,
+                end: cut.first(&call.receive.pages, 0).min(item.len),
+            };
+            receive.saturating_sub(item.reduces(receive))
+        }
+        [] if limits.continued_recv == 0 => {
+            let Some(segments) = cut.segments(&call.receive, &(0..receive)) else {
+                return plan_chunks(call, limits);
+            };
+            plan.header_len = longer(fixed, REPLY_CHUNK_LEN, Segment::ENCODED_LEN, segments);
+            plan.reply_chunk = true;
+            plan.reply_segments = segments;
+            let (part, Range { start, end }) = cut.first_region(&call.receive, &(0..receive));
+            plan.first = First {
+                chunk: ChunkRole::Reply,
+                part,
+                start,
+                end,
+            };
+            0
+        }
+        _ => return plan_chunks(call, limits),
+    };
+    if fits(plan.header_len, left, limits.inline_recv) && plan.is_within(limits) {
+        Ok(plan)
+    } else {
+        plan_chunks(call, limits)
+    }
+}
+
+/// Decides as [`plan_chunks`] does when only the Call is too long: by arithmetic if what its page
+/// list holds is the one eligible argument.
+fn reduce_pages(call: &CallShape<'_>, limits: &Limits, send: u32) -> Result<Plan, PlanError> {
+    let fixed = limits.version.empty_header_len();
+    let cut = limits.cut();
+    let item = match call.arguments {
+        [item] if !call.protected && limits.read_chunks != 0 && call.send.pages_are(item) => item,
+        _ => return plan_chunks(call, limits),
+    };
+    let Some(segments) = cut.regions(&call.send.pages, 0, item.len) else {
+        return plan_chunks(call, limits);
+    };
+    let mut plan = Plan::inline(fixed, send.saturating_sub(item.reduces(send)));
+    plan.header_len = longer(fixed, 0, ReadSegment::ENCODED_LEN, segments);
+    plan.reads = ItemSet::FIRST;
+    plan.read_segments = segments;
+    plan.read_bytes = item.len;
+    plan.cut = cut;
+    plan.first = First {
+        chunk: ChunkRole::Read(Position(item.offset)),
+        part: PartName::Pages,
+        start: 0,
+        end: cut.first(&call.send.pages, 0).min(item.len),
+    };
+    if plan.is_within(limits) {
+        Ok(plan)
+    } else {
+        plan_chunks(call, limits)
+    }
 }
 
 #[inline]
@@ -341,13 +457,16 @@ const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
     }
 }
 
-fn plan_chunks(
-    call: &CallShape<'_>,
-    limits: &Limits,
-    empty: Header,
-    inline_reply: bool,
-) -> Result<Plan, PlanError> {
-    let results = if inline_reply {
+/// Decides for any message.
+#[cold]
+fn plan_chunks(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
+    let empty = Header {
+        len: limits.version.empty_header_len(),
+        reads: 0,
+        writes: 0,
+        replies: 0,
+    };
+    let results = if fits(empty.len, call.receive.len(), limits.inline_recv) {
         Results {
             header: empty,
             set: ItemSet::EMPTY,
@@ -358,7 +477,7 @@ fn plan_chunks(
     };
     let arguments = plan_arguments(call, limits, results.header)?;
     let header = arguments.header;
-    Ok(Plan {
+    let mut plan = Plan {
         conveyance: arguments.conveyance,
         reads: arguments.set,
         writes: results.set,
@@ -373,7 +492,21 @@ fn plan_chunks(
         read_segments: header.reads,
         write_segments: header.writes,
         reply_segments: header.replies,
-    })
+        first: First::NONE,
+        cut: Cut::NONE,
+    };
+    if plan.segments() != 0 {
+        let (chunk, range) = first_range(&plan, call);
+        plan.cut = limits.cut();
+        let (part, Range { start, end }) = plan.cut.first_region(call.buf(chunk), &range);
+        plan.first = First {
+            chunk,
+            part,
+            start,
+            end,
+        };
+    }
+    Ok(plan)
 }
 
 /// How results come back.

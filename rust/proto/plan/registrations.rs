@@ -4,15 +4,12 @@
 
 use core::ops::Range;
 
-use crate::proto::plan::limits::Cut;
 use crate::proto::plan::{
-    Buf,
     CallShape,
     Conveyance,
-    Items,
+    First,
     PartName,
-    Plan,
-    Ranges, //
+    Plan, //
 };
 use crate::proto::types::Position;
 
@@ -38,101 +35,44 @@ pub enum ChunkRole {
     Reply,
 }
 
-/// What comes after the range at hand.
-#[derive(Clone, Debug)]
-enum Rest<'a> {
-    /// The Position Zero Read chunk.
-    Long(Ranges<Items<'a>>),
-    /// The Read chunks of arguments.
-    Reads(Items<'a>),
-    /// The Write chunks, and the index of the next one.
-    Writes(Items<'a>, u32),
-    /// The Reply chunk.
-    Reply(Ranges<Items<'a>>),
-}
-
 /// The regions of [`Plan::registrations`].
 #[derive(Clone, Debug)]
 pub struct Registrations<'a> {
-    plan: Plan,
+    plan: &'a Plan,
     call: &'a CallShape<'a>,
-    cut: Cut,
-    /// What is left of the range at hand, which is in `buf` and part of `chunk`.
-    range: Range<u32>,
-    buf: &'a Buf,
+    /// How many regions are still to be named.
+    left: u32,
+    many: Option<Many>,
+}
+
+/// How far the regions behind the first have come.
+#[derive(Clone, Debug)]
+struct Many {
+    /// Which of the ranges is at hand, of what chunk, and what is left of it.
+    index: usize,
     chunk: ChunkRole,
-    rest: Rest<'a>,
+    range: Range<u32>,
 }
 
-impl<'a> Registrations<'a> {
-    #[inline]
-    pub(super) fn new(plan: &Plan, call: &'a CallShape<'a>, cut: Cut) -> Self {
-        let rest = match plan.conveyance {
-            Conveyance::Long => Rest::Long(plan.payload(call)),
-            _ => Rest::Reads(plan.reads.of(call.arguments)),
-        };
+impl Many {
+    /// Begins behind the first region.
+    fn new(plan: &Plan, call: &CallShape<'_>) -> Self {
+        let (chunk, range) = first_range(plan, call);
+        let First { start, end, .. } = plan.first;
         Self {
-            plan: *plan,
-            call,
-            cut,
-            range: 0..0,
-            buf: &call.send,
-            chunk: ChunkRole::Reply,
-            rest,
+            index: 0,
+            chunk,
+            range: range.start.saturating_add(end.saturating_sub(start))..range.end,
         }
     }
 
-    /// Goes to the next range, or says that there is none.
-    #[inline]
-    //= V1-056, V1-060, V2-078
-    fn go_on(&mut self) -> Option<()> {
-        (self.chunk, self.buf, self.range) = loop {
-            match &mut self.rest {
-                //= V1-082, V2-095
-                Rest::Long(ranges) => match ranges.next() {
-                    Some(range) => {
-                        break (ChunkRole::Read(Position::ZERO), &self.call.send, range);
-                    }
-                    None => self.rest = Rest::Reads(self.plan.reads.of(self.call.arguments)),
-                },
-                Rest::Reads(items) => match items.next() {
-                    Some(item) => {
-                        let position = Position(item.offset);
-                        break (ChunkRole::Read(position), &self.call.send, item.range());
-                    }
-                    None => self.rest = Rest::Writes(self.plan.writes.of(self.call.results), 0),
-                },
-                //= V1-070, V2-088
-                Rest::Writes(items, index) => match items.next() {
-                    Some(item) => {
-                        let chunk = ChunkRole::Write(*index);
-                        *index = index.saturating_add(1);
-                        break (chunk, &self.call.receive, item.range());
-                    }
-                    None if self.plan.reply_chunk => {
-                        self.rest = Rest::Reply(self.plan.reply_payload(self.call));
-                    }
-                    None => return None,
-                },
-                Rest::Reply(ranges) => {
-                    break (ChunkRole::Reply, &self.call.receive, ranges.next()?);
-                }
-            }
-        };
-        self.range.end = self.range.end.min(self.buf.len());
-        Some(())
-    }
-}
-
-impl Iterator for Registrations<'_> {
-    type Item = Registration;
-
-    #[inline]
-    fn next(&mut self) -> Option<Registration> {
+    fn next(&mut self, plan: &Plan, call: &CallShape<'_>) -> Option<Registration> {
         while self.range.start >= self.range.end {
-            self.go_on()?;
+            self.index = self.index.saturating_add(1);
+            (self.chunk, self.range) = ranges(plan, call).nth(self.index)?;
         }
-        let (part, range) = self.cut.first_region(self.buf, &self.range);
+        let buf = call.buf(self.chunk);
+        let (part, range) = plan.cut.first_region(buf, &self.range);
         let len = range.end.saturating_sub(range.start);
         self.range.start = self.range.start.saturating_add(len);
         Some(Registration {
@@ -141,4 +81,87 @@ impl Iterator for Registrations<'_> {
             range,
         })
     }
+}
+
+impl<'a> Registrations<'a> {
+    #[inline]
+    pub(super) const fn new(plan: &'a Plan, call: &'a CallShape<'a>) -> Self {
+        Self {
+            plan,
+            call,
+            left: plan.segments(),
+            many: None,
+        }
+    }
+
+    #[inline(never)]
+    fn next_of_many(&mut self) -> Option<Registration> {
+        let many = self
+            .many
+            .get_or_insert_with(|| Many::new(self.plan, self.call));
+        many.next(self.plan, self.call)
+    }
+}
+
+impl Iterator for Registrations<'_> {
+    type Item = Registration;
+
+    #[inline]
+    fn next(&mut self) -> Option<Registration> {
+        let left = self.left.checked_sub(1)?;
+        let first = self.left == self.plan.segments();
+        self.left = left;
+        if !first {
+            return self.next_of_many();
+        }
+        let First {
+            chunk,
+            part,
+            start,
+            end,
+        } = self.plan.first;
+        Some(Registration {
+            chunk,
+            part,
+            range: start..end,
+        })
+    }
+}
+
+/// Returns the first of the [`ranges`] of a plan that has any. Nearly always it is the only one.
+#[inline]
+pub(super) fn first_range(plan: &Plan, call: &CallShape<'_>) -> (ChunkRole, Range<u32>) {
+    if plan.conveyance == Conveyance::Long {
+        let first = plan.payload(call).next().unwrap_or(0..0);
+        return (ChunkRole::Read(Position::ZERO), first);
+    }
+    if plan.read_segments != 0 {
+        let item = plan.reads.of(call.arguments).next().unwrap_or_default();
+        return (ChunkRole::Read(Position(item.offset)), item.range());
+    }
+    if plan.write_segments != 0 {
+        let item = plan.writes.of(call.results).next().unwrap_or_default();
+        return (ChunkRole::Write(0), item.range());
+    }
+    (ChunkRole::Reply, 0..call.receive.len())
+}
+
+/// Returns the ranges of Call and Reply to register, in the order of the header.
+//= V1-056, V1-060, V2-078
+fn ranges<'a>(
+    plan: &Plan,
+    call: &CallShape<'a>,
+) -> impl Iterator<Item = (ChunkRole, Range<u32>)> + 'a {
+    //= V1-082, V2-095
+    let long = (plan.conveyance == Conveyance::Long).then(|| plan.payload(call));
+    let long = long.into_iter().flatten();
+    let reads = plan.reads.of(call.arguments);
+    //= V1-070, V2-088
+    let writes = (0..u32::MAX).zip(plan.writes.of(call.results));
+    let reply = plan.reply_chunk.then(|| plan.reply_payload(call));
+    let reply = reply.into_iter().flatten();
+    long.map(|range| (ChunkRole::Read(Position::ZERO), range))
+        .chain(reads.map(|item| (ChunkRole::Read(Position(item.offset)), item.range())))
+        .chain(writes.map(|(index, item)| (ChunkRole::Write(index), item.range())))
+        .chain(reply.map(|range| (ChunkRole::Reply, range)))
 }

@@ -4,6 +4,7 @@
 
 use core::ops::Range;
 
+use crate::proto::plan::ChunkRole;
 use crate::proto::xdr::padded_len;
 
 /// One part of a message: bytes that are contiguous in memory but for page boundaries.
@@ -61,6 +62,12 @@ impl Buf {
             len: self.pages.len,
         }
     }
+
+    /// Says whether `item` is what the page list holds, and may be reduced.
+    #[inline]
+    pub(super) const fn pages_are(&self, item: &Item) -> bool {
+        item.offset == self.head.len && item.len == self.pages.len && item.can_be_reduced()
+    }
 }
 
 /// An XDR item of a message that the upper-layer binding allows to be reduced.
@@ -92,12 +99,18 @@ impl Item {
 
     /// By how much a stream of `len` bytes gets shorter when the item is reduced. The stream may
     /// end without the last item's pad.
+    #[inline]
     pub const fn reduces(&self, len: u32) -> u32 {
-        let Range { start, end } = self.extent();
-        let end = if end < len { end } else { len };
-        end.saturating_sub(start)
+        let rest = len.saturating_sub(self.offset);
+        let padded = padded_len(self.len);
+        if padded < rest {
+            padded
+        } else {
+            rest
+        }
     }
 
+    #[inline]
     //= V1-058, V2-080
     pub(super) const fn can_be_reduced(&self) -> bool {
         self.len != 0 && self.offset & 3 == 0 && self.offset != 0
@@ -111,6 +124,9 @@ pub struct ItemSet(u32);
 impl ItemSet {
     /// No item.
     pub const EMPTY: Self = Self(0);
+
+    /// The first item alone.
+    pub(super) const FIRST: Self = Self(1);
 
     /// How many items a set can have. What follows them is never reduced.
     pub const MAX: usize = 32;
@@ -235,4 +251,15 @@ pub struct CallShape<'a> {
     pub results: &'a [Item],
     /// The messages are covered by RPCSEC_GSS integrity or privacy.
     pub protected: bool,
+}
+
+impl CallShape<'_> {
+    /// Returns the message that holds the memory of a chunk.
+    #[inline]
+    pub(super) const fn buf(&self, chunk: ChunkRole) -> &Buf {
+        match chunk {
+            ChunkRole::Read(_) => &self.send,
+            ChunkRole::Write(_) | ChunkRole::Reply => &self.receive,
+        }
+    }
 }

@@ -94,10 +94,10 @@ fn make_plan(call: &CallShape<'_>, limits: &Limits, sink: Sink<'_>) {
     for range in plan.payload(call) {
         sink(range.start);
     }
-    for region in plan.registrations(call, limits) {
+    for region in plan.registrations(call) {
         sink(region.range.start);
     }
-    sink(plan.layout(call).position.0);
+    sink(plan.layout().position.0);
     sink(plan.pulled_up(call));
 }
 

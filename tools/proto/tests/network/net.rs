@@ -486,7 +486,7 @@ impl Net {
             endpoint.rpcs[index].outcome = Outcome::Failed;
             return;
         };
-        let registered = register(&shape, rpc, &plan, &limits, &mut endpoint.next_handle);
+        let registered = register(&shape, rpc, &plan, &mut endpoint.next_handle);
         let payload: Vec<u8> = plan
             .payload(&shape)
             .flat_map(|range| octets(&rpc.call, range).iter().copied())
@@ -834,13 +834,7 @@ fn take_part(parts: &mut Vec<u8>, arrived: &Arrived<'_>) -> Option<Vec<u8>> {
     (!arrived.more).then(|| std::mem::take(parts))
 }
 
-fn register(
-    shape: &CallShape<'_>,
-    rpc: &Rpc,
-    plan: &Plan,
-    limits: &Limits,
-    next_handle: &mut u32,
-) -> Registered {
+fn register(shape: &CallShape<'_>, rpc: &Rpc, plan: &Plan, next_handle: &mut u32) -> Registered {
     let mut registered = Registered {
         receive: vec![0xee; shape.receive.len() as usize],
         long: plan.conveyance == Conveyance::Long,
@@ -857,7 +851,7 @@ fn register(
             offset: u64::from(*next_handle) << 20,
         }
     };
-    for region in plan.registrations(shape, limits) {
+    for region in plan.registrations(shape) {
         let read = matches!(region.chunk, ChunkRole::Read(_));
         let buf = if read { &shape.send } else { &shape.receive };
         let range = stream_range(buf, &region);

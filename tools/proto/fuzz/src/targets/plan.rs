@@ -192,7 +192,7 @@ impl Request {
             writes: Vec::new(),
             reply: None,
         };
-        for region in plan.registrations(call, limits) {
+        for region in plan.registrations(call) {
             let segment = register(call, &region, limits);
             match region.chunk {
                 ChunkRole::Read(position) => request.reads.push(ReadSegment { position, segment }),
