@@ -149,6 +149,9 @@ check-lab: python ## The selftests on nodes: User Mode Linux, its sanitizers, De
 check-cost: python ## What one RPC executes in our client, against the baseline
 	@$(step) --ktap 'cost of an RPC' tools/cost/cost --check
 
+check-stress: python ## Hours of broken connections, failing allocations, spoiled Replies; not in check
+	@tools/check/check-lab --long
+
 check-wire: python ## nfstest_rdma, all of it, ours beside the kernel's own client
 	@tools/check/check-wire
 

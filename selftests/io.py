@@ -13,6 +13,7 @@ populate DIR COUNT      makes COUNT entries with names of many lengths and print
 list DIR                prints the names in DIR
 churn DIR COUNT STOP    COUNT processes change, read and compare files of their own until STOP exists
 settled DIR             compares what churn has left with what it should be
+swap MIB                has so much memory swapped out and compares it when it comes back
 setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
 checkxattr FILE SIZE    compares it with the pattern
 """
@@ -25,6 +26,7 @@ import os
 import sys
 
 LIBC = ctypes.CDLL(None, use_errno=True)
+MADV_PAGEOUT = 21
 READ_SEGMENTS, WRITE_SEGMENTS = 13, 14     # words of the transport's line
 
 
@@ -338,21 +340,33 @@ def churn_files(path, number, stop):
     while not os.path.exists(stop):
         seed += 1
         for size in CHURNED:
-            old, new = (f"{path}/{number}-{size}-{seed}" for seed in (seed - 1, seed))
-            data = pattern(size, seed * 16 + number)
-            if (seed + number) % 2:
-                write_once(new, data)
-            else:
-                with open(new, "wb") as file:
-                    file.write(data)
-                    os.fsync(file.fileno())
-            check(read_once(new, size), data, new)
-            if seed > 1:
-                check(read_once(old, size), pattern(size, (seed - 1) * 16 + number), old)
-                # Version 3 has nothing that tells a request sent again from a new one.
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(old)
+            while not churn_file(path, number, size, seed):
+                pass
     return seed
+
+
+def churn_file(path, number, size, seed):
+    """Writes one file anew. Where memory is short, the caller tries again."""
+    old, new = (f"{path}/{number}-{size}-{seed}" for seed in (seed - 1, seed))
+    data = pattern(size, seed * 16 + number)
+    try:
+        if (seed + number) % 2:
+            write_once(new, data)
+        else:
+            with open(new, "wb") as file:
+                file.write(data)
+                os.fsync(file.fileno())
+        check(read_once(new, size), data, new)
+        if seed > 1:
+            check(read_once(old, size), pattern(size, (seed - 1) * 16 + number), old)
+            # Version 3 has nothing that tells a request sent again from a new one.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(old)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        return False
+    return True
 
 
 def settled(path):
@@ -365,6 +379,25 @@ def settled(path):
     wanted = sorted((number, str(size)) for number in processes for size in CHURNED)
     if not found or sorted((number, size) for number, size, _ in found) != wanted:
         sys.exit(f"{path} holds {sorted(os.listdir(path))}")
+
+
+def swapped():
+    """KiB of this process."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmSwap:"))
+
+
+def swap(mib):
+    size = int(mib) << 20
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for seed in range(3):
+        memory[:] = pattern(size, seed)
+        memory.madvise(MADV_PAGEOUT)
+        out = swapped()
+        print(f"{out} KiB swapped out", flush=True)
+        if out < size >> 11:
+            sys.exit("less than half of it has been swapped out")
+        check(memory, pattern(size, seed), "what was swapped out")
 
 
 def populate(path, count):
@@ -407,7 +440,7 @@ def checkxattr(path, size):
     check(room.raw[:length], pattern(int(size)), "user.test")
 
 
-COMMANDS = {f.__name__: f for f in (put, get, limit, write, compare, together, churn, settled,
+COMMANDS = {f.__name__: f for f in (put, get, limit, write, compare, together, churn, settled, swap,
                                     populate, setxattr, checkxattr)}
 COMMANDS["list"] = list_names
 

@@ -1,0 +1,214 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# What transports live through: devices that go and come back under I/O, mounts and network namespaces
+# that go away beside others, memory that is swapped out over them. LONG=1 adds what takes minutes.
+. "$(dirname "$0")/lib.sh"
+
+LONG=${LONG:-}
+
+# The software RDMA device that leads to the server, and what it is made of.
+software_device() {
+	needs rdma
+	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+	device=$(rdma link | sed -n "s,^link \([^/]*\)/.* netdev $interface *$,\1,p")
+	type=${device%%[0-9]*}
+	case $type in
+	rxe | siw) ;;
+	*) skip "needs a software RDMA device (rxe or siw)" ;;
+	esac
+}
+
+device_comes_back() {
+	rdma link show "$device/1" >/dev/null 2>&1 || rdma link add "$device" type "$type" netdev "$interface"
+}
+
+device_goes_and_comes_back() {
+	software_device
+	VERS=$1
+	mount_export
+	"$here/io.py" churn "$dir" 3 "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+	trap device_comes_back EXIT
+	before=$(transport connect_count)
+	for _ in 1 2; do
+		sleep 2
+		rdma link delete "$device"
+		sleep 2
+		device_comes_back
+		# What is written now has a connection over the new device.
+		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
+	done
+	touch "$local/stop"
+	wait $churn || {
+		cat "$local/churn"
+		exit 1
+	}
+	note "$(($(transport connect_count) - before)) connections more; $(tr '\n' ';' <"$local/churn")"
+	"$here/io.py" settled "$dir"
+	remount
+	"$here/io.py" settled "$dir"
+}
+
+# Nothing is left that a device would have to wait for.
+unmounts_without_a_device() {
+	software_device
+	VERS=3
+	mount_export nolock
+	head -c 300001 /dev/urandom >"$dir/file"
+	trap device_comes_back EXIT
+	rdma link delete "$device"
+	umount "$mnt"
+	device_comes_back
+	mount_export
+	[ "$(stat -c %s "$dir/file")" = 300001 ]
+}
+
+# Of mounts with a transport each, one after the other goes away under the others' I/O.
+mounts_go_away_beside_others() {
+	set -- 3 4.0 4.1 4.2
+	trap 'umount -l "$scratch"/v* 2>/dev/null || :' EXIT
+	for version; do
+		mkdir "$scratch/v$version"
+		mount -t nfs -o "proto=rdma,port=$PORT,vers=$version" "$SERVER:$EXPORT" "$scratch/v$version"
+		mkdir -p "$scratch/v$version/rpcrdma-test.v$version"
+		"$here/io.py" churn "$scratch/v$version/rpcrdma-test.v$version" 2 "$local/stop$version" \
+			>"$local/churn$version" 2>&1 &
+		echo $! >"$local/pid$version"
+	done
+	for version; do
+		sleep 2
+		touch "$local/stop$version"
+		wait "$(cat "$local/pid$version")" || {
+			cat "$local/churn$version"
+			exit 1
+		}
+		"$here/io.py" settled "$scratch/v$version/rpcrdma-test.v$version"
+		rm -r "$scratch/v$version/rpcrdma-test.v$version"
+		umount "$scratch/v$version"
+	done
+}
+
+# A namespace with a network and a device of its own, behind this one.
+make_namespace() {
+	software_device
+	[ "$type" = rxe ] || skip "siw stays in the first network namespace"
+	forward=$(cat /proc/sys/net/ipv4/ip_forward)
+	trap remove_namespace EXIT
+	ip netns add rpcrdma-test || skip "needs network namespaces"
+	ip link add rpcrdma0 type veth peer name rpcrdma1 netns rpcrdma-test || skip "needs veth"
+	mtu=$(cat "/sys/class/net/$interface/mtu")
+	ip link set rpcrdma0 up mtu "$mtu"
+	ip address add 198.51.100.1/24 dev rpcrdma0
+	inside ip link set lo up
+	inside ip link set rpcrdma1 up mtu "$mtu"
+	inside ip address add 198.51.100.2/24 dev rpcrdma1
+	inside ip route add default via 198.51.100.1
+	echo 1 >/proc/sys/net/ipv4/ip_forward
+	inside ping -q -c 1 -W 5 "$SERVER" || skip "the server does not answer to 198.51.100.2"
+	inside rdma link add rxe9 type rxe netdev rpcrdma1
+}
+
+remove_namespace() {
+	echo "$forward" >/proc/sys/net/ipv4/ip_forward
+	ip netns delete rpcrdma-test 2>/dev/null || :
+	ip link delete rpcrdma0 2>/dev/null || :
+}
+
+inside() {
+	ip netns exec rpcrdma-test "$@"
+}
+
+# The mount lives in the network namespace and in a mount namespace that ends with its process.
+namespace_goes_away() {
+	make_namespace
+	ready=$local/ready
+	mkdir "$local/mnt"
+	# shellcheck disable=SC2016 # The inner shell expands it.
+	inside unshare --mount sh -e -c '
+		mount -t nfs -o "proto=rdma,port=$1,vers=$2,nolock" "$3" "$4"
+		mkdir -p "$4/rpcrdma-test.ns"
+		: >"$5"
+		cd /
+		exec "$6" churn "$4/rpcrdma-test.ns" 2 "$5.stop"
+	' sh "$PORT" "$1" "$SERVER:$EXPORT" "$local/mnt" "$ready" "$here/io.py" >"$local/churn" 2>&1 &
+	process=$!
+	for _ in $(seq 100); do
+		[ ! -e "$ready" ] || break
+		kill -0 $process || break
+		sleep 0.2
+	done
+	[ -e "$ready" ] || {
+		cat "$local/churn"
+		exit 1
+	}
+	sleep 2
+	kill -0 $process
+	case $2 in
+	first) ip netns delete rpcrdma-test ;;
+	esac
+	pkill -9 -f "io.py churn $local/mnt" || fail "nobody is at work any more"
+	wait $process || :
+	[ "$2" = first ] || ip netns delete rpcrdma-test
+	cat "$local/churn"
+	# The last reference has gone when the device has, which goes with its interface.
+	for _ in $(seq 60); do
+		rdma link | grep -q rxe9 || break
+		sleep 0.5
+	done
+	! rdma link | grep rxe9
+	mount_export
+	rm -rf "$mnt"/rpcrdma-test.ns
+	head -c 300001 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	remount
+	cmp "$local/file" "$dir/file"
+}
+
+# What is swapped out and in again is what it was.
+swapping() {
+	needs mkswap
+	VERS=$1
+	mount_export
+	dd if=/dev/zero of="$dir/swap" bs=1M count=32 2>/dev/null
+	chmod 600 "$dir/swap"
+	mkswap "$dir/swap"
+	swapon "$dir/swap" || skip "this kernel does not swap over NFS"
+	trap 'swapoff "$dir/swap"' EXIT
+	"$here/io.py" swap 16
+	swapoff "$dir/swap"
+	trap - EXIT
+}
+
+#= V1-102
+idle_connections_are_closed() {
+	[ -n "$LONG" ] || skip "takes six minutes: set LONG"
+	needs rdma
+	VERS=3
+	mount_export
+	head -c 300001 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	before=$(transport connect_count)
+	pairs=$(rdma resource show qp | grep -c '\[rpcrdma\]\|type RC')
+	for _ in $(seq 40); do
+		sleep 10
+		now=$(rdma resource show qp | grep -c '\[rpcrdma\]\|type RC' || :)
+		[ "$now" = "$pairs" ] || break
+	done
+	note "$pairs queue pairs, then $now"
+	[ "$now" -lt "$pairs" ] || fail "the connection has not been closed"
+	cmp "$local/file" "$dir/file"
+	"$here/io.py" get "$local/file" "$dir/file" 300001
+	[ "$(transport connect_count)" = $((before + 1)) ]
+}
+
+tests \
+	"device_goes_and_comes_back 3" \
+	"device_goes_and_comes_back 4.2" \
+	"unmounts_without_a_device" \
+	"mounts_go_away_beside_others" \
+	"namespace_goes_away 3 last" \
+	"namespace_goes_away 4.2 last" \
+	"namespace_goes_away 4.2 first" \
+	"swapping 3" \
+	"swapping 4.2" \
+	"idle_connections_are_closed"

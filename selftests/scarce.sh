@@ -1,0 +1,110 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Memory runs out: allocations fail while connections are made and data are on the way. Mounts are
+# made or refused as a whole, go on when there is memory again, and leave nothing behind.
+# It needs a kernel with failslab. SHORTAGE is for how many seconds, STRIDE which allocations fail
+# while a transport is made: one of so many.
+. "$(dirname "$0")/lib.sh"
+
+SHORTAGE=${SHORTAGE:-20}
+STRIDE=${STRIDE:-7}
+
+faults=/sys/kernel/debug/failslab
+
+# fails NAME=VALUE...: how failslab is set until the test ends.
+failslab() {
+	[ -e $faults ] || skip "this kernel has no failslab in debugfs"
+	trap enough EXIT
+	for setting in verbose=0 times=-1 interval=1 ignore-gfp-wait=N cache-filter=N "$@"; do
+		echo "${setting#*=}" >"$faults/${setting%%=*}"
+	done
+}
+
+enough() {
+	echo 0 >$faults/probability
+	[ ! -e $breaks ] || echo 0 >$breaks/probability
+}
+
+breaks=/sys/kernel/debug/fail_sunrpc
+
+# Work that the kernel does for somebody else: connecting, and everything asynchronous.
+mark_workers() {
+	for worker in $(pgrep '^kworker'); do
+		echo 1 2>/dev/null >"/proc/$worker/make-it-fail" || :
+	done
+}
+
+# What there is of each kind of RDMA object.
+resources() {
+	rdma resource show | sed 's/ ctx.*//'
+}
+
+# What a transport held is given back some moments after it was unmounted.
+at_rest() {
+	for _ in $(seq 20); do
+		[ "$(resources)" != "$1" ] || return 0
+		sleep 0.5
+	done
+	echo "before: $1"
+	fail "after: $(resources)"
+}
+
+transports_are_made_whole_or_not() {
+	needs rdma
+	failslab probability=0 task-filter=N
+	rest=$(resources)
+	mount_export
+	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma
+	[ -e "${1%/*}/add_xprt" ] || skip "this kernel adds no transports"
+	"$here/scarce.py" "${1%/*}" 1 "$STRIDE"
+	head -c 1000001 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	remount
+	cmp "$local/file" "$dir/file"
+	rm -rf "$dir"
+	unmount
+	at_rest "$rest"
+}
+
+memory_is_short() {
+	VERS=$1
+	needs rdma
+	failslab probability=0 task-filter=Y
+	rest=$(resources)
+	mount_export
+	"$here/io.py" churn "$dir" 4 "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+	before=$(transport connect_count)
+	echo "$2" >$faults/interval
+	echo 100 >$faults/probability
+	if [ "$3" != 0 ]; then
+		echo Y >$breaks/ignore-cache-wait
+		echo 0 >$breaks/verbose
+		echo -1 >$breaks/times
+		echo "$3" >$breaks/interval
+		echo 100 >$breaks/probability
+	fi
+	for _ in $(seq "$SHORTAGE"); do
+		mark_workers
+		sleep 1
+	done
+	enough
+	touch "$local/stop"
+	wait $churn || {
+		cat "$local/churn"
+		exit 1
+	}
+	note "$(($(transport connect_count) - before)) breaks; $(tr '\n' ';' <"$local/churn")"
+	"$here/io.py" settled "$dir"
+	remount
+	"$here/io.py" settled "$dir"
+	rm -rf "$dir"
+	unmount
+	at_rest "$rest"
+}
+
+tests \
+	"transports_are_made_whole_or_not" \
+	"memory_is_short 4.2 1700 0" \
+	"memory_is_short 3 1700 200" \
+	"memory_is_short 4.2 1700 200"
