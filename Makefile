@@ -161,6 +161,10 @@ check-wire-quick: python
 check-demo: python
 	@$(step) 'demo' tools/demo/demo
 
+.PHONY: check-mutations
+check-mutations: python ## Mistakes in the kernel code that the selftests must find (half an hour)
+	@tools/mutations/check
+
 .PHONY: conformance clippy rustfmt rustfmtcheck rustdoc rust-analyzer
 conformance: python ## Table of requirements, where they are fulfilled and tested
 	@tools/conformance/conformance
