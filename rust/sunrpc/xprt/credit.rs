@@ -12,15 +12,16 @@
 //! for as long as a request waits for its own, the connection is given up as it is then.
 
 use super::instance::Instance;
+use super::slot::Slot;
 use super::transport::Transport;
 use super::{
     connect,
-    slot,
     LockOf,
     TransportLock,
     Xprt, //
 };
 use crate::bindings;
+use core::ptr::NonNull;
 use kernel::sync::atomic::{
     Atomic,
     Relaxed, //
@@ -64,14 +65,17 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
     task: *mut bindings::rpc_task,
 ) {
     // SAFETY: the task has a request until xprt_release has ended.
-    let rqst = unsafe { (*task).tk_rqstp };
+    let Some(request) = NonNull::new(unsafe { (*task).tk_rqstp }) else {
+        return;
+    };
+    let rqst = request.as_ptr();
     // A Reply to a Call of the server takes no credit, and is in no slot.
     // SAFETY: `rq_cong` is protected by the transport lock, which the caller holds.
     if unsafe { (*rqst).rq_cong } == 0 {
         return;
     }
     // SAFETY: a request with a credit was given it by our send operation, so it is in a slot.
-    if unsafe { slot::awaits_reply::<T::Request>(rqst) } {
+    if unsafe { Slot::<T::Request>::from_rqst(request) }.awaits_reply() {
         // SAFETY: xprt_release holds the transport lock, and the request is in a slot of ours.
         unsafe { orphan::<T>(rqst) };
     } else {

@@ -7,6 +7,7 @@
 
 use super::TransportLock;
 use crate::bindings;
+use crate::support::racy::Racy;
 use core::cell::UnsafeCell;
 use core::pin::Pin;
 use core::ptr::NonNull;
@@ -26,7 +27,7 @@ pub(super) struct Slot<S> {
     /// The request was sent, and its Reply has not been handled. Written by the sender, the
     /// Reply's handler and the owner, which the core keeps apart but for a Reply that comes
     /// before the send has returned.
-    awaits_reply: UnsafeCell<bool>,
+    awaits_reply: Racy<bool>,
     /// Where in the table the slot is.
     index: u32,
     /// What frees the Call's encrypted pages, while the core calls us for that (see `privacy`).
@@ -45,7 +46,7 @@ struct Buffers {
 }
 
 // SAFETY: `rqst`, `release_snd_buf` and `buffers` belong to whoever owns the slot or sends its
-// request, `awaits_reply` is read and written as one byte, and `request` may be shared.
+// request, and `awaits_reply` and `request` may be shared.
 unsafe impl<S: Sync> Sync for Slot<S> {}
 // SAFETY: nothing in a slot belongs to a task of its own.
 unsafe impl<S: Send> Send for Slot<S> {}
@@ -54,7 +55,7 @@ impl<S> Slot<S> {
     fn new(index: u32, request: impl PinInit<S, Error>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             rqst <- Opaque::zeroed(),
-            awaits_reply: UnsafeCell::new(false),
+            awaits_reply: Racy::new(false),
             index,
             release_snd_buf: UnsafeCell::new(None),
             buffers: UnsafeCell::new(Buffers {
@@ -88,11 +89,16 @@ impl<S> Slot<S> {
         self.index
     }
 
+    /// Whether the request was sent, and its Reply has not been handled.
+    #[inline]
+    pub(super) fn awaits_reply(&self) -> bool {
+        self.awaits_reply.get()
+    }
+
     /// The request is being sent and its Reply may come, or not any more.
     #[inline]
     pub(super) fn set_awaits_reply(&self, awaits: bool) {
-        // SAFETY: one byte is stored; whoever stores last is right (see `awaits_reply`).
-        unsafe { core::ptr::write_volatile(self.awaits_reply.get(), awaits) };
+        self.awaits_reply.set(awaits);
     }
 
     /// Exchanges what frees the Call's encrypted pages.
@@ -145,17 +151,6 @@ impl<S> Slot<S> {
         unsafe { (*rqst).rq_rbuffer = buffers.reply.start };
         Ok(grown)
     }
-}
-
-/// Whether a request in a slot with an `S` was sent, and its Reply has not been handled.
-///
-/// # Safety
-///
-/// `rqst` must be the request of a live `Slot<S>`.
-#[inline]
-pub(super) unsafe fn awaits_reply<S>(rqst: *mut bindings::rpc_rqst) -> bool {
-    // SAFETY: the caller promises a live `Slot<S>`; one byte is loaded.
-    unsafe { core::ptr::read_volatile((*rqst.cast::<Slot<S>>()).awaits_reply.get()) }
 }
 
 /// Memory that a message is encoded into or decoded from.
