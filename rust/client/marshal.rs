@@ -108,11 +108,6 @@ impl SendSide {
         inline.saturating_sub(self.limits.version.empty_header_len())
     }
 
-    /// The connection.
-    pub(super) fn endpoint(&self) -> &Endpoint<Client> {
-        &self.endpoint
-    }
-
     /// Ends the connection. Context: process, sleeps; send lock held.
     pub(super) fn close(self) {
         let Self {

@@ -201,9 +201,10 @@ impl Transport for Rdma {
             .map(|endpoint| endpoint.source())
     }
 
-    fn inject_disconnect(&self, lock: &mut SendLock<'_>) {
-        if let Some(sender) = self.sender.get(lock) {
-            sender.endpoint().break_up();
+    fn inject_disconnect(&self) {
+        let current = self.current.lock().clone();
+        if let Some(endpoint) = current {
+            endpoint.break_up();
         }
     }
 

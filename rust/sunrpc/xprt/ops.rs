@@ -399,12 +399,11 @@ impl<T: Transport> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by xprt_request_transmit and xprt_end_transmit only, with the send lock held.
+    /// Called by xprt_request_transmit and xprt_end_transmit only; by the latter also without the
+    /// send lock, when another task has sent the Reply to a Call of the server (call_bc_transmit).
     unsafe extern "C" fn inject_disconnect_callback(xprt: *mut bindings::rpc_xprt) {
         // SAFETY: the core calls with a transport of ours.
         let this = unsafe { Self::this(xprt) };
-        // SAFETY: the caller holds the send lock, and so do we until we return.
-        let mut lock = unsafe { SendLock::new(&this.xprt) };
-        this.shared().transport.inject_disconnect(&mut lock);
+        this.shared().transport.inject_disconnect();
     }
 }

@@ -84,8 +84,10 @@ pub(crate) trait Transport: Send + Sync + Sized + 'static {
     /// This side's address of the connection, if there is one. Context: process; no lock held.
     fn source_address(&self) -> Option<SockAddr>;
 
-    /// Breaks the connection, for the fault injection of sunrpc. Context: send lock held.
-    fn inject_disconnect(&self, lock: &mut SendLock<'_>);
+    /// Breaks the connection, for the fault injection of sunrpc.
+    ///
+    /// Context: process, may sleep; not always with the send lock.
+    fn inject_disconnect(&self);
 
     /// Prints the `xprt:` line of /proc/self/mountstats. Context: process.
     fn print_stats(&self, xprt: &Xprt, seq: &SeqFile);
