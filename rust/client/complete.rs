@@ -179,9 +179,15 @@ pub(super) fn arrived(
                 }
                 _ => Form::Failed,
             };
+            if let Event::Close { why, .. } = event {
+                shared.lose(CloseReason::Protocol(why));
+            }
             settle(shared, rqst, sent, form, message, invalidated)
         }
         Claim::Stray(rqst) => {
+            if let Event::Close { why, .. } = event {
+                return Fate::Close(CloseReason::Protocol(why));
+            }
             if rqst.is_some() {
                 client.stats.bad_reply.add(1);
             }

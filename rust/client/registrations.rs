@@ -335,13 +335,19 @@ impl Run for Refill {
         let _nofs = NofsScope::enter();
         let shared = self.endpoint.shared();
         let pages = self.short.load(Relaxed);
-        for _ in 0..MORE {
-            // Short of memory, the sender waits for those that are in use.
+        let mut made = 0;
+        while made < MORE {
             let Ok(mr) = Mr::new(self.endpoint.pd().clone(), pages) else {
                 break;
             };
+            made += 1;
             shared.role.stats.mrs_allocated.add(1);
             shared.lock().role.idle.put(mr);
+        }
+        if made == 0 {
+            // Short of memory. Those that the sender lacks are in use: whoever gives them back
+            // wakes it.
+            return;
         }
         let wanted = core::mem::take(&mut shared.lock().role.wanted);
         shared.role.wake_sender(wanted);

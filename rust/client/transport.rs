@@ -107,17 +107,17 @@ impl Transport for Rdma {
             self.stats.clone(),
             self.backchannel.clone(),
         );
+        // The core closes a connection before it asks for the next.
+        self.close(lock, xprt);
         let result = connect::resolve(role, xprt).and_then(|(endpoint, sizes)| {
+            let sender = SendSide::new(endpoint.clone(), &sizes)?;
+            // From here on resources hold each other, so the endpoint must be closed; the core
+            // does so after an error, too.
+            let sender = self.sender.get(lock).insert(sender);
             *self.current.lock() = Some(endpoint.clone());
             xprt.clear_connected();
             xprt.reset_credits();
-            let established = connect::establish(&endpoint, &sizes);
-            // Also if that failed: closing looks for it here.
-            let sender = self
-                .sender
-                .get(lock)
-                .insert(SendSide::new(endpoint, &sizes)?);
-            established?;
+            connect::establish(&endpoint, &sizes)?;
             sender.refresh();
             self.max_callback.store(sender.max_callback(), Relaxed);
             Ok(())

@@ -203,6 +203,9 @@ pub(crate) struct Endpoint<R: Role> {
     shared: Arc<Shared<R>>,
 }
 
+/// How long the connection manager may take beyond a time-out to say so, in milliseconds.
+const GRACE: u32 = 1_000;
+
 /// How many buffers of which length a connection has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
@@ -251,9 +254,9 @@ impl<R: Role> Resolved<R> {
         )?;
         let id = Arc::new(CmId::new(net, shared.clone())?, GFP_KERNEL)?;
         id.resolve_address(peer, timeout)?;
-        shared.progress.wait(Step::Address, timeout)?;
+        shared.progress.wait(Step::Address, timeout + GRACE)?;
         id.resolve_route(timeout)?;
-        shared.progress.wait(Step::Route, timeout)?;
+        shared.progress.wait(Step::Route, timeout + GRACE)?;
         Ok(Self { id, shared })
     }
 
