@@ -6,21 +6,6 @@
 //! for each direction of RPC. A version 2 credit stands for one message: every message says how
 //! many more its receiver may send, whatever they convey.
 
-/// Returns how many Calls may be outstanding after a version 1 grant of `word`, when `max` is
-/// the most this side asked for.
-///
-/// A peer that grants nothing would stop the connection for good, so zero counts as one.
-#[inline]
-//= V1-034, V1-038, D-10
-pub const fn v1_limit(word: u32, max: u32) -> u32 {
-    let granted = if word < max { word } else { max };
-    if granted == 0 {
-        1
-    } else {
-        granted
-    }
-}
-
 /// The Calls of one direction of RPC on a version 1 connection, as their Requester counts them.
 //= V1-036, V1-037, V1-038, V1-043, V1-119, V1-121
 #[derive(Clone, Copy, Debug)]
@@ -92,11 +77,13 @@ impl CallCredits {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    /// Takes over the grant of a Reply.
+    /// Takes over the grant of a Reply, up to what was asked for.
+    ///
+    /// A peer that grants nothing would stop the connection for good, so zero counts as one.
     #[inline]
-    //= V1-033, V1-035
+    //= V1-033, V1-034, V1-035, V1-038, D-10
     pub fn handle_grant(&mut self, word: u32) {
-        self.limit = v1_limit(word, self.max);
+        self.limit = word.min(self.max).max(1);
     }
 }
 

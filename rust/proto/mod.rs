@@ -9,7 +9,7 @@
 //! # What is where
 //!
 //! A **Requester** asks [`plan`] how to convey an RPC, registers what the plan names, encodes the
-//! header with [`v1`] or through [`connection`], and has the answer judged: a Reply by [`reply`],
+//! header through a [`connection`], and has the answer judged: a Reply by [`reply`],
 //! an error by [`retry`], an invalidated handle by [`invalidate`].
 //!
 //! A **Responder** has a Call checked and put together by [`responder`], and asks [`respond`] how
@@ -29,10 +29,34 @@
 //!
 //! ```
 //! use rpcrdma_proto::proto::chunk::NoChunks;
+//! use rpcrdma_proto::proto::cm_private::CmPrivate;
+//! use rpcrdma_proto::proto::connection::{Config, Connection, Event};
+//! use rpcrdma_proto::proto::header::Outgoing;
+//! use rpcrdma_proto::proto::hostauth::Policy;
+//! use rpcrdma_proto::proto::negotiate::{Time, Versions};
 //! use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part};
-//! use rpcrdma_proto::proto::reply::{check, receive, Arrival, Payload, Verdict};
-//! use rpcrdma_proto::proto::types::Xid;
-//! use rpcrdma_proto::proto::v1;
+//! use rpcrdma_proto::proto::property::Properties;
+//! use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
+//! use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
+//!
+//! let config = Config {
+//!     versions: Versions::V1,
+//!     cm_private: CmPrivate::DEFAULT,
+//!     properties: Properties::DEFAULT,
+//!     xid: Xid(0),
+//!     calls: 32,
+//!     grants: 16,
+//!     ceiling: 0,
+//!     continued: 0,
+//!     keep_alive: Time(60_000),
+//!     answer: Time(5_000),
+//!     auth: Policy::Ignore,
+//!     mechanism: false,
+//! };
+//! let now = Time(0);
+//! let mut client = Connection::client(config, Version::V1, &[], now);
+//! let mut limits = Limits::v1(4096, 4096);
+//! client.apply(&mut limits);
 //!
 //! let head = |len| Buf { head: Part { len, page_offset: 0 }, ..Buf::default() };
 //! let call = CallShape {
@@ -42,17 +66,26 @@
 //!     results: &[],
 //!     protected: false,
 //! };
-//! let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
+//! let plan = plan(&call, &limits).unwrap();
 //! let mut header = [0; 64];
-//! let len = v1::encode(&mut header, Xid(7), 32, plan.kind(), &NoChunks).unwrap();
+//! let message = Outgoing {
+//!     xid: Xid(7),
+//!     direction: MsgType::Call,
+//!     kind: plan.kind(),
+//!     more: false,
+//!     inv_handle: Handle::NONE,
+//! };
+//! let len = client.send(now, &mut header, &message, &NoChunks).unwrap();
 //! assert_eq!(len as u32, plan.header_len);
 //!
 //! // The header, and an RPC Reply of 24 octets.
 //! let mut message = header[..len].to_vec();
 //! message.extend([0, 0, 0, 7, 0, 0, 0, 1]);
 //! message.resize(len + 24, 0);
-//! let Arrival::Reply { fixed, body } = receive(&message) else { panic!() };
-//! let Verdict::Complete(reply) = check(&fixed, body, &NoChunks) else { panic!() };
+//! let Event::Reply(arrived) = client.handle_message(now, &message, None) else { panic!() };
+//! let (xid, start) = (arrived.fixed.xid, arrived.part.start);
+//! let reply = check_conveyed(xid, &arrived.conveyed, start, &NoChunks).unwrap();
+//! client.handle_call_ended();
 //! assert!(matches!(reply.payload, Payload::Inline(octets) if octets.len() == 24));
 //! ```
 //!

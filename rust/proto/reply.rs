@@ -1,97 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Requester's check of everything that arrives, before any of it is used.
+//! The Requester's check of a Reply against what its RPC offered, before any of it is used.
+//!
+//! That it is a Reply, and which RPC's, is for [`connection`](crate::proto::connection) to say.
 
 use crate::proto::chunk::{
     Chunk,
     ChunkLists,
     Chunks, //
 };
-use crate::proto::error::{
-    BadHeader,
-    ErrorReport, //
-};
+use crate::proto::error::BadHeader;
 use crate::proto::header::{
-    Body,
     Conveyed,
-    FixedWords,
     Kind,
     RpcStart, //
 };
 use crate::proto::types::{
     MsgType,
     Segment,
-    Version,
     Xid, //
 };
-use crate::proto::v1;
-
-/// A message that arrived on a version 1 connection.
-#[derive(Clone, Copy, Debug)]
-pub enum Arrival<'a> {
-    /// Too short for the fixed words: nothing in it may be used, its credits included.
-    Runt,
-    /// Of another version. Only an ERR_VERS answer to the first message of a connection has a
-    /// use; everything else is dropped.
-    OtherVersion(FixedWords),
-    /// An RPC Call of the peer (reverse direction).
-    Call {
-        /// XID and requested credits.
-        fixed: FixedWords,
-        /// The RPC message.
-        payload: &'a [u8],
-    },
-    /// A Reply or an error: to be given to [`check`] with what the RPC of `fixed.xid` offered.
-    Reply {
-        /// XID and granted credits.
-        fixed: FixedWords,
-        /// The decoded header.
-        body: Result<Body<'a>, BadHeader>,
-    },
-}
-
-/// Reads the header of a message that arrived on a version 1 connection.
-#[inline]
-//= V1-004, V1-092, V1-110, V1-118, V1-132
-pub fn receive(message: &[u8]) -> Arrival<'_> {
-    let Some((fixed, rest)) = FixedWords::split(message) else {
-        return Arrival::Runt;
-    };
-    if fixed.version != Version::V1.number() {
-        return Arrival::OtherVersion(fixed);
-    }
-    let body = v1::decode(&fixed, rest);
-    if let Ok(Body::Conveyed(conveyed)) = &body {
-        if let Some(payload) = reverse_call(&fixed, conveyed) {
-            return Arrival::Call { fixed, payload };
-        }
-    }
-    Arrival::Reply { fixed, body }
-}
-
-/// Without chunks, `msg_type` alone tells a Call from a Reply.
-#[inline]
-fn reverse_call<'a>(fixed: &FixedWords, conveyed: &Conveyed<'a>) -> Option<&'a [u8]> {
-    if conveyed.kind != Kind::Msg || !conveyed.chunks.is_empty() {
-        return None;
-    }
-    let start = RpcStart::peek(conveyed.payload)?;
-    if start.xid != fixed.xid || start.msg_type != Some(MsgType::Call) {
-        return None;
-    }
-    Some(conveyed.payload)
-}
-
-/// What becomes of the RPC a message belongs to.
-#[derive(Clone, Copy, Debug)]
-pub enum Verdict<'a> {
-    /// The Reply is complete and lies where `Reply` says.
-    Complete(Reply<'a>),
-    /// The RPC ends with an error and is not sent again.
-    Fail(Failure),
-    /// The message is dropped and the RPC goes on waiting.
-    Drop,
-}
 
 /// Where an RPC Reply lies.
 #[derive(Clone, Copy, Debug)]
@@ -119,17 +47,6 @@ pub enum Payload<'a> {
 /// Why an RPC fails.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failure {
-    /// The peer supports only other versions.
-    Version {
-        /// The lowest version.
-        low: u32,
-        /// The highest version.
-        high: u32,
-    },
-    /// The peer cannot use the header or the chunks it named.
-    Chunk,
-    /// The peer sent an error code that is not defined.
-    UnknownError(u32),
     /// The header of the Reply cannot be parsed.
     Header(BadHeader),
     /// The Reply carries a Read list.
@@ -150,36 +67,6 @@ pub enum Failure {
     NotReply,
 }
 
-/// Checks a message that arrived for an RPC against what that RPC had offered.
-#[inline]
-//= V1-098, V1-099, D-33, NFS-055
-pub fn check<'a, C: Chunks + ?Sized>(
-    fixed: &FixedWords,
-    body: Result<Body<'a>, BadHeader>,
-    offered: &C,
-) -> Verdict<'a> {
-    match body {
-        Ok(Body::Conveyed(conveyed)) => match check_conveyed(
-            fixed.xid,
-            &conveyed,
-            RpcStart::peek(conveyed.payload),
-            offered,
-        ) {
-            Ok(reply) => Verdict::Complete(reply),
-            Err(failure) => Verdict::Fail(failure),
-        },
-        Ok(Body::Error(None)) => Verdict::Drop,
-        Ok(Body::Error(Some(error))) => match error {
-            ErrorReport::Version { low, high } if low > high => Verdict::Drop,
-            ErrorReport::Version { low, high } => Verdict::Fail(Failure::Version { low, high }),
-            ErrorReport::BadXdr => Verdict::Fail(Failure::Chunk),
-            other => Verdict::Fail(Failure::UnknownError(other.code())),
-        },
-        Ok(Body::Grant | Body::Properties(_)) => Verdict::Drop,
-        Err(bad) => Verdict::Fail(Failure::Header(bad)),
-    }
-}
-
 /// Checks a message that conveys an RPC Reply.
 ///
 /// `start` are the first words of the RPC message: with a Reply in several parts, these words
@@ -188,7 +75,7 @@ pub fn check<'a, C: Chunks + ?Sized>(
 /// All forms of Reply are taken, whatever was offered: inline although a Reply chunk was there,
 /// and with results inline that a Write chunk could have held.
 #[inline]
-//= V1-064, V1-072, V1-075, V1-078, V1-109, D-38, D-44
+//= V1-064, V1-072, V1-075, V1-078, V1-109, D-38, D-44, NFS-055
 pub fn check_conveyed<'a, C: Chunks + ?Sized>(
     xid: Xid,
     conveyed: &Conveyed<'a>,

@@ -11,7 +11,7 @@
 pub mod proto;
 
 use proto::chunk::{ChunkLists, ChunkSlices};
-use proto::connection::{Connection, Event};
+use proto::connection::{Arrived, Connection, Event};
 use proto::continuation::{Assembler, Content, Cutter};
 use proto::credit::Grant;
 use proto::header::{Conveyed, FixedWords, Outgoing};
@@ -19,7 +19,6 @@ use proto::invalidate::Invalidated;
 use proto::negotiate::Time;
 use proto::plan::{CallShape, Limits};
 use proto::property::PropertySet;
-use proto::reply::{Arrival, Verdict};
 use proto::respond::{ReplyLimits, ReplyShape};
 use proto::responder::{CallLimits, Source};
 use proto::types::{Handle, Version, Xid};
@@ -52,13 +51,11 @@ fn encode_others(out: &mut [u8], fixed: &FixedWords, report: error::ErrorReport)
 }
 
 #[no_mangle]
-fn check_reply(message: &[u8], offered: &ChunkSlices<'_>) -> u32 {
-    let Arrival::Reply { fixed, body } = reply::receive(message) else {
-        return 0;
-    };
-    match reply::check(&fixed, body, offered) {
-        Verdict::Complete(reply) => reply.written,
-        _ => 0,
+fn check_reply(arrived: &Arrived<'_>, offered: &ChunkSlices<'_>) -> u32 {
+    let (xid, start) = (arrived.fixed.xid, arrived.part.start);
+    match reply::check_conveyed(xid, &arrived.conveyed, start, offered) {
+        Ok(reply) => reply.written,
+        Err(_) => 0,
     }
 }
 

@@ -13,7 +13,7 @@ use rpcrdma_proto::proto::hostauth::Policy;
 use rpcrdma_proto::proto::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part, Plan, PlanError};
 use rpcrdma_proto::proto::property::Properties;
-use rpcrdma_proto::proto::reply::{check, check_conveyed, receive, Arrival, Payload, Verdict};
+use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::{v1, v2};
@@ -71,15 +71,19 @@ fn v2_decode(message: &[u8]) -> usize {
 
 /// Returns the length of the Payload stream of a good Reply, 0 for a bad one.
 fn v1_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
-    let Arrival::Reply { fixed, body } = receive(message) else {
+    let Some((fixed, rest)) = FixedWords::split(message) else {
         return 0;
     };
-    match check(&fixed, body, offered) {
-        Verdict::Complete(reply) => match reply.payload {
+    let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
+        return 0;
+    };
+    let start = RpcStart::peek(conveyed.payload);
+    match check_conveyed(fixed.xid, &conveyed, start, offered) {
+        Ok(reply) => match reply.payload {
             Payload::Inline(payload) => payload.len(),
             Payload::ReplyChunk { len } => len as usize,
         },
-        _ => 0,
+        Err(_) => 0,
     }
 }
 

@@ -6,9 +6,41 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks, NoChunks};
+use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::connection::{Config, Connection, Event};
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind};
-use rpcrdma_proto::proto::types::{Handle, Position, ReadSegment, Segment, Xid};
+use rpcrdma_proto::proto::hostauth::Policy;
+use rpcrdma_proto::proto::negotiate::{Time, Versions};
+use rpcrdma_proto::proto::property::Properties;
+use rpcrdma_proto::proto::types::{Handle, Position, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::v1;
+
+/// A configuration for version 1 only.
+pub fn v1_config() -> Config {
+    Config {
+        versions: Versions::V1,
+        cm_private: CmPrivate::DEFAULT,
+        properties: Properties::DEFAULT,
+        xid: Xid(0xc1),
+        calls: 32,
+        grants: 8,
+        ceiling: 0,
+        continued: 0,
+        keep_alive: Time(60_000),
+        answer: Time(5_000),
+        auth: Policy::Ignore,
+        mechanism: false,
+    }
+}
+
+/// A client that speaks version 1 for good.
+pub fn v1_client() -> Connection {
+    let mut client = Connection::client(v1_config(), Version::V1, &[], Time(0));
+    let reply = v1_message(1, Kind::Msg, &Lists::default(), &rpc(1, 1, 24));
+    let event = client.handle_message(Time(0), &reply, None);
+    assert!(matches!(event, Event::Reply(_)));
+    client
+}
 
 /// Chunk lists with memory of their own.
 #[derive(Clone, Debug, Default, PartialEq)]

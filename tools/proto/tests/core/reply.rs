@@ -3,22 +3,30 @@
 //! The Requester's check of Replies.
 
 use proptest::prelude::*;
-use rpcrdma_proto::proto::error::BadHeader;
-use rpcrdma_proto::proto::header::Kind;
-use rpcrdma_proto::proto::reply::{check, receive, Arrival, Failure, Payload, Verdict};
-use rpcrdma_proto::proto::types::Segment;
+use rpcrdma_proto::proto::connection::Event;
+use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
+use rpcrdma_proto::proto::header::{Kind, RpcStart};
+use rpcrdma_proto::proto::negotiate::Time;
+use rpcrdma_proto::proto::reply::{check_conveyed, Failure, Payload};
+use rpcrdma_proto::proto::types::{Segment, Xid};
 
-use crate::given::{any_bytes, any_lists, read, rpc, segment, v1_message, words, Lists};
+use crate::given::{
+    any_bytes, any_lists, conveyed, read, rpc, segment, v1_client, v1_message, words, Lists,
+};
 
 /// A Reply's payload length or `None` for one in the Reply chunk, and what is in Write chunks.
 type Checked = Result<(Option<usize>, u32), Failure>;
 
 fn verdict(message: &[u8], offered: &Lists) -> Checked {
-    let Arrival::Reply { fixed, body } = receive(message) else {
-        panic!("no Reply");
+    let mut client = v1_client();
+    let arrived = match client.handle_message(Time(0), message, None) {
+        Event::Reply(arrived) => arrived,
+        Event::Failed { why, .. } => return Err(Failure::Header(why)),
+        event => panic!("no Reply: {event:?}"),
     };
-    match check(&fixed, body, offered) {
-        Verdict::Complete(reply) => Ok((
+    let (xid, start) = (arrived.fixed.xid, arrived.part.start);
+    match check_conveyed(xid, &arrived.conveyed, start, offered) {
+        Ok(reply) => Ok((
             match reply.payload {
                 Payload::Inline(payload) => Some(payload.len()),
                 Payload::ReplyChunk { len } => {
@@ -28,8 +36,7 @@ fn verdict(message: &[u8], offered: &Lists) -> Checked {
             },
             reply.written,
         )),
-        Verdict::Fail(failure) => Err(failure),
-        Verdict::Drop => panic!("dropped"),
+        Err(failure) => Err(failure),
     }
 }
 
@@ -175,51 +182,63 @@ fn a_bad_reply_fails_its_rpc() {
         ),
         (
             v1_message(9, Kind::Msg, &none, &rpc(9, 2, 24)),
-            Failure::NotReply,
+            Failure::Header(BadHeader::Direction),
         ),
-        (v1_message(9, Kind::Msg, &none, &[0; 7]), Failure::NotReply),
+        (
+            v1_message(9, Kind::Msg, &none, &[0; 7]),
+            Failure::Header(BadHeader::Truncated),
+        ),
         (
             words(&[9, 1, 32, 0, 0, 0]),
             Failure::Header(BadHeader::Truncated),
         ),
-        (words(&[9, 1, 32, 4, 2]), Failure::Chunk),
-        (words(&[9, 1, 32, 4, 7]), Failure::UnknownError(7)),
-        (
-            words(&[9, 1, 32, 4, 1, 2, 3]),
-            Failure::Version { low: 2, high: 3 },
-        ),
     ] {
         assert_eq!(verdict(&message, &none), Err(why));
     }
-    for message in [words(&[9, 1, 32, 4, 1, 3, 2]), words(&[9, 1, 32, 4])] {
-        let Arrival::Reply { fixed, body } = receive(&message) else {
-            panic!("no Reply");
-        };
-        assert!(matches!(check(&fixed, body, &none), Verdict::Drop));
+    // It is no Reply either when it is checked on its own.
+    for (payload, why) in [
+        (rpc(9, 0, 24), Failure::NotReply),
+        (vec![0; 7], Failure::NotReply),
+        (rpc(8, 1, 24), Failure::Header(BadHeader::XidMismatch)),
+    ] {
+        let message = v1_message(9, Kind::Msg, &none, &payload);
+        let (fixed, conveyed) = conveyed(&message);
+        let start = RpcStart::peek(&payload);
+        let found = check_conveyed(fixed.xid, &conveyed, start, &none);
+        assert_eq!(found.map(|_| ()), Err(why));
     }
 }
 
-//= V1-004, V1-110, V1-118, V1-132, V1-133 (test)
+//= V1-098, V1-099, NFS-055, D-05 (test)
 #[test]
-fn arrivals_are_told_apart() {
-    let call = v1_message(9, Kind::Msg, &Lists::default(), &rpc(9, 0, 40));
-    assert!(matches!(
-        receive(&call),
-        Arrival::Call { payload, .. } if payload.len() == 40
-    ));
-    let chunks = v1_message(9, Kind::Msg, &writes(&[&[1]]), &rpc(9, 0, 40));
-    assert!(matches!(receive(&chunks), Arrival::Reply { .. }));
-    assert!(matches!(receive(&call[..15]), Arrival::Runt));
-    let v2 = words(&[9, 2, 1, 0]);
-    assert!(matches!(receive(&v2), Arrival::OtherVersion(fixed) if fixed.version == 2));
+fn an_error_ends_its_rpc_or_says_nothing() {
+    for (error, report) in [
+        (&[9, 1, 32, 4, 2][..], ErrorReport::BadXdr),
+        (&[9, 1, 32, 4, 7], ErrorReport::Unknown(7)),
+        (
+            &[9, 1, 32, 4, 1, 2, 3],
+            ErrorReport::Version { low: 2, high: 3 },
+        ),
+    ] {
+        let message = words(error);
+        let event = v1_client().handle_message(Time(0), &message, None);
+        let same = matches!(event, Event::Error { xid: Xid(9), report: found } if found == report);
+        assert!(same, "{event:?}");
+    }
+    for nothing in [&[9, 1, 32, 4, 1, 3, 2][..], &[9, 1, 32, 4], &[9, 1, 32]] {
+        let message = words(nothing);
+        let event = v1_client().handle_message(Time(0), &message, None);
+        assert!(matches!(event, Event::Dropped), "{event:?}");
+    }
 }
 
 proptest! {
     //= V1-092, V2-186, V2-195 (test)
     #[test]
     fn no_reply_claims_more_than_was_offered(bytes in any_bytes(), offered in any_lists()) {
-        if let Arrival::Reply { fixed, body } = receive(&bytes) {
-            if let Verdict::Complete(reply) = check(&fixed, body, &offered) {
+        if let Event::Reply(arrived) = v1_client().handle_message(Time(0), &bytes, None) {
+            let (xid, start) = (arrived.fixed.xid, arrived.part.start);
+            if let Ok(reply) = check_conveyed(xid, &arrived.conveyed, start, &offered) {
                 let sum = |chunk: &Vec<Segment>| chunk.iter().map(|s| u64::from(s.length)).sum::<u64>();
                 prop_assert!(u64::from(reply.written) <= offered.writes.iter().map(sum).sum());
                 if let Payload::ReplyChunk { len } = reply.payload {

@@ -4,9 +4,9 @@
 //! nothing about memory that was not offered.
 
 use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks};
-use rpcrdma_proto::proto::header::{FixedWords, Kind};
+use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, RpcStart};
 use rpcrdma_proto::proto::invalidate;
-use rpcrdma_proto::proto::reply::{check, receive, Arrival, Payload, Reply, Verdict};
+use rpcrdma_proto::proto::reply::{check_conveyed, Payload, Reply};
 use rpcrdma_proto::proto::types::{Handle, Segment, Xid};
 use rpcrdma_proto::proto::v1;
 
@@ -52,11 +52,18 @@ fn array(source: &mut Source<'_>) -> Vec<Segment> {
 }
 
 fn arbitrary(message: &[u8], offered: &ChunkSlices<'_>) {
-    if let Arrival::Reply { fixed, body } = receive(message) {
-        if let Verdict::Complete(reply) = check(&fixed, body, offered) {
-            check_taken(message, &reply, offered);
-        }
+    if let Some(reply) = checked(message, offered) {
+        check_taken(message, &reply, offered);
     }
+}
+
+fn checked<'a>(message: &'a [u8], offered: &ChunkSlices<'_>) -> Option<Reply<'a>> {
+    let (fixed, rest) = FixedWords::split(message)?;
+    let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
+        return None;
+    };
+    let start = RpcStart::peek(conveyed.payload);
+    check_conveyed(fixed.xid, &conveyed, start, offered).ok()
 }
 
 fn check_taken(message: &[u8], reply: &Reply<'_>, offered: &ChunkSlices<'_>) {
@@ -175,16 +182,14 @@ fn returned(
     if kind == Kind::Msg {
         message.extend([0, 0, 0, 9, 0, 0, 0, 1]);
     }
-    let (fixed, rest) = FixedWords::split(&message).expect("our own");
-    let body = v1::decode(&fixed, rest);
     let good =
         !spoilt && !gap && (kind == Kind::Msg || in_reply != 0) && u32::try_from(total).is_ok();
-    match check(&fixed, body, offered) {
-        Verdict::Complete(taken) => {
+    match checked(&message, offered) {
+        Some(taken) => {
             assert!(good, "a bad Reply was taken");
             assert_eq!(u64::from(taken.written), total);
             check_taken(&message, &taken, offered);
         }
-        _ => assert!(!good, "a good Reply was refused"),
+        None => assert!(!good, "a good Reply was refused"),
     }
 }
