@@ -5,6 +5,8 @@
 //! An id is never destroyed from its own event handler: the handler always returns 0, and the
 //! owner drops the id from another context. Dropping waits for a handler that runs, so none runs
 //! afterwards. A device that goes away waits until its ids are dropped, too.
+//!
+//! C header: `include/rdma/rdma_cm.h`.
 
 use super::device::Attributes;
 use super::Handler;
@@ -63,12 +65,13 @@ impl Event<'_> {
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
-                // SAFETY: `conn` is the arm of this event (include/rdma/rdma_cm.h).
+                // SAFETY: `rdma_cm_event.param.conn` is the arm that ESTABLISHED has.
                 let conn = unsafe { event.param.conn.as_ref() };
                 let data = if conn.private_data.is_null() {
                     &[]
                 } else {
-                    // SAFETY: valid for the duration of the event, with the length beside it.
+                    // SAFETY: `rdma_conn_param.private_data` points into the message of the peer,
+                    // which rdma_cm keeps for the duration of the event, with the length beside it.
                     unsafe {
                         core::slice::from_raw_parts(
                             conn.private_data.cast::<u8>(),
@@ -97,9 +100,9 @@ pub(crate) struct ConnectParams {
     pub(crate) private_data: [u8; 8],
     /// How many RDMA Reads the peer may have outstanding.
     pub(crate) responder_resources: u8,
-    /// How often the device tries a packet again before it gives the connection up.
+    /// How many times the device tries a packet again before it gives the connection up.
     pub(crate) retry_count: u8,
-    /// How often it tries again when the peer has no Receive posted; 0 makes a flow control
+    /// How many times it tries again when the peer has no Receive posted; 0 makes a flow control
     /// error of either side visible at once.
     pub(crate) rnr_retry_count: u8,
 }
@@ -115,17 +118,24 @@ pub(crate) struct CmId {
     _context: Context,
 }
 
-// SAFETY: an id does not belong to a task; its functions take its own locks.
+// SAFETY: a `struct rdma_cm_id` does not belong to a task; any may call rdma_destroy_id().
 unsafe impl Send for CmId {}
-// SAFETY: functions called for a shared id take its `handler_mutex` and `lock`
-// (drivers/infiniband/core/cma.c).
+// SAFETY: each function that is called here changes the id's state by compare and exchange under
+// `rdma_id_private.lock`, or takes its handler mutex (drivers/infiniband/core/cma.c).
 unsafe impl Sync for CmId {}
 
 impl CmId {
-    /// A new id whose events go to `handler`. Context: process, may sleep.
+    /// A new id whose events go to `handler`.
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(crate) fn new<H: Handler>(net: Net, handler: Arc<H>) -> Result<Self> {
         let context = Context::new(handler);
-        // SAFETY: the namespace is alive, and the context outlives the id.
+        // SAFETY: the namespace is alive (`Net`). The context, which rdma_cm hands to the callback,
+        // is dropped after the id is destroyed.
         let raw = unsafe {
             bindings::rdma_create_id(
                 net.as_raw(),
@@ -149,8 +159,16 @@ impl CmId {
 
     /// Starts to find a device that leads to `peer`; ends with an event, at the latest after
     /// `timeout` milliseconds.
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: not a new id. `ENODEV`, `EADDRNOTAVAIL` or what routing says: no device leads
+    /// there.
     pub(crate) fn resolve_address(&self, mut peer: SockAddr, timeout: u32) -> Result {
-        // SAFETY: the id is valid and new; the address is copied.
+        // SAFETY: the id is valid by the type invariant; rdma_resolve_addr() refuses one in another
+        // state than new, and copies the address.
         to_result(unsafe {
             bindings::rdma_resolve_addr(
                 self.as_raw(),
@@ -162,14 +180,27 @@ impl CmId {
     }
 
     /// Starts to find the route; ends with an event, at the latest after `timeout` milliseconds.
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the address is not resolved. `ENOMEM`, `ENODEV`.
     pub(crate) fn resolve_route(&self, timeout: u32) -> Result {
-        // SAFETY: the id is valid and its address resolved, or an error comes back.
+        // SAFETY: the id is valid by the type invariant; rdma_resolve_route() refuses one whose
+        // address is not resolved.
         to_result(unsafe {
             bindings::rdma_resolve_route(self.as_raw(), timeout as kernel::ffi::c_ulong)
         })
     }
 
     /// Starts to connect; ends with an event.
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the route is not resolved. `ENOMEM`, or what the driver says.
     pub(crate) fn connect(&self, params: &ConnectParams) -> Result {
         let mut param = bindings::rdma_conn_param {
             private_data: params.private_data.as_ptr().cast(),
@@ -180,7 +211,8 @@ impl CmId {
             rnr_retry_count: params.rnr_retry_count,
             ..Default::default()
         };
-        // SAFETY: the id is valid; parameters and private data are copied.
+        // SAFETY: the id is valid by the type invariant; rdma_connect() refuses one without a
+        // route, and copies parameters and private data.
         to_result(unsafe { bindings::rdma_connect(self.as_raw(), &mut param) })
     }
 
@@ -188,7 +220,8 @@ impl CmId {
     /// come back. Context: process, may sleep.
     pub(crate) fn disconnect(&self) {
         // An error means that there is no connection any more, which is what is wanted.
-        // SAFETY: the id is valid.
+        // SAFETY: the id is valid by the type invariant; rdma_disconnect() may be called in each of
+        // its states.
         let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };
     }
 
@@ -198,7 +231,7 @@ impl CmId {
         if device.is_null() {
             return Err(ENODEV);
         }
-        // SAFETY: an id holds a reference to its device.
+        // SAFETY: cma_attach_to_dev() makes the id keep the device, until rdma_destroy_id().
         Ok(unsafe { Attributes::of(device) })
     }
 
@@ -212,28 +245,32 @@ impl CmId {
 
     /// The device, null before the address is resolved. Valid while the id is.
     pub(super) fn device(&self) -> *mut bindings::ib_device {
-        // SAFETY: the id is valid; the device is set before the event that says so.
+        // SAFETY: the id is valid by the type invariant; `rdma_cm_id.device` is set once, before the
+        // event that says so.
         unsafe { (*self.as_raw()).device }
     }
 }
 
 impl Drop for CmId {
     fn drop(&mut self) {
-        // SAFETY: by the type invariant; not called from the handler, which only borrows.
+        // SAFETY: valid by the type invariant. rdma_destroy_id() must not be called from the id's
+        // own handler, which has no `CmId` to drop; it waits for one that runs.
         unsafe { bindings::rdma_destroy_id(self.as_raw()) };
     }
 }
 
+/// Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.
+///
 /// # Safety
 ///
-/// Called by rdma_cm only, for an id created by `CmId::new::<H>`.
+/// `id` must have been made by [`CmId::new`] with a handler `H`, and `event` be one of its events.
 unsafe extern "C" fn event_callback<H: Handler>(
     id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: the context is an `Arc<H>` that outlives the id.
+    // SAFETY: `rdma_cm_id.context` is what `CmId::new` gave: an `Arc<H>` that outlives the id.
     let handler = unsafe { &*(*id).context.cast::<H>() };
-    // SAFETY: valid for the duration of the call.
+    // SAFETY: rdma_cm's own, on its stack while the handler runs.
     handler.cm_event(Event::new(unsafe { &*event }));
     0
 }

@@ -274,8 +274,6 @@ impl Mr<Idle> {
     }
 
     /// The most pages that it can map.
-    // For pools of more than one size.
-    #[allow(dead_code)]
     pub(crate) fn pages(&self) -> u32 {
         self.inner.sg.capacity()
     }
