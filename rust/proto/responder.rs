@@ -14,21 +14,28 @@ use crate::proto::error::{
 };
 use crate::proto::header::{
     Conveyed,
-    Kind, //
+    Kind,
+    RpcStart, //
 };
 use crate::proto::types::{
+    MsgType,
     Position,
     Segment,
-    Version, //
+    Version,
+    Xid, //
 };
 use crate::proto::xdr::padded_len;
+
+/// The bytes of XID and type, which every RPC message begins with.
+const RPC_START: u64 = 8;
 
 /// What a Responder takes in one Call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallLimits {
     /// The version of the connection.
     pub version: Version,
-    /// How many normal Read chunks. With 0 there may be no Position Zero Read chunk either.
+    /// How many normal Read chunks, 32 at most. With 0 there may be no Position Zero Read chunk
+    /// either.
     pub read_chunks: u32,
     /// How many Write chunks, 32 at most.
     pub write_chunks: u32,
@@ -53,6 +60,16 @@ impl CallLimits {
             segments: 64,
             segment_bytes: u32::MAX,
             call_bytes,
+        }
+    }
+
+    /// Each Read chunk costs a walk of the Read list, so their number is bounded whatever a peer
+    /// may send.
+    const fn max_read_chunks(&self) -> u32 {
+        if self.read_chunks < 32 {
+            self.read_chunks
+        } else {
+            32
         }
     }
 
@@ -133,11 +150,16 @@ fn accept_chunks<'a>(
         (Kind::Msg, Some(_)) => return Err(BadHeader::TwoPayloads.report()),
         (Kind::Nomsg, None) => return Err(BadHeader::NoPayload.report()),
     };
-    let (len, read_chunks) = assembled_len(chunks.reads, stream_len).map_err(BadHeader::report)?;
-    if read_chunks > limits.read_chunks || (zero.is_some() && limits.read_chunks == 0) {
-        let max_chunks = limits.read_chunks;
-        return Err(limits.refuse(ErrorReport::ReadChunks { max_chunks }));
+    if zero.is_some() {
+        if limits.read_chunks == 0 {
+            return Err(limits.refuse(ErrorReport::ReadChunks { max_chunks: 0 }));
+        }
+        //= D-47
+        if stream_len < RPC_START {
+            return Err(BadHeader::NoPayload.report());
+        }
     }
+    let len = assembled_len(chunks.reads, stream_len, limits)?;
     let too_many = chunks.writes.count() > limits.write_chunks.min(32) as usize;
     if too_many && limits.write_chunks == 0 {
         return Err(limits.refuse(ErrorReport::ReplyResource { length_needed: 0 }));
@@ -216,24 +238,51 @@ fn padded(len: u64) -> u64 {
     len.saturating_add(len.wrapping_neg() & 3)
 }
 
-/// Returns the length of the RPC message put together, and the number of normal Read chunks.
-//= V1-057, V1-061, V1-111, V2-079, V2-109, D-40
-fn assembled_len(reads: ReadList<'_>, stream_len: u64) -> Result<(u64, u32), BadHeader> {
+/// Returns the length of the RPC message put together.
+///
+/// No chunk may take the place of its XID and type, which are compared before there are chunks.
+//= V1-057, V1-061, V1-111
+//= V2-079, V2-109, D-40
+fn assembled_len(
+    reads: ReadList<'_>,
+    stream_len: u64,
+    limits: &CallLimits,
+) -> Result<u64, ErrorReport> {
+    let max_chunks = limits.max_read_chunks();
     let mut at = 0_u64;
     let mut used = 0_u64;
     let mut count = 0_u32;
     for position in positions(reads) {
+        if count == max_chunks {
+            return Err(limits.refuse(ErrorReport::ReadChunks { max_chunks }));
+        }
         let start = u64::from(position.0);
-        let gap = start.checked_sub(at).ok_or(BadHeader::Misplaced)?;
+        let gap = start.saturating_sub(at);
         used = used.saturating_add(gap);
-        if used > stream_len {
-            return Err(BadHeader::Misplaced);
+        //= D-47
+        if start < at.max(RPC_START) || used > stream_len {
+            return Err(BadHeader::Misplaced.report());
         }
         let len = read_chunk_len(reads, position).unwrap_or(0);
         at = start.saturating_add(padded(len));
         count = count.saturating_add(1);
     }
-    Ok((at.saturating_add(stream_len.saturating_sub(used)), count))
+    Ok(at.saturating_add(stream_len.saturating_sub(used)))
+}
+
+/// Compares the start of a Long Call, which has been read, with its header.
+///
+/// # Errors
+///
+/// Returns what is to be reported to the Requester: this is no Call, or one with another XID.
+//= D-47, V1-003, V2-014
+pub fn check_long(xid: Xid, message: &[u8]) -> Result<(), ErrorReport> {
+    match RpcStart::peek(message) {
+        None => Err(BadHeader::Truncated.report()),
+        Some(start) if start.xid != xid => Err(BadHeader::XidMismatch.report()),
+        Some(start) if start.msg_type == Some(MsgType::Call) => Ok(()),
+        Some(_) => Err(BadHeader::Direction.report()),
+    }
 }
 
 impl<'a> Call<'a> {

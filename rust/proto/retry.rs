@@ -106,7 +106,8 @@ impl Attempts {
 
 /// Decides what becomes of an RPC whose Call was answered with `report`.
 ///
-/// `most` is the longest Write or Reply chunk this side would offer.
+/// `most` is the longest Write or Reply chunk this side would offer. Where the memory for results
+/// cannot grow, as that of a page list, it is what was offered, and the RPC ends.
 //= V1-098, V2-105, V2-107, V2-151, V2-152, V2-155, V2-157, V2-159, V2-161, V2-163, V2-165
 //= D-05, D-06, D-07, D-41, NFS-005, NFS-006, NFS-007, NFS-015, NFS-046, NFS-060
 pub fn react(
@@ -146,6 +147,12 @@ fn proposal(report: ErrorReport, sent: &Sent<'_>, most: u32) -> Option<(u8, Retr
             let offered = *sent.write_chunks.get(index as usize)?;
             (length > offered && length <= most)
                 .then_some((8, Retry::LargerWriteChunk { index, length }))
+        }
+        // The peer has no Write chunks, and there was nowhere else for the Reply.
+        ErrorReport::ReplyResource { .. }
+            if sent.reply_chunk == 0 && !sent.write_chunks.is_empty() =>
+        {
+            Some((2, Retry::ReplyChunkOnly))
         }
         ErrorReport::ReplyResource { length_needed } => (length_needed > sent.reply_chunk
             && length_needed <= most)

@@ -587,3 +587,56 @@ fn a_read_fills_exactly_what_is_left_of_the_threshold() {
         assert_eq!(plan.writes.contains(0), expected);
     }
 }
+
+//= V1-058, V2-080 (test)
+#[test]
+fn what_is_not_aligned_stays_whole() {
+    for head in [101, 102, 103] {
+        let unaligned = buf(head, 9000, 0);
+        let items = [unaligned.page_item()];
+        let call = shape(unaligned, &items, unaligned, &items);
+        let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
+        assert_eq!(plan.conveyance, Conveyance::Long);
+        assert!(plan.reads.is_empty() && plan.writes.is_empty() && plan.reply_chunk);
+    }
+}
+
+/// Four messages are moderate, and what is more goes by RDMA.
+//= V2-094, V2-199 (test)
+#[test]
+fn only_moderate_messages_go_in_parts() {
+    let limits = Limits {
+        version: Version::V2,
+        continued_send: 1 << 20,
+        continued_recv: 1 << 20,
+        ..Limits::v1(4096, 4096)
+    };
+    for (len, conveyance) in [(16_384, Conveyance::Continued), (16_388, Conveyance::Long)] {
+        let call = shape(buf(len, 0, 0), &[], buf(len, 0, 0), &[]);
+        let plan = plan(&call, &limits).unwrap();
+        assert_eq!(plan.conveyance, conveyance);
+        assert_eq!(plan.reply_chunk, conveyance == Conveyance::Long);
+    }
+}
+
+//= V2-156, V2-157, D-06 (test)
+#[test]
+fn a_long_reply_without_enough_segments_comes_in_parts() {
+    let limits = Limits {
+        version: Version::V2,
+        continued_recv: 1 << 20,
+        chunk_segments: 2,
+        ..Limits::v1(4096, 4096)
+    };
+    let call = shape(buf(100, 0, 0), &[], buf(128, 100_000, 8), &[]);
+    for limits in [
+        limits,
+        Limits {
+            segment_bytes: 0,
+            ..limits
+        },
+    ] {
+        let plan = plan(&call, &limits).unwrap();
+        assert!(!plan.reply_chunk && plan.segments() == 0);
+    }
+}

@@ -3,12 +3,13 @@
 //! The Responder's check of Calls.
 
 use proptest::prelude::*;
-use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::header::Kind;
-use rpcrdma_proto::proto::responder::{accept, holds_array, slice, CallLimits, Source};
-use rpcrdma_proto::proto::types::{ReadSegment, Segment, Version};
+use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
+use rpcrdma_proto::proto::header::{FixedWords, Kind};
+use rpcrdma_proto::proto::responder::{accept, check_long, holds_array, slice, CallLimits, Source};
+use rpcrdma_proto::proto::types::{ReadSegment, Segment, Version, Xid};
+use rpcrdma_proto::proto::v1;
 
-use crate::given::{any_lists, conveyed, read, segment, v1_message, Lists};
+use crate::given::{any_lists, conveyed, read, rpc, segment, v1_message, Lists};
 
 fn limits(version: Version) -> CallLimits {
     CallLimits {
@@ -263,5 +264,73 @@ proptest! {
             let expected: u64 = normal.map(|read| u64::from(read.segment.length)).sum();
             prop_assert_eq!(read, expected);
         }
+    }
+}
+
+/// The first words of an RPC message are compared with the header before there are chunks.
+//= V1-003, V2-014, V2-026, D-47 (test)
+#[test]
+fn no_chunk_takes_the_place_of_xid_and_type() {
+    for (kind, lists, len) in [
+        (Kind::Msg, reads(&[read(4, 1, 4)]), 40),
+        (Kind::Nomsg, reads(&[read(0, 1, 40), read(4, 2, 4)]), 0),
+        (Kind::Nomsg, reads(&[read(0, 1, 0)]), 0),
+        (Kind::Nomsg, reads(&[read(0, 1, 3), read(0, 2, 4)]), 0),
+    ] {
+        let refused = try_accept(kind, &lists, len, &limits(Version::V2));
+        assert_eq!(refused, Err(ErrorReport::BadXdr), "{lists:?}");
+    }
+    let long = reads(&[read(0, 1, 8)]);
+    assert!(try_accept(Kind::Nomsg, &long, 0, &limits(Version::V2)).is_ok());
+    assert_eq!(check_long(Xid(9), &rpc(9, 0, 40)), Ok(()));
+    for (message, report) in [
+        (rpc(8, 0, 40), ErrorReport::BadXdr),
+        (rpc(9, 1, 40), ErrorReport::InvalFlag),
+        (vec![0; 7], ErrorReport::BadXdr),
+    ] {
+        assert_eq!(check_long(Xid(9), &message), Err(report));
+    }
+}
+
+/// Whatever the limits are, a Read list is not walked more than some times.
+//= V2-150, V2-185, D-25 (test)
+#[test]
+fn the_work_for_one_header_is_bounded() {
+    let unlimited = CallLimits {
+        read_chunks: u32::MAX,
+        segments: u32::MAX,
+        ..limits(Version::V2)
+    };
+    let chunks = |count: u32| {
+        let chunks: Vec<_> = (1..=count).map(|n| read(8 * n, n, 4)).collect();
+        try_accept(
+            Kind::Msg,
+            &reads(&chunks),
+            4 * count as usize + 8,
+            &unlimited,
+        )
+    };
+    assert!(chunks(32).is_ok());
+    assert_eq!(chunks(33), Err(ErrorReport::ReadChunks { max_chunks: 32 }));
+}
+
+//= V2-156, D-25 (test)
+#[test]
+fn segments_of_the_reply_chunk_count() {
+    let lists = Lists {
+        reply: Some(vec![segment(1, 4); 41]),
+        ..Lists::default()
+    };
+    let refused = try_accept(Kind::Msg, &lists, 40, &limits(Version::V2));
+    assert_eq!(refused, Err(ErrorReport::Segments { max_segments: 40 }));
+}
+
+//= V1-058, V2-080 (test)
+#[test]
+fn no_position_is_unaligned() {
+    for position in [1, 2, 3, 9, 10, 11] {
+        let message = v1_message(1, Kind::Msg, &reads(&[read(position, 1, 4)]), &[0; 40]);
+        let (fixed, rest) = FixedWords::split(&message).unwrap();
+        assert_eq!(v1::decode(&fixed, rest).err(), Some(BadHeader::Unaligned));
     }
 }

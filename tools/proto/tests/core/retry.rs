@@ -166,3 +166,76 @@ fn the_next_plan_obeys() {
     assert_eq!(long.conveyance, Conveyance::Long);
     assert!(long.reads.is_empty());
 }
+
+//= V2-154, V2-155, V2-161, D-06, D-07 (test)
+#[test]
+fn a_peer_without_write_chunks_gets_a_reply_chunk() {
+    let sent = Sent {
+        reply_chunk: 0,
+        ..SENT
+    };
+    for length_needed in [0, 200, 5000] {
+        let report = ErrorReport::ReplyResource { length_needed };
+        assert_eq!(once(report, &sent), Reaction::Retry(Retry::ReplyChunkOnly));
+    }
+    let plain = Sent {
+        write_chunks: &[],
+        ..sent
+    };
+    let report = |length_needed| ErrorReport::ReplyResource { length_needed };
+    assert_eq!(once(report(0), &plain), Reaction::Terminate);
+    let larger = Reaction::Retry(Retry::LargerReplyChunk(500));
+    assert_eq!(once(report(500), &plain), larger);
+}
+
+/// A page list cannot grow.
+//= V2-159, D-06 (test)
+#[test]
+fn no_longer_chunk_than_there_is_memory_is_offered() {
+    let reaction = react(
+        Version::V2,
+        write(1, 101),
+        &SENT,
+        &mut Attempts::default(),
+        100,
+    );
+    assert_eq!(reaction, Reaction::Terminate);
+}
+
+/// A Reply that could come in parts goes to the Reply chunk that was asked for.
+//= V2-155, V2-161 (test)
+#[test]
+fn a_reply_chunk_that_was_asked_for_is_offered() {
+    let part = |len| Part {
+        len,
+        page_offset: 0,
+    };
+    let buf = |pages| Buf {
+        head: part(100),
+        pages: part(pages),
+        tail: part(0),
+    };
+    let items = [buf(10_000).page_item()];
+    let limits = Limits {
+        version: Version::V2,
+        continued_recv: 1 << 20,
+        ..Limits::v1(4096, 4096)
+    };
+    for (results, retry) in [
+        (&items[..], Retry::ReplyChunkOnly),
+        (&[], Retry::LargerReplyChunk(10_000)),
+    ] {
+        let call = CallShape {
+            send: buf(0),
+            arguments: &[],
+            receive: buf(10_000),
+            results,
+            protected: false,
+        };
+        assert!(!plan(&call, &limits).unwrap().reply_chunk);
+        let mut next = limits;
+        retry.apply(&mut next);
+        let plan = plan(&call, &next).unwrap();
+        assert!(plan.reply_chunk && plan.writes.is_empty(), "{retry:?}");
+    }
+}

@@ -97,7 +97,8 @@ fn message(source: &mut Source<'_>) -> (Buf, Vec<Item>) {
         0 => {}
         1 | 2 => items.push(buf.page_item()),
         _ => {
-            let mut at = 0;
+            // XID and type are in no chunk.
+            let mut at = 8;
             while items.len() < 4 {
                 let offset = at + 4 * source.length(2000);
                 let len = source.length(1 << 16);
