@@ -434,7 +434,7 @@ def count_calls(peer, reply):
 @strikes(READ)
 def replies_at_once(peer, reply):
     """As many as Calls have come, in one go."""
-    calls = list(peer.calls(3))
+    calls = list(itertools.islice(peer.calls(8), 30))
     replies = [peer.make_reply(call) for call in calls]
     reply.connection.send_at_once([each.encode() for each in [reply, *replies]])
     return f"{len(calls) + 1} Replies"
