@@ -34,11 +34,13 @@ module! {
 struct RpcRdma {
     _requester: sunrpc::Registration<client::transport::Rdma>,
     _settings: support::sysctl::Table,
+    _debugfs: support::debugfs::Root,
 }
 
 impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
+            _debugfs: support::debugfs::Root::new(c"rpcrdma")?,
             _settings: client::settings::register()?,
             _requester: sunrpc::Registration::new()?,
         })

@@ -36,7 +36,148 @@ source_address_by_rpcctl() {
 	grep -q "$(source_of "$SERVER")" "$local/xprt"
 }
 
+tracing=/sys/kernel/tracing
+
+# trace COMMAND...: runs COMMAND with all events on; the function events shows what they said.
+trace() {
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing
+	instance=$tracing/instances/rpcrdma-test
+	mkdir $instance
+	trap 'rmdir $instance' EXIT
+	echo 16384 >$instance/buffer_size_kb
+	echo 1 >$instance/events/rpcrdma/enable
+	"$@"
+	echo 0 >$instance/events/rpcrdma/enable
+	sed -n 's/^.*: \([a-z]*rdma_[a-z_]*: .*\)/\1/p' $instance/trace >"$local/events"
+	rmdir $instance
+	trap - EXIT
+}
+
+# shows PATTERN: there is such an event.
+shows() {
+	grep -q "^$1" "$local/events" || {
+		cut -c 1-150 "$local/events" | tail -n 50
+		fail "no event $1"
+	}
+}
+
+mount_and_leave() {
+	mount_export
+	leave
+	# The connection is closed by a worker.
+	sleep 1
+}
+
+events_of_a_connection() {
+	VERS=3
+	trace mount_and_leave
+	shows "xprtrdma_connect: cid=[0-9]* peer=$SERVER:$PORT rc=0$"
+	shows "xprtrdma_inline_thresh: cid=[0-9]* $(source_of "$SERVER"):[0-9]* -> $SERVER:$PORT neg send/recv=4096/4096, own send/recv=4096/4096$"
+	shows 'xprtrdma_disconnect: cid=[0-9]* why="not needed any more"'
+}
+
+events_of_a_lost_connection() {
+	needs_server_command
+	mount_export
+	trace sh -c 'lab-server rpc.nfsd 0; sleep 1; lab-server rpc.nfsd; ls '"$mnt"' >/dev/null'
+	shows 'xprtrdma_disconnect: cid=[0-9]* why="disconnected"'
+	shows 'xprtrdma_connect: .* rc=0$'
+}
+
+events_of_a_connection_that_fails() {
+	PORT=20999
+	trace sh -c "! mount -t nfs -o proto=rdma,port=$PORT,vers=3,retry=0,soft,timeo=10,retrans=1 \
+		'$SERVER:$EXPORT' '$mnt'"
+	shows "xprtrdma_connect: cid=[0-9]* peer=$SERVER:$PORT rc=-111$"
+}
+
+# Each form of a Call and what becomes of it.
+events_of_calls() {
+	VERS=3
+	io=$here/io.py
+	head -c 65536 /dev/urandom >"$local/65536"
+	mount_export
+	: >"$dir/file"
+	trace "$io" put "$local/65536" "$dir/file" 65536
+	shows 'xprtrdma_marshal: cid=[0-9]* xid=0x[0-9a-f]* xdr=[0-9]*/65536/0 read list/inline segments=[1-9][0-9]*/0$'
+	xid=$(sed -n 's/^xprtrdma_marshal: .* xid=\(0x[0-9a-f]*\) .* read list.*/\1/p' "$local/events" | head -n 1)
+	shows "xprtrdma_mr_map: cid=[0-9]* xid=$xid 65536@0x[0-9a-f]*:0x[0-9a-f]* (TO_DEVICE)$"
+	shows "xprtrdma_post_send: cid=[0-9]* xid=$xid mrs=[1-9][0-9]* len=[1-9]"
+	shows "xprtrdma_reply: cid=[0-9]* xid=$xid credits=[1-9]"
+	shows "xprtrdma_mr_\(rem\|local\)inv: cid=[0-9]* xid=$xid handle=0x"
+	shows 'xprtrdma_credits: cid=[0-9]* limit=[1-9]'
+	shows 'xprtrdma_wc_receive: cid=[0-9]* len=[1-9]'
+	trace "$io" get "$local/65536" "$dir/file" 65536
+	shows 'xprtrdma_marshal: .* inline/write list segments=0/[1-9]'
+	shows 'xprtrdma_mr_map: .* 65536@.* (FROM_DEVICE)$'
+	trace ls "$dir"
+	shows 'xprtrdma_marshal: .* inline/\(reply chunk\|write list\) '
+	trace touch "$dir/file"
+	shows 'rpcrdma_protocol_send: cid=[0-9]* now=[0-9]* xid=0x[0-9a-f]* call=1 nomsg=0 result=0 header=[0-9a-f]* limit=[1-9]'
+	shows 'rpcrdma_protocol_message: .* event=reply '
+}
+
+# The connection's file in debugfs.
+debugfs() {
+	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+	cat /sys/kernel/debug/rpcrdma/*
+}
+
+# says KEY: what debugfs says of the connection.
+says() {
+	debugfs | sed -n "s/^$1=//p"
+}
+
+debugfs_tells_of_the_connection() {
+	VERS=3
+	mount_export
+	ls "$dir"
+	debugfs
+	[ "$(says peer)" = "$SERVER:$PORT" ]
+	[ "$(says source)" = "$(sysfs srcaddr):$(sysfs xprt_info | sed -n 's/^src_port=//p')" ]
+	[ "$(says version)" = 1 ]
+	[ "$(says inline_send) $(says inline_recv)" = "4096 4096" ]
+	[ "$(says requests)" = "$(sysfs xprt_info | sed -n 's/^max_num_slots=//p')" ]
+	[ "$(says credits)" -ge 1 ]
+	[ "$(says last_close)" = none ]
+}
+
+debugfs_tells_why_a_connection_was_closed() {
+	needs_server_command
+	mount_export
+	first=$(says connection)
+	on_server rpc.nfsd 0
+	sleep 1
+	on_server rpc.nfsd
+	ls "$mnt" >/dev/null
+	debugfs
+	[ "$(says last_close)" = "disconnected" ]
+	[ "$(says connection)" != "$first" ]
+}
+
+# A file that is open keeps the module, not the mount, and says nothing any more.
+debugfs_file_survives_its_transport() {
+	mount_export
+	debugfs >/dev/null
+	exec 3<"$(echo /sys/kernel/debug/rpcrdma/*)"
+	leave
+	for _ in $(seq 20); do
+		[ -n "$(ls /sys/kernel/debug/rpcrdma)" ] || break
+		sleep 0.5
+	done
+	! cat <&3 || fail "the file goes on speaking"
+	! modprobe -r rpcrdma 2>/dev/null || fail "the module went while a file of it is open"
+	exec 3<&-
+}
+
 tests \
 	"source_address_and_port" \
 	"source_address_of_version_6" \
-	"source_address_by_rpcctl"
+	"source_address_by_rpcctl" \
+	"events_of_a_connection" \
+	"events_of_a_lost_connection" \
+	"events_of_a_connection_that_fails" \
+	"events_of_calls" \
+	"debugfs_tells_of_the_connection" \
+	"debugfs_tells_why_a_connection_was_closed" \
+	"debugfs_file_survives_its_transport"

@@ -31,13 +31,11 @@ use crate::{
         CloseReason,
         Endpoint,
         Fate,
+        Protocol,
         Shared, //
     },
     proto::{
-        connection::{
-            Connection,
-            Event, //
-        },
+        connection::Event,
         reply::Payload,
         xdr::padded_len, //
     },
@@ -55,7 +53,10 @@ use crate::{
         recv::Received, //
     },
     sunrpc::backchannel::Refused,
-    support::completion::Completion, //
+    support::{
+        completion::Completion,
+        trace, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -115,7 +116,7 @@ pub(crate) enum Waiter {
 //= V1-030, V1-031
 pub(super) fn claim(
     client: &Client,
-    protocol: &mut Connection,
+    protocol: &mut Protocol,
     requests: &mut Requests,
     event: &Event<'_>,
 ) -> Claim {
@@ -142,7 +143,7 @@ pub(super) fn claim(
     Claim::Taken {
         rqst,
         sent,
-        limit: protocol.calls().limit(),
+        limit: protocol.limit(),
     }
 }
 
@@ -162,10 +163,12 @@ pub(super) fn arrived(
             // Receives for all credits are posted, so the window may grow at once.
             //= V1-036, V1-037
             client.xprt.set_credits(limit);
+            trace::credits(|| (client.cid, limit));
             let form = match &event {
                 Event::Reply(arrived) => {
                     let start = arrived.part.start;
                     let conveyed = &arrived.conveyed;
+                    trace::reply(|| (client.cid, arrived.fixed.xid.0, arrived.fixed.credit));
                     match sent.check(arrived.fixed.xid, conveyed, start) {
                         Ok(reply) => match reply.payload {
                             Payload::Inline(payload) => Form::Inline {
@@ -174,8 +177,19 @@ pub(super) fn arrived(
                             },
                             Payload::ReplyChunk { len } => Form::ReplyChunk { len },
                         },
-                        Err(_failure) => Form::Failed,
+                        Err(why) => {
+                            trace::reply_bad(|| (client.cid, arrived.fixed.xid.0, why.name()));
+                            Form::Failed
+                        }
                     }
+                }
+                Event::Error { xid, report } => {
+                    trace::reply_error(|| (client.cid, xid.0, report.name()));
+                    Form::Failed
+                }
+                Event::Failed { xid, why } => {
+                    trace::reply_bad(|| (client.cid, xid.0, why.name()));
+                    Form::Failed
                 }
                 _ => Form::Failed,
             };
@@ -188,9 +202,13 @@ pub(super) fn arrived(
             if let Event::Close { why, .. } = event {
                 return Fate::Close(CloseReason::Protocol(why));
             }
-            if rqst.is_some() {
+            let why = if rqst.is_some() {
                 client.stats.bad_reply.add(1);
-            }
+                "not sent, or answered already"
+            } else {
+                "no RPC waits for it"
+            };
+            trace::reply_unknown(|| (client.cid, event.xid().map_or(0, |xid| xid.0), why));
             Fate::Done
         }
         Claim::None => unclaimed(client, event),
@@ -204,6 +222,7 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
         //= V1-117, V1-129, NFS-050
         Event::Call(call) => {
             let (xid, payload) = (call.fixed.xid.0, call.conveyed.payload);
+            trace::callback(|| (client.cid, xid, payload.len() as u32));
             match client.backchannel.receive(&client.xprt, xid, payload) {
                 Ok(()) => Fate::Done,
                 Err(Refused::NoService) => {
@@ -215,6 +234,11 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
         }
         Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
         Event::None => Fate::Done,
+        Event::Refused(why) => {
+            trace::reply_bad(|| (client.cid, 0, why.name()));
+            client.stats.bad_reply.add(1);
+            Fate::Done
+        }
         _ => {
             client.stats.bad_reply.add(1);
             Fate::Done
@@ -247,8 +271,12 @@ fn settle(
     let mut idle = MrList::new();
     if let Some(by_peer) = invalidated {
         //= CM-016
+        let handle = by_peer.handle();
         match exposed.mrs.take_invalidated(by_peer) {
-            Some(mr) => idle.push(mr),
+            Some(mr) => {
+                trace::mr_reminv(|| (client.cid, rqst.xid(), handle));
+                idle.push(mr);
+            }
             None => return foreign(shared, rqst, exposed),
         }
     }
@@ -296,6 +324,7 @@ impl Pending {
             form,
             exposed,
         } = self;
+        trace_local_inv(&shared.role, rqst.xid(), &exposed);
         let waiter = Waiter::Reply {
             rqst,
             form,
@@ -346,6 +375,13 @@ impl Waiter {
     }
 }
 
+/// This side invalidates what `exposed` still has.
+fn trace_local_inv(client: &Client, xid: u32, exposed: &Exposed) {
+    for region in exposed.mrs.regions() {
+        trace::mr_localinv(|| (client.cid, xid, region.key));
+    }
+}
+
 /// A task gives up its RPC: ends the exposure of its memory, and waits for that.
 ///
 /// `endpoint` is the transport's connection. Returns what to wait for, if anything.
@@ -363,6 +399,7 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
     let Some(Sent::Exposed(exposed)) = taken else {
         return None;
     };
+    trace_local_inv(&shared.role, rqst.xid(), &exposed);
     request.released.reset();
     let done = request.released.clone();
     let waiter = Waiter::Release {

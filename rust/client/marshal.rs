@@ -65,7 +65,10 @@ use crate::{
         Measures,
         SendError, //
     },
-    support::work::Job, //
+    support::{
+        trace,
+        work::Job, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -165,7 +168,7 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
     let plan = match plan(&call, &side.limits) {
         Ok(plan) => plan,
         Err(error) => {
-            pr_debug!("a request fits no message: {error:?}\n");
+            trace::marshal_failed(|| (side.endpoint.shared().role.cid, rqst.xid(), error.name()));
             return Err(not_marshalled(side, SendError::TooLarge));
         }
     };
@@ -233,6 +236,9 @@ fn post(
         Ok(composed) => composed,
         Err(error) => return Err((error, mrs)),
     };
+    let cid = side.endpoint.shared().role.cid;
+    trace::marshal(|| marshalled(cid, rqst, call, plan));
+    trace::post_send(|| (cid, rqst.xid(), plan.segments(), composed.1 as u32));
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(index, mrs, layout);
@@ -292,6 +298,8 @@ pub(super) fn send_reply(
                 Some(len)
             })
             .and_then(|composed| {
+                let cid = side.endpoint.shared().role.cid;
+                trace::callback_reply(|| (cid, xid, len as u32));
                 let (_, posted) = state.post(side.endpoint.qp(), MrList::new(), composed);
                 posted.map_err(|_| ComposeError::NotPosted)
             })
@@ -397,6 +405,7 @@ fn map_chunks(
     call: &CallShape<'_>,
     plan: &Plan,
 ) -> Result<MrList<Mapped>, (SendError, MrList<Mapped>)> {
+    let cid = side.endpoint.shared().role.cid;
     let mut mapped = MrList::new();
     for Registration { chunk, part, range } in plan.registrations(call) {
         let part = match part {
@@ -418,7 +427,18 @@ fn map_chunks(
             return Err((SendError::NoBuffer, mapped));
         };
         match mr.map(span, direction, rqst.xid()) {
-            Ok(mr) => mapped.push_last(mr),
+            Ok(mr) => {
+                trace::mr_map(|| {
+                    let Region {
+                        key,
+                        length,
+                        address,
+                    } = mr.region();
+                    let from_device = matches!(direction, Direction::FromDevice);
+                    (cid, rqst.xid(), key, length, address, from_device)
+                });
+                mapped.push_last(mr);
+            }
             Err((mr, _)) => {
                 // The IOMMU or swiotlb has no space now.
                 side.stash.put(mr);
@@ -437,6 +457,48 @@ pub(super) fn segment(region: Region) -> Segment {
         length: region.length,
         offset: region.address,
     }
+}
+
+/// What the event says of a Call that was made.
+fn marshalled(
+    cid: u32,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+) -> (
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    &'static str,
+    &'static str,
+    u32,
+    u32,
+) {
+    let Buf { head, pages, tail } = call.send;
+    let arguments = match (plan.kind(), plan.read_segments) {
+        (Kind::Nomsg, 1..) => "*read list",
+        (_, 1..) => "read list",
+        (_, 0) => "inline",
+    };
+    let results = match (plan.write_segments, plan.reply_segments) {
+        (1.., _) => "write list",
+        (0, 1..) => "reply chunk",
+        (0, 0) => "inline",
+    };
+    let writes = plan.write_segments + plan.reply_segments;
+    (
+        cid,
+        rqst.xid(),
+        head.len,
+        pages.len,
+        tail.len,
+        arguments,
+        results,
+        plan.read_segments,
+        writes,
+    )
 }
 
 /// Counts what was sent.

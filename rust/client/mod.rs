@@ -17,6 +17,7 @@
 
 mod complete;
 mod connect;
+mod history;
 mod marshal;
 mod registrations;
 mod request;

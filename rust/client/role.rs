@@ -9,6 +9,7 @@ use super::{
         Pending,
         Waiter, //
     },
+    history::History,
     registrations::Requests,
     request::Request,
     stats::Stats, //
@@ -17,13 +18,13 @@ use crate::{
     endpoint::{
         CloseReason,
         Fate,
+        Protocol,
         Role,
         Shared, //
     },
     proto::{
         connection::{
             Config,
-            Connection,
             Event, //
         },
         negotiate::Time,
@@ -63,6 +64,10 @@ pub(crate) struct Client {
     pub(super) stats: Arc<Stats>,
     /// Where Calls of the server go.
     pub(super) backchannel: Arc<Backchannel>,
+    /// What is remembered of its connections.
+    pub(super) history: Arc<History>,
+    /// The number of the connection.
+    pub(super) cid: u32,
     /// What this side brings along; known when the device is.
     pub(super) config: SetOnce<Config>,
 }
@@ -72,8 +77,12 @@ impl Client {
         xprt: XprtHandle<Request>,
         stats: Arc<Stats>,
         backchannel: Arc<Backchannel>,
+        history: Arc<History>,
+        cid: u32,
     ) -> Self {
         Self {
+            history,
+            cid,
             xprt,
             stats,
             backchannel,
@@ -101,18 +110,23 @@ impl Role for Client {
     type Pending = Pending;
     type Waiter = Waiter;
 
-    fn begin(&self, private_data: &[u8], now: Time) -> Option<Connection> {
+    fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol> {
         let config = self.config.as_ref()?;
-        Some(Connection::client(*config, Version::V1, private_data, now))
+        Some(Protocol::client(
+            self.cid,
+            config,
+            Version::V1,
+            private_data,
+            now,
+        ))
+    }
+
+    fn cid(&self) -> u32 {
+        self.cid
     }
 
     #[inline]
-    fn claim(
-        &self,
-        protocol: &mut Connection,
-        requests: &mut Requests,
-        event: &Event<'_>,
-    ) -> Claim {
+    fn claim(&self, protocol: &mut Protocol, requests: &mut Requests, event: &Event<'_>) -> Claim {
         complete::claim(self, protocol, requests, event)
     }
 
@@ -154,7 +168,11 @@ impl Role for Client {
         self.xprt.write_space();
     }
 
-    fn lost(&self, _why: CloseReason) {
+    fn ended(&self, why: CloseReason) {
+        self.history.closed(why.as_str());
+    }
+
+    fn lost(&self) {
         self.xprt.force_disconnect();
     }
 

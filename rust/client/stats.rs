@@ -29,7 +29,7 @@ impl Counter {
         self.0.set(self.0.get().wrapping_add(n));
     }
 
-    fn get(&self) -> u64 {
+    pub(super) fn get(&self) -> u64 {
         self.0.get()
     }
 }

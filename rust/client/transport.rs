@@ -5,6 +5,7 @@
 use super::{
     complete,
     connect,
+    history::History,
     marshal::{
         self,
         SendSide, //
@@ -15,11 +16,17 @@ use super::{
     },
     role::Client,
     settings,
-    sizes::MAX_DATA_PAGES,
+    sizes::{
+        Sizes,
+        MAX_DATA_PAGES, //
+    },
     stats::Stats, //
 };
 use crate::{
-    endpoint::Endpoint,
+    endpoint::{
+        Endpoint,
+        Protocol, //
+    },
     proto::types::Version::V1,
     sunrpc::{
         Backchannel,
@@ -33,6 +40,7 @@ use crate::{
         XprtHandle, //
     },
     support::{
+        debugfs::Show,
         memory::PAGE_SIZE,
         net::SockAddr,
         trace, //
@@ -42,6 +50,7 @@ use kernel::{
     new_spinlock,
     prelude::*,
     seq_file::SeqFile,
+    seq_print,
     sync::{
         atomic::{
             Atomic,
@@ -68,7 +77,11 @@ pub(crate) struct Rdma {
     failed: Atomic<bool>,
     stats: Arc<Stats>,
     backchannel: Arc<Backchannel>,
+    history: Arc<History>,
 }
+
+/// Numbers connections, from 1 on; 0 is none.
+static CONNECTIONS: Atomic<u32> = Atomic::new(1);
 
 impl Transport for Rdma {
     type Request = Request;
@@ -82,6 +95,7 @@ impl Transport for Rdma {
     fn create(xprt: XprtHandle<Request>) -> Result<Arc<Self>> {
         let stats = Arc::new(Stats::new(), GFP_KERNEL)?;
         let backchannel = Arc::pin_init(Backchannel::new(), GFP_KERNEL)?;
+        let history = Arc::pin_init(History::new(), GFP_KERNEL)?;
         let sender = SendCell::new(&xprt, None);
         Arc::pin_init(
             pin_init!(Self {
@@ -92,6 +106,7 @@ impl Transport for Rdma {
                 failed: Atomic::new(false),
                 stats,
                 backchannel,
+                history,
             }),
             GFP_KERNEL,
         )
@@ -102,10 +117,13 @@ impl Transport for Rdma {
     }
 
     fn connect(&self, lock: &mut SendLock<'_>, xprt: &Xprt) -> Result<(), ConnectError> {
+        let cid = CONNECTIONS.fetch_add(1, Relaxed);
         let role = Client::new(
             self.xprt.clone(),
             self.stats.clone(),
             self.backchannel.clone(),
+            self.history.clone(),
+            cid,
         );
         // The core closes a connection before it asks for the next.
         self.close(lock, xprt);
@@ -119,10 +137,16 @@ impl Transport for Rdma {
             xprt.reset_credits();
             connect::establish(&endpoint, &sizes)?;
             sender.refresh();
+            trace_thresholds(&endpoint, &sizes, &xprt.peer());
             self.max_callback.store(sender.max_callback(), Relaxed);
             Ok(())
         });
-        trace::connect(&self.xprt.peer(), 0);
+        let (peer, error) = (
+            xprt.peer(),
+            result.map_or_else(|e| e.to_errno(xprt), |()| 0),
+        );
+        trace::connect(|| (cid, &peer, error));
+        self.history.tried(peer, error);
         self.failed.store(result.is_err(), Relaxed);
         result
     }
@@ -210,5 +234,71 @@ impl Transport for Rdma {
 
     fn print_stats(&self, xprt: &Xprt, seq: &SeqFile) {
         self.stats.print(xprt, seq);
+    }
+}
+
+/// Both sides have said how large messages may be.
+fn trace_thresholds(endpoint: &Endpoint<Client>, sizes: &Sizes, peer: &SockAddr) {
+    let shared = endpoint.shared();
+    let Some(facts) = shared.lock().protocol().map(Protocol::facts) else {
+        return;
+    };
+    let (source, own) = (endpoint.source(), &sizes.buffers);
+    trace::thresholds(|| {
+        (
+            shared.role.cid,
+            facts.inline_send,
+            facts.inline_recv,
+            own.send_len,
+            own.recv_len,
+            &source,
+            peer,
+        )
+    });
+}
+
+impl Show for Rdma {
+    fn show(&self, seq: &SeqFile) {
+        let last = self.history.last();
+        // Read under the locks, printed without them.
+        let connection = {
+            let current = self.current.lock();
+            current.as_ref().and_then(|endpoint| {
+                let state = endpoint.shared().lock();
+                let protocol = state.protocol()?;
+                Some((
+                    endpoint.shared().role.cid,
+                    endpoint.source(),
+                    protocol.facts(),
+                    state.idle_sends(),
+                ))
+            })
+        };
+        seq_print!(
+            seq,
+            "connection={}\n",
+            connection.map_or(0, |(cid, ..)| cid)
+        );
+        if let Some(peer) = last.peer {
+            seq_print!(seq, "peer={peer}\n");
+        }
+        if let Some((_, source, facts, sends)) = connection {
+            seq_print!(seq, "source={source}\n");
+            seq_print!(seq, "version={}\n", facts.version);
+            seq_print!(seq, "inline_send={}\n", facts.inline_send);
+            seq_print!(seq, "inline_recv={}\n", facts.inline_recv);
+            seq_print!(
+                seq,
+                "remote_invalidation={}\n",
+                u32::from(facts.remote_invalidation)
+            );
+            seq_print!(seq, "credits={}\n", facts.credits);
+            seq_print!(seq, "idle_sends={sends}\n");
+        }
+        seq_print!(seq, "registrations={}\n", self.stats.mrs_allocated.get());
+        seq_print!(seq, "requests={}\n", self.xprt.max_reqs());
+        seq_print!(seq, "connects={}\n", self.xprt.core_stats().connect_count);
+        seq_print!(seq, "last_close={}\n", last.close);
+        seq_print!(seq, "last_error={}\n", last.error);
     }
 }

@@ -20,14 +20,12 @@ use crate::{
         proof::Drained,
         send::SendList, //
         wqe::Status,
-    }, //
+    },
+    support::trace, //
 };
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        Full,
-        Relaxed, //
-    }, //
+use kernel::sync::atomic::{
+    Full,
+    Relaxed, //
 };
 
 /// Why a connection ends.
@@ -51,6 +49,8 @@ pub(crate) enum CloseReason {
     ForeignInvalidation,
     /// The peer has more Calls in progress than it was told it may.
     TooManyCalls,
+    /// Nobody needs it any more, or sunrpc closes it for a reason of its own.
+    Unneeded,
 }
 
 impl CloseReason {
@@ -66,6 +66,7 @@ impl CloseReason {
             Self::Protocol(why) => why.as_str(),
             Self::ForeignInvalidation => "foreign invalidation",
             Self::TooManyCalls => "too many Calls",
+            Self::Unneeded => "not needed any more",
         }
     }
 }
@@ -74,9 +75,14 @@ impl<R: Role> Shared<R> {
     /// Asks, once, for the connection to be closed. Context: process.
     pub(crate) fn lose(&self, why: CloseReason) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
-            pr_debug!("a connection is lost: {}\n", why.as_str());
-            self.role.lost(why);
+            self.note(why);
+            self.role.lost();
         }
+    }
+
+    fn note(&self, why: CloseReason) {
+        trace::disconnect(|| (self.role.cid(), why.as_str()));
+        self.role.ended(why);
     }
 
     /// An invalidation was not posted, or was flushed: parks it until the queue pair is drained.
@@ -120,7 +126,10 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn close(&self) {
         let shared = &*self.shared;
         // From here on failures are expected.
-        shared.closing.store(1, Relaxed);
+        let stands = shared.lock().protocol.is_some();
+        if shared.closing.xchg(1, Relaxed) == 0 && stands {
+            shared.note(CloseReason::Unneeded);
+        }
         self.id.disconnect();
         // Without the proof the memory is given up rather than given back.
         let Some(drained) = self.qp.drain() else {

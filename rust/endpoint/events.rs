@@ -28,7 +28,10 @@ use crate::{
         wqe::Status,
         Handler, //
     },
-    support::errno, //
+    support::{
+        errno,
+        trace, //
+    }, //
 };
 
 /// What becomes of a message that was handled.
@@ -73,6 +76,10 @@ impl<R: Role> Handler for Shared<R> {
 
     fn received(&self, cx: &mut Completions<'_, Self>, mut message: Received<Self>) {
         let handle = message.invalidated().map(Handle);
+        trace::wc_receive(|| {
+            let handle = handle.map_or(0, |handle| handle.0);
+            (self.role.cid(), message.bytes().len() as u32, handle)
+        });
         let invalidated = message.take_invalidated();
         let (event, claim) = {
             let mut guard = self.lock();
@@ -99,6 +106,7 @@ impl<R: Role> Handler for Shared<R> {
     }
 
     fn sent(&self, buffers: SendBufs<Self>) {
+        trace::wc_send(|| (self.role.cid(),));
         self.lock().sent(buffers);
         self.role.writable();
     }
@@ -111,6 +119,7 @@ impl<R: Role> Handler for Shared<R> {
         mrs: MrList<Idle>,
         proof: Unexposed,
     ) {
+        trace::wc_li_done(|| (self.role.cid(),));
         self.role.invalidated(self, cx, inv, waiter, mrs, proof);
     }
 
@@ -119,6 +128,7 @@ impl<R: Role> Handler for Shared<R> {
     }
 
     fn lost(&self, status: Status) {
+        trace::wc_err(|| (self.role.cid(), status.message()));
         self.lose(if status.is_flush() {
             CloseReason::Disconnected
         } else {

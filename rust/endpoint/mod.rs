@@ -9,6 +9,7 @@
 //!
 //! - `state`: what the endpoint's one lock protects, and how a message is composed and posted
 //! - `events`: completions and CM events, to the protocol and then to the role
+//! - `protocol`: the protocol's state, and a record of every call on it
 //! - `progress`: how far connecting has come
 //! - `close`: why a connection ends, and the order in which it does
 //!
@@ -22,21 +23,20 @@
 mod close;
 mod events;
 mod progress;
+mod protocol;
 mod state;
 
 pub(crate) use close::CloseReason;
 pub(crate) use events::Fate;
 pub(crate) use progress::Step;
+pub(crate) use protocol::Protocol;
 pub(crate) use state::{
     ComposeError,
     State, //
 };
 
 use crate::{
-    proto::connection::{
-        Connection,
-        Event, //
-    },
+    proto::connection::Event,
     proto::negotiate::Time,
     rdma::{
         cm::{
@@ -111,12 +111,15 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// The peer has accepted: the protocol state to begin with.
     ///
     /// `private_data` is what the peer sent along. Context: the CM's workqueue, may sleep.
-    fn begin(&self, private_data: &[u8], now: Time) -> Option<Connection>;
+    fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol>;
+
+    /// The number of the connection, for traces.
+    fn cid(&self) -> u32;
 
     /// Takes what `event` concerns out of the role's state. Endpoint's lock held.
     fn claim(
         &self,
-        protocol: &mut Connection,
+        protocol: &mut Protocol,
         locked: &mut Self::Locked,
         event: &Event<'_>,
     ) -> Self::Claim;
@@ -156,10 +159,13 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Send buffers came back. Context: completion.
     fn writable(&self);
 
+    /// The connection is over, or has to be; why. Called once, if it stood. Context: process.
+    fn ended(&self, why: CloseReason);
+
     /// The connection has ended, or has to: asks for it to be closed. Called once.
     ///
     /// Context: process; must not close the endpoint itself.
-    fn lost(&self, why: CloseReason);
+    fn lost(&self);
 
     /// The queue pair has been drained: gives up all registrations. Endpoint's lock held.
     ///

@@ -4,6 +4,7 @@
 
 use super::{
     now,
+    Protocol,
     Role,
     Shared, //
 };
@@ -11,7 +12,6 @@ use crate::{
     proto::{
         chunk::Chunks,
         connection::{
-            Connection,
             SendError,
             MAX_CONTROL_LEN, //
         },
@@ -39,7 +39,7 @@ use kernel::prelude::*;
 /// The state of an endpoint.
 pub(crate) struct State<R: Role> {
     /// What decides about messages; none before the peer has accepted.
-    pub(super) protocol: Option<Connection>,
+    pub(super) protocol: Option<Protocol>,
     /// Send buffers that hold no message.
     pub(super) sends: SendList<Shared<R>>,
     /// Sends under way.
@@ -91,8 +91,18 @@ impl<R: Role> State<R> {
         !self.sends.is_empty() && self.queue.has_room(mrs)
     }
 
+    /// The protocol's state, while the connection stands.
+    pub(crate) fn protocol(&self) -> Option<&Protocol> {
+        self.protocol.as_ref()
+    }
+
+    /// How many Send buffers hold no message. Counts them one by one.
+    pub(crate) fn idle_sends(&self) -> usize {
+        self.sends.iter().count()
+    }
+
     /// The protocol's state and the role's, once the connection stands.
-    pub(crate) fn established(&mut self) -> Option<(&mut Connection, &mut R::Locked)> {
+    pub(crate) fn established(&mut self) -> Option<(&mut Protocol, &mut R::Locked)> {
         Some((self.protocol.as_mut()?, &mut self.role))
     }
 
@@ -156,7 +166,7 @@ impl<R: Role> State<R> {
             };
             let out = buffer.bytes_mut().get_mut(..MAX_CONTROL_LEN);
             let transmit = match (&mut self.protocol, out) {
-                (Some(protocol), Some(out)) => protocol.poll_transmit(now(), false, false, out),
+                (Some(protocol), Some(out)) => protocol.poll_transmit(now(), out),
                 _ => None,
             };
             let Some(transmit) = transmit else {

@@ -47,6 +47,30 @@ pub enum BadHeader {
 }
 
 impl BadHeader {
+    /// Returns what is wrong in words, for traces.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Truncated => "truncated",
+            Self::Trailing => "trailing bytes",
+            Self::Presence => "presence word",
+            Self::Wrap => "address wraps",
+            Self::Unaligned => "unaligned position",
+            Self::Misplaced => "misplaced Read chunk",
+            Self::Version => "version",
+            Self::Type => "header type",
+            Self::Flags => "flags",
+            Self::ChunksTooEarly => "chunks too early",
+            Self::BrokenSequence => "broken sequence",
+            Self::NoPayload => "no payload",
+            Self::TwoPayloads => "two payloads",
+            Self::XidMismatch => "XIDs differ",
+            Self::Direction => "direction",
+            Self::TooLong => "too long",
+            Self::NotAuthenticated => "not authenticated",
+            Self::Property => "property",
+        }
+    }
+
     /// Returns the error that a Responder reports.
     ///
     /// Version 1 has one code for all of them, with the value that BAD_XDR has in version 2.
@@ -117,6 +141,23 @@ pub enum ErrorReport {
 }
 
 impl ErrorReport {
+    /// Returns it in words, for traces.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Version { .. } => "version",
+            Self::BadXdr => "bad XDR or chunks",
+            Self::InvalHtype => "header type",
+            Self::InvalFlag => "flags",
+            Self::ReadChunks { .. } => "too many Read chunks",
+            Self::WriteChunks { .. } => "too many Write chunks",
+            Self::Segments { .. } => "too many Segments",
+            Self::WriteResource { .. } => "Write chunk too small",
+            Self::ReplyResource { .. } => "Reply chunk too small",
+            Self::System => "system",
+            Self::Unknown(_) => "unknown code",
+        }
+    }
+
     /// Returns the error code.
     //= V1-020, V2-016, V2-017, V2-018
     pub const fn code(self) -> u32 {

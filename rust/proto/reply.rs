@@ -67,6 +67,23 @@ pub enum Failure {
     NotReply,
 }
 
+impl Failure {
+    /// Returns it in words, for traces.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Header(why) => why.name(),
+            Self::ReadList => "Read list",
+            Self::WriteChunks => "number of Write chunks",
+            Self::ReplyChunk => "Reply chunk",
+            Self::SegmentCount => "number of Segments",
+            Self::SegmentMemory => "other memory",
+            Self::SegmentLength => "Segment too long",
+            Self::Gap => "gap in a chunk",
+            Self::NotReply => "not an RPC Reply",
+        }
+    }
+}
+
 /// Checks a message that conveys an RPC Reply.
 ///
 /// `start` are the first words of the RPC message: with a Reply in several parts, these words

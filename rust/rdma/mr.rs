@@ -373,6 +373,13 @@ impl MrList<Idle> {
     }
 }
 
+impl Mr<Mapped> {
+    /// The memory, as the peer will know it.
+    pub(crate) fn region(&self) -> Region {
+        self.inner.region
+    }
+}
+
 impl MrList<Mapped> {
     /// Adds a registration behind the others.
     pub(crate) fn push_last(&mut self, mr: Mr<Mapped>) {

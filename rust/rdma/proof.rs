@@ -55,6 +55,11 @@ impl Invalidated {
         Self { qp, key }
     }
 
+    /// The handle by which the peer knew it.
+    pub(crate) fn handle(&self) -> u32 {
+        self.key
+    }
+
     /// Whether this is about that registration on that queue pair.
     pub(super) fn is_of(&self, qp: QpId, key: u32) -> bool {
         self.key == key && self.qp == qp

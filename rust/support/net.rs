@@ -3,13 +3,22 @@
 //! Addresses and network namespaces, passed from sunrpc to the RDMA connection manager.
 
 use crate::bindings;
+use core::net::{
+    IpAddr,
+    SocketAddr, //
+};
 use core::ptr::NonNull;
+use kernel::fmt;
 
 /// A socket address of at most `sizeof(struct sockaddr_storage)` bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct SockAddr {
     storage: bindings::__kernel_sockaddr_storage,
 }
+
+// SAFETY: an address is bytes. The pointer in `struct __kernel_sockaddr_storage` is there for its
+// alignment only (include/uapi/linux/socket.h).
+unsafe impl Send for SockAddr {}
 
 impl SockAddr {
     /// Wraps a copy of an address.
@@ -25,6 +34,31 @@ impl SockAddr {
     /// The address for C functions that only read it.
     pub(crate) fn as_ptr(&self) -> *const bindings::__kernel_sockaddr_storage {
         &self.storage
+    }
+}
+
+impl fmt::Display for SockAddr {
+    /// Writes address and port, as in `192.0.2.1:20049` and `[2001:db8::1]:20049`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.as_ptr();
+        // SAFETY: every address begins with its family (`struct sockaddr_storage`).
+        let family = unsafe { (*address.cast::<bindings::sockaddr>()).sa_family };
+        let (address, port): (IpAddr, u16) = match u32::from(family) {
+            bindings::AF_INET => {
+                // SAFETY: the family says what the address is.
+                let v4 = unsafe { &*address.cast::<bindings::sockaddr_in>() };
+                (v4.sin_addr.s_addr.to_ne_bytes().into(), v4.sin_port)
+            }
+            bindings::AF_INET6 => {
+                // SAFETY: the family says what the address is.
+                let v6 = unsafe { &*address.cast::<bindings::sockaddr_in6>() };
+                // SAFETY: all arms of the union are 16 bytes (`struct in6_addr`).
+                let bytes = unsafe { v6.sin6_addr.in6_u.u6_addr8 };
+                (bytes.into(), v6.sin6_port)
+            }
+            _ => return f.write_str("none"),
+        };
+        write!(f, "{}", SocketAddr::new(address, u16::from_be(port)))
     }
 }
 

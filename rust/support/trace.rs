@@ -3,10 +3,12 @@
 //! Trace events, of the system `rpcrdma` (include/trace/events/rpcrdma_rs.h).
 //!
 //! An event that nobody listens to costs one instruction that does nothing where the kernel has
-//! jump labels, and the test of a counter elsewhere (User Mode Linux).
+//! jump labels, and the test of a counter elsewhere (User Mode Linux). Its fields are a closure,
+//! so that nothing of them is computed then.
 
 use super::net::SockAddr;
 use crate::bindings;
+use kernel::ffi::c_char;
 
 /// A value that an event takes, and what C gets of it.
 trait Field {
@@ -36,7 +38,36 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(i32);
+numbers!(bool i32 u32 u64);
+
+impl Field for &[u8] {
+    type Held = bindings::rpcrdma_bytes;
+    type Passed = *const bindings::rpcrdma_bytes;
+
+    fn hold(self) -> Self::Held {
+        bindings::rpcrdma_bytes {
+            data: self.as_ptr().cast::<c_char>(),
+            len: u32::try_from(self.len()).unwrap_or(0),
+        }
+    }
+
+    fn pass(held: &Self::Held) -> Self::Passed {
+        held
+    }
+}
+
+impl Field for &str {
+    type Held = bindings::rpcrdma_bytes;
+    type Passed = *const bindings::rpcrdma_bytes;
+
+    fn hold(self) -> Self::Held {
+        self.as_bytes().hold()
+    }
+
+    fn pass(held: &Self::Held) -> Self::Passed {
+        held
+    }
+}
 
 impl Field for &SockAddr {
     type Held = SockAddr;
@@ -51,14 +82,21 @@ impl Field for &SockAddr {
     }
 }
 
+/// Tells the compiler that whoever calls this is seldom reached.
+#[cold]
+#[inline]
+fn seldom() {}
+
 macro_rules! events {
     ($($(#[$doc:meta])* fn $name:ident = $event:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
         kernel::macros::paste! {$(
             $(#[$doc])*
             ///
             /// Context: any.
+            // Not every event has a text.
+            #[allow(clippy::extra_unused_lifetimes)]
             #[inline(always)]
-            pub(crate) fn $name($($arg: $ty),*) {
+            pub(crate) fn $name<'a>(fields: impl FnOnce() -> ($($ty,)*)) {
                 // SAFETY: the key is that of a tracepoint that C defines (rpcrdma_events.c).
                 let enabled = unsafe {
                     kernel::jump_label::static_branch_unlikely!(
@@ -68,6 +106,8 @@ macro_rules! events {
                     )
                 };
                 if enabled {
+                    seldom();
+                    let ($($arg,)*) = fields();
                     $(let $arg = Field::hold($arg);)*
                     // SAFETY: the event copies what its arguments point to (`TP_fast_assign`
                     // there) before it returns, and until then they are borrowed.
@@ -80,5 +120,144 @@ macro_rules! events {
 
 events! {
     /// An attempt to connect has ended, with 0 or an error number.
-    fn connect = xprtrdma_connect(peer: &SockAddr, rc: i32);
+    fn connect = xprtrdma_connect(cid: u32, peer: &'a SockAddr, rc: i32);
+
+    /// Both sides have said how large messages may be; the bytes that hold, and those that this
+    /// side could do.
+    fn thresholds = xprtrdma_inline_thresh(
+        cid: u32,
+        inline_send: u32,
+        inline_recv: u32,
+        max_send: u32,
+        max_recv: u32,
+        source: &'a SockAddr,
+        peer: &'a SockAddr,
+    );
+
+    /// A connection has to be closed, or is; why.
+    fn disconnect = xprtrdma_disconnect(cid: u32, why: &'a str);
+
+    /// A Call was made: the bytes of its head, page list and tail, how arguments and results
+    /// travel, and the Segments for either.
+    fn marshal = xprtrdma_marshal(
+        cid: u32,
+        xid: u32,
+        head: u32,
+        pages: u32,
+        tail: u32,
+        call: &'a str,
+        reply: &'a str,
+        reads: u32,
+        writes: u32,
+    );
+
+    /// A Call was not made; why.
+    fn marshal_failed = xprtrdma_marshal_failed(cid: u32, xid: u32, why: &'a str);
+
+    /// A Send was posted, with so many registrations, of so many bytes.
+    fn post_send = xprtrdma_post_send(cid: u32, xid: u32, mrs: u32, len: u32);
+
+    /// Memory was mapped for the device and will be registered by the next Send.
+    fn mr_map = xprtrdma_mr_map(
+        cid: u32,
+        xid: u32,
+        handle: u32,
+        length: u32,
+        offset: u64,
+        from_device: bool,
+    );
+
+    /// The peer has invalidated a registration.
+    fn mr_reminv = xprtrdma_mr_reminv(cid: u32, xid: u32, handle: u32);
+
+    /// This side invalidates a registration.
+    fn mr_localinv = xprtrdma_mr_localinv(cid: u32, xid: u32, handle: u32);
+
+    /// A message of `len` bytes arrived, and invalidated `handle`, unless that is 0.
+    fn wc_receive = xprtrdma_wc_receive(cid: u32, len: u32, handle: u32);
+
+    /// A signaled Send has ended, and all before it.
+    fn wc_send = xprtrdma_wc_send(cid: u32);
+
+    /// All registrations of an RPC are invalidated.
+    fn wc_li_done = xprtrdma_wc_li_done(cid: u32);
+
+    /// A work request has failed.
+    fn wc_err = xprtrdma_wc_err(cid: u32, status: &'a str);
+
+    /// A Reply arrived, with such a grant.
+    fn reply = xprtrdma_reply(cid: u32, xid: u32, credits: u32);
+
+    /// A Reply arrived that no RPC waits for.
+    fn reply_unknown = xprtrdma_reply_rqst_err(cid: u32, xid: u32, why: &'a str);
+
+    /// A Reply arrived that cannot be used; why.
+    fn reply_bad = xprtrdma_reply_hdr_err(cid: u32, xid: u32, why: &'a str);
+
+    /// The peer has refused a Call; what it says.
+    fn reply_error = xprtrdma_reply_error(cid: u32, xid: u32, why: &'a str);
+
+    /// So many Calls may be in flight from now on.
+    fn credits = xprtrdma_credits(cid: u32, limit: u32);
+
+    /// A Call of the server arrived, of so many bytes.
+    fn callback = xprtrdma_cb_call(cid: u32, xid: u32, len: u32);
+
+    /// The Reply to a Call of the server was sent, of so many bytes.
+    fn callback_reply = xprtrdma_cb_reply(cid: u32, xid: u32, len: u32);
+
+    /// `Connection::client`; see the header for this and the following.
+    fn protocol_connect = rpcrdma_protocol_connect(
+        cid: u32,
+        now: u64,
+        first: u32,
+        low: u32,
+        high: u32,
+        inval: bool,
+        send: u32,
+        recv: u32,
+        calls: u32,
+        grants: u32,
+        xid: u32,
+        peer: &'a [u8],
+    );
+
+    /// `Connection::send`.
+    fn protocol_send = rpcrdma_protocol_send(
+        cid: u32,
+        now: u64,
+        xid: u32,
+        call: bool,
+        nomsg: bool,
+        result: u32,
+        header: &'a [u8],
+        limit: u32,
+    );
+
+    /// `Connection::handle_message`.
+    fn protocol_message = rpcrdma_protocol_message(
+        cid: u32,
+        now: u64,
+        len: u32,
+        inv: u32,
+        bytes: &'a [u8],
+        event: &'a str,
+        xid: u32,
+        limit: u32,
+    );
+
+    /// `Connection::poll_transmit`.
+    fn protocol_transmit = rpcrdma_protocol_transmit(
+        cid: u32,
+        now: u64,
+        waiting: bool,
+        busy: bool,
+        bytes: &'a [u8],
+    );
+
+    /// `Connection::handle_call_ended`.
+    fn protocol_ended = rpcrdma_protocol_ended(cid: u32);
+
+    /// The connection is over.
+    fn protocol_lost = rpcrdma_protocol_lost(cid: u32);
 }

@@ -3,6 +3,9 @@
  * Trace events, system rpcrdma. Where an event of the kernel's C transport
  * (include/trace/events/rpcrdma.h there) means the same, it has the same name;
  * the two modules are never loaded together.
+ *
+ * cid numbers connections, as in debugfs. An XID leads to the events of sunrpc,
+ * which name the task.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rpcrdma
@@ -14,24 +17,475 @@
 #include <linux/socket.h>
 #include <linux/tracepoint.h>
 
+#ifndef _TRACE_RPCRDMA_BYTES
+#define _TRACE_RPCRDMA_BYTES
+/* What Rust calls a slice: bytes, or a text without a final NUL. */
+struct rpcrdma_bytes {
+	const char *data;
+	u32 len;
+};
+#endif
+
 /*
  * Connections
  */
 
 TRACE_EVENT(xprtrdma_connect,
-	TP_PROTO(const struct __kernel_sockaddr_storage *peer, int rc),
-	TP_ARGS(peer, rc),
+	TP_PROTO(u32 cid, const struct __kernel_sockaddr_storage *peer, int rc),
+	TP_ARGS(cid, peer, rc),
 	TP_STRUCT__entry(
+		__field(u32, cid)
 		__field(int, rc)
 		__sockaddr(peer, sizeof(struct sockaddr_in6))
 	),
 	TP_fast_assign(
+		__entry->cid = cid;
 		__entry->rc = rc;
 		__assign_sockaddr(peer, peer, sizeof(struct sockaddr_in6));
 	),
-	TP_printk("peer=%pISpc rc=%d",
-		__get_sockaddr(peer), __entry->rc)
+	TP_printk("cid=%u peer=%pISpc rc=%d",
+		__entry->cid, __get_sockaddr(peer), __entry->rc)
 );
+
+TRACE_EVENT(xprtrdma_inline_thresh,
+	TP_PROTO(u32 cid, u32 inline_send, u32 inline_recv, u32 max_send, u32 max_recv,
+		 const struct __kernel_sockaddr_storage *source,
+		 const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, inline_send, inline_recv, max_send, max_recv, source, peer),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, inline_send)
+		__field(u32, inline_recv)
+		__field(u32, max_send)
+		__field(u32, max_recv)
+		__sockaddr(source, sizeof(struct sockaddr_in6))
+		__sockaddr(peer, sizeof(struct sockaddr_in6))
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->inline_send = inline_send;
+		__entry->inline_recv = inline_recv;
+		__entry->max_send = max_send;
+		__entry->max_recv = max_recv;
+		__assign_sockaddr(source, source, sizeof(struct sockaddr_in6));
+		__assign_sockaddr(peer, peer, sizeof(struct sockaddr_in6));
+	),
+	TP_printk("cid=%u %pISpc -> %pISpc neg send/recv=%u/%u, own send/recv=%u/%u",
+		__entry->cid, __get_sockaddr(source), __get_sockaddr(peer),
+		__entry->inline_send, __entry->inline_recv,
+		__entry->max_send, __entry->max_recv)
+);
+
+TRACE_EVENT(xprtrdma_disconnect,
+	TP_PROTO(u32 cid, const struct rpcrdma_bytes *why),
+	TP_ARGS(cid, why),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__string_len(why, why->data, why->len)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__assign_str(why);
+	),
+	TP_printk("cid=%u why=\"%s\"", __entry->cid, __get_str(why))
+);
+
+/*
+ * Sending
+ */
+
+TRACE_EVENT(xprtrdma_marshal,
+	TP_PROTO(u32 cid, u32 xid, u32 headlen, u32 pagelen, u32 taillen,
+		 const struct rpcrdma_bytes *rtype, const struct rpcrdma_bytes *wtype,
+		 u32 reads, u32 writes),
+	TP_ARGS(cid, xid, headlen, pagelen, taillen, rtype, wtype, reads, writes),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, headlen)
+		__field(u32, pagelen)
+		__field(u32, taillen)
+		__string_len(rtype, rtype->data, rtype->len)
+		__string_len(wtype, wtype->data, wtype->len)
+		__field(u32, reads)
+		__field(u32, writes)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->headlen = headlen;
+		__entry->pagelen = pagelen;
+		__entry->taillen = taillen;
+		__assign_str(rtype);
+		__assign_str(wtype);
+		__entry->reads = reads;
+		__entry->writes = writes;
+	),
+	TP_printk("cid=%u xid=0x%08x xdr=%u/%u/%u %s/%s segments=%u/%u",
+		__entry->cid, __entry->xid,
+		__entry->headlen, __entry->pagelen, __entry->taillen,
+		__get_str(rtype), __get_str(wtype), __entry->reads, __entry->writes)
+);
+
+TRACE_EVENT(xprtrdma_marshal_failed,
+	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why),
+	TP_ARGS(cid, xid, why),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__string_len(why, why->data, why->len)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__assign_str(why);
+	),
+	TP_printk("cid=%u xid=0x%08x why=\"%s\"",
+		__entry->cid, __entry->xid, __get_str(why))
+);
+
+TRACE_EVENT(xprtrdma_post_send,
+	TP_PROTO(u32 cid, u32 xid, u32 mrs, u32 len),
+	TP_ARGS(cid, xid, mrs, len),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, mrs)
+		__field(u32, len)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->mrs = mrs;
+		__entry->len = len;
+	),
+	TP_printk("cid=%u xid=0x%08x mrs=%u len=%u",
+		__entry->cid, __entry->xid, __entry->mrs, __entry->len)
+);
+
+/*
+ * Registrations
+ */
+
+TRACE_EVENT(xprtrdma_mr_map,
+	TP_PROTO(u32 cid, u32 xid, u32 handle, u32 length, u64 offset, bool from_device),
+	TP_ARGS(cid, xid, handle, length, offset, from_device),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, handle)
+		__field(u32, length)
+		__field(u64, offset)
+		__field(bool, from_device)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->handle = handle;
+		__entry->length = length;
+		__entry->offset = offset;
+		__entry->from_device = from_device;
+	),
+	TP_printk("cid=%u xid=0x%08x %u@0x%016llx:0x%08x (%s)",
+		__entry->cid, __entry->xid, __entry->length, __entry->offset, __entry->handle,
+		__entry->from_device ? "FROM_DEVICE" : "TO_DEVICE")
+);
+
+DECLARE_EVENT_CLASS(xprtrdma_mr_class,
+	TP_PROTO(u32 cid, u32 xid, u32 handle),
+	TP_ARGS(cid, xid, handle),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, handle)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->handle = handle;
+	),
+	TP_printk("cid=%u xid=0x%08x handle=0x%08x",
+		__entry->cid, __entry->xid, __entry->handle)
+);
+
+/* The server has invalidated it, with its Reply. */
+DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_reminv,
+	TP_PROTO(u32 cid, u32 xid, u32 handle), TP_ARGS(cid, xid, handle));
+/* We do. */
+DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_localinv,
+	TP_PROTO(u32 cid, u32 xid, u32 handle), TP_ARGS(cid, xid, handle));
+
+/*
+ * Completions
+ */
+
+TRACE_EVENT(xprtrdma_wc_receive,
+	TP_PROTO(u32 cid, u32 len, u32 handle),
+	TP_ARGS(cid, len, handle),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, len)
+		__field(u32, handle)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->len = len;
+		__entry->handle = handle;
+	),
+	TP_printk("cid=%u len=%u invalidated=0x%08x",
+		__entry->cid, __entry->len, __entry->handle)
+);
+
+DECLARE_EVENT_CLASS(rpcrdma_cid_class,
+	TP_PROTO(u32 cid),
+	TP_ARGS(cid),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+	),
+	TP_printk("cid=%u", __entry->cid)
+);
+
+/* A signaled Send has ended, and all those before it. */
+DEFINE_EVENT(rpcrdma_cid_class, xprtrdma_wc_send, TP_PROTO(u32 cid), TP_ARGS(cid));
+/* All registrations of an RPC have been invalidated. */
+DEFINE_EVENT(rpcrdma_cid_class, xprtrdma_wc_li_done, TP_PROTO(u32 cid), TP_ARGS(cid));
+
+TRACE_EVENT(xprtrdma_wc_err,
+	TP_PROTO(u32 cid, const struct rpcrdma_bytes *status),
+	TP_ARGS(cid, status),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__string_len(status, status->data, status->len)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__assign_str(status);
+	),
+	TP_printk("cid=%u status=\"%s\"", __entry->cid, __get_str(status))
+);
+
+/*
+ * Replies and credits
+ */
+
+TRACE_EVENT(xprtrdma_reply,
+	TP_PROTO(u32 cid, u32 xid, u32 credits),
+	TP_ARGS(cid, xid, credits),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, credits)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->credits = credits;
+	),
+	TP_printk("cid=%u xid=0x%08x credits=%u",
+		__entry->cid, __entry->xid, __entry->credits)
+);
+
+DECLARE_EVENT_CLASS(xprtrdma_reply_class,
+	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why),
+	TP_ARGS(cid, xid, why),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__string_len(why, why->data, why->len)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__assign_str(why);
+	),
+	TP_printk("cid=%u xid=0x%08x why=\"%s\"",
+		__entry->cid, __entry->xid, __get_str(why))
+);
+
+/* No RPC waits for it. */
+DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_rqst_err,
+	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
+/* It breaks a rule. */
+DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_hdr_err,
+	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
+/* The server has refused the Call. */
+DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_error,
+	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
+
+TRACE_EVENT(xprtrdma_credits,
+	TP_PROTO(u32 cid, u32 limit),
+	TP_ARGS(cid, limit),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, limit)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->limit = limit;
+	),
+	TP_printk("cid=%u limit=%u", __entry->cid, __entry->limit)
+);
+
+/*
+ * The server's Calls
+ */
+
+DECLARE_EVENT_CLASS(xprtrdma_callback_class,
+	TP_PROTO(u32 cid, u32 xid, u32 len),
+	TP_ARGS(cid, xid, len),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, len)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->len = len;
+	),
+	TP_printk("cid=%u xid=0x%08x len=%u", __entry->cid, __entry->xid, __entry->len)
+);
+
+DEFINE_EVENT(xprtrdma_callback_class, xprtrdma_cb_call,
+	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
+DEFINE_EVENT(xprtrdma_callback_class, xprtrdma_cb_reply,
+	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
+
+/*
+ * What the protocol's state of a connection was told and what it said, with so
+ * many bytes that it can be told the same again (tools/proto/tests/replay.rs).
+ * Times are in milliseconds.
+ */
+
+TRACE_EVENT(rpcrdma_protocol_connect,
+	TP_PROTO(u32 cid, u64 now, u32 first, u32 low, u32 high, bool inval,
+		 u32 send, u32 recv, u32 calls, u32 grants, u32 xid,
+		 const struct rpcrdma_bytes *peer),
+	TP_ARGS(cid, now, first, low, high, inval, send, recv, calls, grants, xid, peer),
+	TP_STRUCT__entry(
+		__field(u64, now)
+		__field(u32, cid)
+		__field(u32, first)
+		__field(u32, low)
+		__field(u32, high)
+		__field(u32, inval)
+		__field(u32, send)
+		__field(u32, recv)
+		__field(u32, calls)
+		__field(u32, grants)
+		__field(u32, xid)
+		__dynamic_array(u8, peer, peer->len)
+	),
+	TP_fast_assign(
+		__entry->now = now;
+		__entry->cid = cid;
+		__entry->first = first;
+		__entry->low = low;
+		__entry->high = high;
+		__entry->inval = inval;
+		__entry->send = send;
+		__entry->recv = recv;
+		__entry->calls = calls;
+		__entry->grants = grants;
+		__entry->xid = xid;
+		memcpy(__get_dynamic_array(peer), peer->data, peer->len);
+	),
+	TP_printk("cid=%u now=%llu first=%u low=%u high=%u inval=%u send=%u recv=%u calls=%u "
+		  "grants=%u xid=0x%08x peer=%s",
+		__entry->cid, __entry->now, __entry->first, __entry->low, __entry->high,
+		__entry->inval, __entry->send, __entry->recv, __entry->calls, __entry->grants,
+		__entry->xid,
+		__print_hex_str(__get_dynamic_array(peer), __get_dynamic_array_len(peer)))
+);
+
+TRACE_EVENT(rpcrdma_protocol_send,
+	TP_PROTO(u32 cid, u64 now, u32 xid, bool call, bool nomsg, u32 result,
+		 const struct rpcrdma_bytes *header, u32 limit),
+	TP_ARGS(cid, now, xid, call, nomsg, result, header, limit),
+	TP_STRUCT__entry(
+		__field(u64, now)
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, call)
+		__field(u32, nomsg)
+		__field(u32, result)
+		__field(u32, limit)
+		__dynamic_array(u8, header, header->len)
+	),
+	TP_fast_assign(
+		__entry->now = now;
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->call = call;
+		__entry->nomsg = nomsg;
+		__entry->result = result;
+		__entry->limit = limit;
+		memcpy(__get_dynamic_array(header), header->data, header->len);
+	),
+	TP_printk("cid=%u now=%llu xid=0x%08x call=%u nomsg=%u result=%u header=%s limit=%u",
+		__entry->cid, __entry->now, __entry->xid, __entry->call, __entry->nomsg,
+		__entry->result,
+		__print_hex_str(__get_dynamic_array(header), __get_dynamic_array_len(header)),
+		__entry->limit)
+);
+
+TRACE_EVENT(rpcrdma_protocol_message,
+	TP_PROTO(u32 cid, u64 now, u32 len, u32 inv, const struct rpcrdma_bytes *bytes,
+		 const struct rpcrdma_bytes *event, u32 xid, u32 limit),
+	TP_ARGS(cid, now, len, inv, bytes, event, xid, limit),
+	TP_STRUCT__entry(
+		__field(u64, now)
+		__field(u32, cid)
+		__field(u32, len)
+		__field(u32, inv)
+		__field(u32, xid)
+		__field(u32, limit)
+		__dynamic_array(u8, bytes, bytes->len)
+		__string_len(event, event->data, event->len)
+	),
+	TP_fast_assign(
+		__entry->now = now;
+		__entry->cid = cid;
+		__entry->len = len;
+		__entry->inv = inv;
+		__entry->xid = xid;
+		__entry->limit = limit;
+		memcpy(__get_dynamic_array(bytes), bytes->data, bytes->len);
+		__assign_str(event);
+	),
+	TP_printk("cid=%u now=%llu len=%u inv=0x%x bytes=%s event=%s xid=0x%08x limit=%u",
+		__entry->cid, __entry->now, __entry->len, __entry->inv,
+		__print_hex_str(__get_dynamic_array(bytes), __get_dynamic_array_len(bytes)),
+		__get_str(event), __entry->xid, __entry->limit)
+);
+
+TRACE_EVENT(rpcrdma_protocol_transmit,
+	TP_PROTO(u32 cid, u64 now, bool waiting, bool busy, const struct rpcrdma_bytes *bytes),
+	TP_ARGS(cid, now, waiting, busy, bytes),
+	TP_STRUCT__entry(
+		__field(u64, now)
+		__field(u32, cid)
+		__field(u32, waiting)
+		__field(u32, busy)
+		__dynamic_array(u8, bytes, bytes->len)
+	),
+	TP_fast_assign(
+		__entry->now = now;
+		__entry->cid = cid;
+		__entry->waiting = waiting;
+		__entry->busy = busy;
+		memcpy(__get_dynamic_array(bytes), bytes->data, bytes->len);
+	),
+	TP_printk("cid=%u now=%llu waiting=%u busy=%u bytes=%s",
+		__entry->cid, __entry->now, __entry->waiting, __entry->busy,
+		__print_hex_str(__get_dynamic_array(bytes), __get_dynamic_array_len(bytes)))
+);
+
+DEFINE_EVENT(rpcrdma_cid_class, rpcrdma_protocol_ended, TP_PROTO(u32 cid), TP_ARGS(cid));
+DEFINE_EVENT(rpcrdma_cid_class, rpcrdma_protocol_lost, TP_PROTO(u32 cid), TP_ARGS(cid));
 
 #endif
 

@@ -185,6 +185,19 @@ impl First {
     };
 }
 
+impl PlanError {
+    /// Returns it in words, for traces.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::TooManySegments => "too many Segments",
+            Self::NoSegments => "no Segments allowed",
+            Self::HeaderTooLong => "header too long",
+            Self::ReplyHeaderTooLong => "header of the Reply too long",
+            Self::CallTooLong => "Call too long",
+        }
+    }
+}
+
 impl Plan {
     #[inline]
     const fn inline(header_len: u32, payload_len: u32) -> Self {

@@ -163,15 +163,10 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
         return Err(EBADF);
     }
     let module = ModuleRef::get()?;
+    let slots = T::slot_count();
     // SAFETY: `net` is valid during the call; the transport takes a reference of its own.
-    let xprt = unsafe {
-        bindings::xprt_alloc(
-            args.net,
-            core::mem::size_of::<Instance<T>>(),
-            0,
-            T::slot_count(),
-        )
-    };
+    let xprt =
+        unsafe { bindings::xprt_alloc(args.net, core::mem::size_of::<Instance<T>>(), 0, slots) };
     let xprt = from_err_ptr(xprt)?;
     let xprt = NonNull::new(xprt).ok_or(ENOMEM)?;
     let unfinished = Unfinished(xprt);
@@ -214,7 +209,9 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
     unsafe { credit::init_work(&raw mut (*this).xprt) };
     // SAFETY: the transport is valid from here on; `destroy` drops the `T` before it frees it.
     let transport = T::create(unsafe { XprtHandle::new(xprt) })?;
-    let shared = Shared::new(transport)?;
+    // SAFETY: `id` is set by xprt_alloc and never changes.
+    let id = unsafe { (*raw).id };
+    let shared = Shared::new(transport, slots, id)?;
     // SAFETY: nobody else knows of the transport.
     unsafe { Instance::provide(this, shared) };
 

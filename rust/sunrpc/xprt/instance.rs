@@ -12,6 +12,7 @@ use super::{
 };
 use crate::bindings;
 use crate::sunrpc::address;
+use crate::support::debugfs::File;
 use crate::support::module::ModuleRef;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -29,15 +30,25 @@ pub(super) struct Instance<T: Transport> {
 /// The parts of a transport that have destructors.
 #[pin_data]
 pub(super) struct Shared<T: Transport> {
+    /// What debugfs shows of `transport`.
+    _file: Option<File>,
     pub(super) transport: Arc<T>,
     pub(super) slots: SlotTable<T::Request>,
 }
 
 impl<T: Transport> Shared<T> {
     /// The parts of a new transport. Context: process, may sleep.
-    pub(super) fn new(transport: Arc<T>) -> Result<*mut Self> {
-        let slots = SlotTable::new(T::slot_count(), T::new_request)?;
-        let shared = KBox::new(Self { transport, slots }, GFP_KERNEL)?;
+    ///
+    /// `id` is the transport's number, and names its file in debugfs.
+    pub(super) fn new(transport: Arc<T>, slots: u32, id: u32) -> Result<*mut Self> {
+        let shared = KBox::new(
+            Self {
+                _file: File::new(fmt!("xprt-{id}"), transport.clone()),
+                slots: SlotTable::new(slots, T::new_request)?,
+                transport,
+            },
+            GFP_KERNEL,
+        )?;
         Ok(KBox::into_raw(shared))
     }
 }

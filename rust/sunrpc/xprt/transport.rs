@@ -10,6 +10,7 @@ use super::{
     XprtHandle, //
 };
 use crate::sunrpc::xdr_buf::CallBuf;
+use crate::support::debugfs::Show;
 use crate::support::errno;
 use crate::support::net::SockAddr;
 use kernel::prelude::*;
@@ -19,8 +20,8 @@ use kernel::sync::Arc;
 /// A transport; this folder keeps the core's rules for it.
 ///
 /// "Send lock" is the core's `XPRT_LOCKED`: it serialises connect, close and send. [`SendLock`]
-/// is the proof that it is held.
-pub(crate) trait Transport: Send + Sync + Sized + 'static {
+/// is the proof that it is held. What debugfs shows of it is [`Show`].
+pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// What the transport keeps with each request, for as long as the transport lives.
     type Request: Send + Sync;
 
@@ -165,7 +166,7 @@ pub(crate) enum ConnectError {
 
 impl ConnectError {
     /// The error that waiting RPCs are woken with.
-    pub(super) fn to_errno(self, xprt: &Xprt) -> kernel::ffi::c_int {
+    pub(crate) fn to_errno(self, xprt: &Xprt) -> kernel::ffi::c_int {
         match self {
             Self::Refused => errno::connection_refused(),
             Self::NotConnected => errno::not_connected(),

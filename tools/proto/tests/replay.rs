@@ -31,7 +31,7 @@
 //! machine that mounts with the module:
 //!
 //! ```text
-//! trace-cmd record -e 'rpcrdma_rs:rpcrdma_protocol_*' -- COMMAND
+//! trace-cmd record -e 'rpcrdma:rpcrdma_protocol_*' -- COMMAND
 //! trace-cmd report > FILE
 //! ```
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is remembered of a transport's connections, for those who look (debugfs).
+
+use crate::support::net::SockAddr;
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::SpinLock, //
+};
+
+/// The memory, which every connection of the transport shares.
+#[pin_data]
+pub(super) struct History {
+    /// Protects it.
+    #[pin]
+    last: SpinLock<Last>,
+}
+
+/// What was last.
+#[derive(Clone, Copy)]
+pub(super) struct Last {
+    /// Where the last attempt to connect went.
+    pub(super) peer: Option<SockAddr>,
+    /// How it ended: 0 or an error number.
+    pub(super) error: i32,
+    /// Why the last connection was closed.
+    pub(super) close: &'static str,
+}
+
+impl History {
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            last <- new_spinlock!(Last {
+                peer: None,
+                error: 0,
+                close: "none",
+            }),
+        })
+    }
+
+    /// An attempt to connect has ended. Context: any.
+    pub(super) fn tried(&self, peer: SockAddr, error: i32) {
+        let mut last = self.last.lock();
+        last.peer = Some(peer);
+        last.error = error;
+    }
+
+    /// A connection is over. Context: process.
+    pub(super) fn closed(&self, why: &'static str) {
+        self.last.lock().close = why;
+    }
+
+    /// What was last. Context: process.
+    pub(super) fn last(&self) -> Last {
+        *self.last.lock()
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Files in debugfs that print what an object says of itself.
+//!
+//! The kernel crate's `debugfs` is not used because its files have no owner: one that somebody
+//! holds open while the module goes is closed through operations that are gone.
+//!
+//! As debugfs wants it, what cannot be created is not there, and nobody is told.
+
+use super::foreign::Context;
+use crate::bindings;
+use core::marker::PhantomData;
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::seq_file::SeqFile;
+use kernel::str::CString;
+use kernel::sync::atomic::{
+    Acquire,
+    AtomicFlag,
+    Full,
+    Release, //
+};
+use kernel::sync::{
+    global_lock,
+    Arc, //
+};
+
+/// What a file prints.
+pub(crate) trait Show: Send + Sync + 'static {
+    /// Prints it. Context: process, may sleep.
+    fn show(&self, seq: &SeqFile);
+}
+
+/// A directory, removed when the module's [`Root`] and all of its files have gone.
+///
+/// # Invariants
+///
+/// `0` is what `debugfs_create_dir` returned, maybe an error pointer.
+struct Dir(*mut bindings::dentry);
+
+// SAFETY: a dentry belongs to no task; debugfs takes the locks of the file system.
+unsafe impl Send for Dir {}
+// SAFETY: a shared `Dir` is only named as the parent of files (`debugfs_create_file_full`, which
+// takes the directory's inode lock).
+unsafe impl Sync for Dir {}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        // SAFETY: by the type invariant; `debugfs_remove` takes error pointers as well.
+        unsafe { bindings::debugfs_remove(self.0) };
+    }
+}
+
+global_lock! {
+    // SAFETY: `Root::new` initialises it, and `READY` says to `File::new` that it has.
+    unsafe(uninit) static ROOT: Mutex<Option<Arc<Dir>>> = None;
+}
+
+/// Set before [`ROOT`] is initialised, which must happen once.
+static BEGUN: AtomicFlag = AtomicFlag::new(false);
+/// Set when [`ROOT`] can be locked.
+static READY: AtomicFlag = AtomicFlag::new(false);
+
+/// The module's directory; dropping it takes it away.
+pub(crate) struct Root(());
+
+impl Root {
+    /// Makes the directory. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`: there was one already. `ENOMEM`.
+    pub(crate) fn new(name: &CStr) -> Result<Self> {
+        if BEGUN.xchg(true, Full) {
+            return Err(EEXIST);
+        }
+        // SAFETY: this is reached once, and nobody locks before `READY` is set.
+        unsafe { ROOT.init() };
+        READY.store(true, Release);
+        // SAFETY: the name is a C string; no parent means the root of debugfs.
+        let dentry =
+            unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), core::ptr::null_mut()) };
+        // INVARIANT: just returned.
+        *ROOT.lock() = Some(Arc::new(Dir(dentry), GFP_KERNEL)?);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        ROOT.lock().take();
+    }
+}
+
+/// A file of the module's directory; dropping it takes it away and waits for its readers.
+///
+/// # Invariants
+///
+/// `dentry` is what `debugfs_create_file_full` returned, maybe an error pointer; the data of its
+/// inode is `_shown`.
+pub(crate) struct File {
+    dentry: *mut bindings::dentry,
+    /// Dropped after the file is removed, since readers use it until then.
+    _shown: Context,
+    /// Dropped after the file, which is in it.
+    _dir: Arc<Dir>,
+}
+
+// SAFETY: as for `Dir`; `Context` may be sent anyway.
+unsafe impl Send for File {}
+// SAFETY: a shared `File` gives access to nothing.
+unsafe impl Sync for File {}
+
+impl File {
+    /// A file that only root can read. None if there is no directory or memory.
+    ///
+    /// Context: process, may sleep.
+    pub(crate) fn new<T: Show>(name: fmt::Arguments<'_>, shown: Arc<T>) -> Option<Self> {
+        if !READY.load(Acquire) {
+            return None;
+        }
+        let dir = ROOT.lock().clone()?;
+        let name = CString::try_from_fmt(name).ok()?;
+        let shown = Context::new(shown);
+        // SAFETY: the name is copied, the directory may be an error pointer, the operations are
+        // static and take the data for a `T`, which lives until the file is removed.
+        let dentry = unsafe {
+            bindings::debugfs_create_file_full(
+                name.as_char_ptr(),
+                0o400,
+                dir.0,
+                shown.as_ptr(),
+                core::ptr::null(),
+                &Operations::<T>::TABLE,
+            )
+        };
+        // INVARIANT: just returned, for `shown`.
+        Some(Self {
+            dentry,
+            _shown: shown,
+            _dir: dir,
+        })
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: by the type invariant, and a drop happens once. The call waits until nobody is
+        // between debugfs_file_get and debugfs_file_put (fs/debugfs/file.c), where files are read.
+        unsafe { bindings::debugfs_remove(self.dentry) };
+    }
+}
+
+extern "C" {
+    /// Our own `struct module` (`THIS_MODULE`), of which only the address is used.
+    static __this_module: u8;
+}
+
+/// The operations of a file whose data is a `T`.
+struct Operations<T>(PhantomData<T>);
+
+impl<T: Show> Operations<T> {
+    const TABLE: bindings::file_operations = bindings::file_operations {
+        // The module stays while a file is open.
+        owner: (&raw const __this_module).cast_mut().cast(),
+        open: Some(Self::open_callback),
+        read: Some(bindings::seq_read),
+        llseek: Some(bindings::seq_lseek),
+        release: Some(bindings::single_release),
+        ..pin_init::zeroed()
+    };
+
+    /// # Safety
+    ///
+    /// Called by debugfs only, which passes the file's inode, whose data is a `T`.
+    unsafe extern "C" fn open_callback(
+        inode: *mut bindings::inode,
+        file: *mut bindings::file,
+    ) -> kernel::ffi::c_int {
+        // SAFETY: the inode is valid during the call.
+        let data = unsafe { (*inode).i_private };
+        // SAFETY: the file is being opened; `show_callback` gets `data`.
+        unsafe { bindings::single_open(file, Some(Self::show_callback), data) }
+    }
+
+    /// # Safety
+    ///
+    /// Called by seq_read only, within a read that debugfs protects from the file's removal.
+    unsafe extern "C" fn show_callback(
+        seq: *mut bindings::seq_file,
+        _: *mut kernel::ffi::c_void,
+    ) -> kernel::ffi::c_int {
+        // SAFETY: `private` is what `open_callback` passed to single_open, a `T` that lives until
+        // the file is removed.
+        let shown = unsafe { &*(*seq).private.cast::<T>() };
+        // SAFETY: valid for the duration of the call.
+        shown.show(unsafe { SeqFile::from_raw(seq) });
+        0
+    }
+}

@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Records what the protocol core of a client is asked and what it answers, in a run with messages of
+# every form, Calls of the server and a connection that breaks. tools/check/replay asks the core the
+# same again. RECORD names the file that is written.
+. "$(dirname "$0")/lib.sh"
+
+RECORD=${RECORD:-/out/protocol.trace}
+tracing=/sys/kernel/tracing
+
+start_recording() {
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing
+	instance=$tracing/instances/rpcrdma-record
+	mkdir $instance
+	trap 'stop_recording' EXIT
+	echo 32768 >$instance/buffer_size_kb
+	# A number instead of a time: the order is that of the calls, whatever the processor.
+	echo counter >$instance/trace_clock
+	for event in $instance/events/rpcrdma/rpcrdma_protocol_*/enable; do
+		echo 1 >"$event"
+	done
+}
+
+stop_recording() {
+	! [ -d $instance ] || rmdir $instance
+}
+
+# The results of the last test are the input of the replay.
+save() {
+	cat $instance/trace >"$RECORD"
+	grep -h '^\(overrun\|dropped events\): [1-9]' $instance/per_cpu/*/stats && fail "events were lost"
+	for sign in 'protocol_connect: .* recv=' 'protocol_send: .* nomsg=0' 'protocol_send: .* nomsg=1' \
+		'protocol_message: .* event=reply' 'protocol_message: .* event=call' \
+		'protocol_send: .* call=0' protocol_ended protocol_lost; do
+		count=$(grep -c "rpcrdma_$sign" "$RECORD") || fail "nothing of $sign was recorded"
+		note "$count times $sign"
+	done
+}
+
+# Opening a file for reading gets a delegation, which the server recalls when it changes the file.
+provoke_a_callback() {
+	"$here/io.py" put "$here/lib.sh" "$dir/delegated" 100
+	remount
+	# Delegations are for those whose callbacks are known to work.
+	sleep 1
+	exec 3<"$dir/delegated"
+	cat <&3 >/dev/null
+	on_server sh -c "echo more >>'$EXPORT/${dir#"$mnt"/}/delegated'"
+	exec 3<&-
+}
+
+breaks_the_connection() {
+	before=$(transport connect_count)
+	on_server rpc.nfsd 0
+	sleep 0.5
+	on_server rpc.nfsd
+	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
+	[ "$(transport connect_count)" -gt "$before" ]
+}
+
+everything() {
+	needs_server_command
+	start_recording
+	head -c 1048576 /dev/urandom >"$local/large"
+	for version in 4.2 3; do
+		VERS=$version
+		mount_export
+		for bytes in 10 4000 65533 1048576; do
+			head -c $bytes "$local/large" >"$local/file"
+			"$here/io.py" put "$local/file" "$dir/file" $bytes
+			"$here/io.py" get "$local/file" "$dir/file" $bytes
+		done
+		for n in $(seq 100); do
+			: >"$dir/a-name-long-enough-to-fill-a-reply-soon-$n"
+		done
+		remount
+		[ "$(ls "$dir" | wc -l)" = 101 ]
+		[ $version = 3 ] || {
+			"$here/io.py" setxattr "$dir/file" 16000
+			"$here/io.py" checkxattr "$dir/file" 16000
+			provoke_a_callback
+		}
+		breaks_the_connection
+		leave
+	done
+	sleep 1
+	save
+}
+
+tests "everything"
