@@ -4,8 +4,8 @@
 
 use super::{
     registrations::{
+        add,
         Requests,
-        FIRST_LARGE,
         FIRST_SMALL,
         SMALL_PAGES, //
     },
@@ -18,10 +18,7 @@ use crate::{
         Resolved, //
     },
     proto::cm_private::CmPrivate,
-    rdma::{
-        cm::ConnectParams,
-        mr::Mr, //
-    },
+    rdma::cm::ConnectParams,
     sunrpc::{
         ConnectError,
         Xprt, //
@@ -84,15 +81,15 @@ pub(super) fn establish(endpoint: &Endpoint<Client>, sizes: &Sizes) -> Result<()
     endpoint.connect(&params, CONNECT_TIMEOUT)?;
     //= V1-045, V1-046, V1-123, V1-124
     endpoint.provide(&sizes.buffers)?;
+    // The large ones are enough for any one RPC, so a connection gets on without making more.
+    let large = (2 * sizes.chunk_segments).min(sizes.mrs);
+    let small = FIRST_SMALL.min(sizes.mrs - large);
     for (count, pages) in [
-        (FIRST_SMALL, SMALL_PAGES.min(sizes.mr_pages)),
-        (FIRST_LARGE, sizes.mr_pages),
+        (small, SMALL_PAGES.min(sizes.mr_pages)),
+        (large, sizes.mr_pages),
     ] {
         for _ in 0..count {
-            let mr = Mr::new(endpoint.pd().clone(), pages)?;
-            let client = &endpoint.shared().role;
-            client.stats.mrs_allocated.add(1);
-            endpoint.shared().lock().role.idle.put(mr);
+            add(endpoint, pages)?;
         }
     }
     Ok(())

@@ -89,7 +89,7 @@ impl SendSide {
     pub(super) fn new(endpoint: Arc<Endpoint<Client>>, sizes: &Sizes) -> Result<Self> {
         Ok(Self {
             refill: KBox::pin_init(
-                Job::new(Refill::new(endpoint.clone(), sizes.mr_pages)),
+                Job::new(Refill::new(endpoint.clone(), sizes.mr_pages, sizes.mrs)),
                 GFP_KERNEL,
             )?,
             limits: sizes.limits(),

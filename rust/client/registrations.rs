@@ -98,6 +98,15 @@ impl Idles {
         self.large.pop()
     }
 
+    /// Takes a registration of the size that is not the one for `pages` pages.
+    fn take_other(&mut self, pages: u32) -> Option<Mr<Idle>> {
+        if pages <= SMALL_PAGES {
+            self.large.pop()
+        } else {
+            self.small.pop()
+        }
+    }
+
     #[inline]
     pub(super) fn put(&mut self, mr: Mr<Idle>) {
         if mr.pages() <= SMALL_PAGES {
@@ -251,6 +260,8 @@ impl Table {
 pub(crate) struct Requests {
     pub(super) table: Table,
     pub(super) idle: Idles,
+    /// How many registrations there are, idle or not.
+    pub(super) mrs: u32,
     /// A sender waits for a registration.
     pub(super) wanted: bool,
 }
@@ -260,6 +271,7 @@ impl Requests {
         Ok(Self {
             table: Table::new(slots)?,
             idle: Idles::new(),
+            mrs: 0,
             wanted: false,
         })
     }
@@ -293,10 +305,8 @@ impl Requests {
     }
 }
 
-/// How many registrations of each size a connection starts with. The large ones are enough for
-/// any one RPC, so a connection works without making more.
+/// How many small registrations a connection starts with.
 pub(super) const FIRST_SMALL: u32 = 8;
-pub(super) const FIRST_LARGE: u32 = 6;
 
 /// How many are made at a time.
 const MORE: u32 = 8;
@@ -306,15 +316,18 @@ pub(super) struct Refill {
     endpoint: Arc<Endpoint<Client>>,
     /// The most pages of a registration.
     pages: u32,
+    /// The most registrations that may exist: the send queue has room for so many invalidations.
+    most: u32,
     /// The size that is short, in pages.
     short: Atomic<u32>,
 }
 
 impl Refill {
-    pub(super) fn new(endpoint: Arc<Endpoint<Client>>, pages: u32) -> Self {
+    pub(super) fn new(endpoint: Arc<Endpoint<Client>>, pages: u32, most: u32) -> Self {
         Self {
             endpoint,
             pages,
+            most,
             short: Atomic::new(0),
         }
     }
@@ -330,19 +343,45 @@ impl Refill {
     }
 }
 
+/// Makes an idle registration for `pages` pages. Context: process, may sleep.
+pub(super) fn add(endpoint: &Endpoint<Client>, pages: u32) -> Result {
+    let mr = Mr::new(endpoint.pd().clone(), pages)?;
+    let shared = endpoint.shared();
+    shared.role.stats.mrs_allocated.add(1);
+    let mut state = shared.lock();
+    state.role.mrs += 1;
+    state.role.idle.put(mr);
+    Ok(())
+}
+
+impl Refill {
+    /// Sees to it that one more may exist, if need be by freeing an idle one of the other size.
+    fn make_room(&self, pages: u32) -> bool {
+        let freed = {
+            let mut state = self.endpoint.shared().lock();
+            if state.role.mrs < self.most {
+                return true;
+            }
+            let freed = state.role.idle.take_other(pages);
+            state.role.mrs -= u32::from(freed.is_some());
+            freed
+        };
+        // Freed without the lock.
+        freed.is_some()
+    }
+}
+
 impl Run for Refill {
     fn run(&self) {
         let _nofs = NofsScope::enter();
         let shared = self.endpoint.shared();
         let pages = self.short.load(Relaxed);
         let mut made = 0;
-        while made < MORE {
-            let Ok(mr) = Mr::new(self.endpoint.pd().clone(), pages) else {
+        while made < MORE && self.make_room(pages) {
+            if add(&self.endpoint, pages).is_err() {
                 break;
-            };
+            }
             made += 1;
-            shared.role.stats.mrs_allocated.add(1);
-            shared.lock().role.idle.put(mr);
         }
         if made == 0 {
             // Short of memory. Those that the sender lacks are in use: whoever gives them back

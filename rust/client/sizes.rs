@@ -15,6 +15,10 @@ use crate::{
         },
         plan::Limits,
         property::Properties,
+        resources::{
+            resources,
+            Device, //
+        },
         types::Xid, //
     },
     rdma::{
@@ -32,12 +36,6 @@ use kernel::prelude::*;
 /// The most pages of data in one RPC: 1 MiB that need not begin at a page boundary.
 pub(crate) const MAX_DATA_PAGES: u32 = 257;
 
-/// Receives for messages that answer no request of ours.
-const EXTRA_RECEIVES: u32 = 32;
-
-/// Send buffers beyond one a request: those whose completion has not been asked for yet.
-const EXTRA_SENDS: u32 = 32;
-
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
@@ -45,6 +43,8 @@ pub(crate) struct Sizes {
     pub(crate) requests: u32,
     /// The most pages of a registration.
     pub(crate) mr_pages: u32,
+    /// The most registrations that exist at a time.
+    pub(crate) mrs: u32,
     /// The buffers.
     pub(crate) buffers: Buffers,
     /// The most Segments of a chunk.
@@ -63,47 +63,30 @@ impl Sizes {
         if !device.memory_management || device.max_registration_pages == 0 {
             return Err(errno::not_supported());
         }
-        let pages = device.max_registration_pages.min(MAX_DATA_PAGES);
-
-        // The pieces of a message: head, pages and tail each need registrations of their own.
-        let chunk_segments = MAX_DATA_PAGES.div_ceil(pages) + 2;
-        if chunk_segments > Limits::NFS_SAFE_SEGMENTS {
-            return Err(errno::not_supported());
-        }
-        // An RPC registers at most a Read chunk and a Write or Reply chunk; later they are
-        // fenced, while its Send buffer may have been used for another.
-        let per_call = 2 * chunk_segments;
-        let send_wr =
-            |requests: u32| (requests + EXTRA_SENDS) * (1 + per_call) + requests * per_call;
-        let mut requests = requests.max(1);
-        let too_many = |requests: u32| {
-            let cqe = send_wr(requests) + requests + EXTRA_RECEIVES + 2 * qp::Size::MARKER;
-            send_wr(requests) >= device.max_qp_wr || cqe > device.max_cqe
+        let device_has = Device {
+            registration_pages: device.max_registration_pages,
+            max_qp_wr: device.max_qp_wr,
+            max_cqe: device.max_cqe,
         };
-        while requests > 1 && too_many(requests) {
-            requests /= 2;
-        }
-        let sends = requests + EXTRA_SENDS;
-        let receives = (requests + EXTRA_RECEIVES).min(device.max_qp_wr.saturating_sub(1));
-        if receives < 2 || too_many(requests) {
-            return Err(errno::not_supported());
-        }
+        let resources =
+            resources(requests, MAX_DATA_PAGES, &device_has).ok_or_else(errno::not_supported)?;
         Ok(Self {
-            requests,
-            mr_pages: pages,
+            requests: resources.requests,
+            mr_pages: resources.segment_pages,
+            mrs: resources.registrations,
             buffers: Buffers {
-                sends,
+                sends: resources.sends,
                 send_len: settings::inline_send(),
-                receives,
+                receives: resources.receives,
                 recv_len: settings::inline_recv(),
             },
-            chunk_segments,
+            chunk_segments: resources.chunk_segments,
             qp: qp::Size {
-                send_wr: send_wr(requests),
-                send_room: (requests + EXTRA_SENDS) * (1 + per_call),
-                recv_wr: receives,
-                recv_batch: 16,
-                signal_interval: EXTRA_SENDS / 2,
+                send_wr: resources.send_wr(),
+                send_room: resources.send_room,
+                recv_wr: resources.receives,
+                recv_batch: resources.recv_batch,
+                signal_interval: resources.signal_interval,
             },
             reads_in: device.max_reads_in,
         })
