@@ -55,6 +55,9 @@ fn check(retry: Retry, report: ErrorReport, sent: &Sent<'_>, most: u32) {
         (Retry::ReplyChunkOnly, ErrorReport::WriteChunks { .. }) => {
             assert!(!sent.write_chunks.is_empty());
         }
+        (Retry::ReplyChunkOnly, ErrorReport::ReplyResource { .. }) => {
+            assert!(!sent.write_chunks.is_empty() && sent.reply_chunk == 0);
+        }
         (Retry::FewerSegments(most), ErrorReport::Segments { max_segments }) => {
             assert!(most == max_segments && most < sent.segments && most != 0);
         }
@@ -63,6 +66,7 @@ fn check(retry: Retry, report: ErrorReport, sent: &Sent<'_>, most: u32) {
         }
         (Retry::LargerReplyChunk(length), ErrorReport::ReplyResource { .. }) => {
             assert!(length > sent.reply_chunk && length <= most);
+            assert!(sent.reply_chunk != 0 || sent.write_chunks.is_empty());
         }
         other => panic!("no reason for {other:?}"),
     }
