@@ -166,7 +166,7 @@ check-mutations: python ## Mistakes in the kernel code that the selftests must f
 	@tools/mutations/check
 
 .PHONY: conformance clippy rustfmt rustfmtcheck rustdoc rust-analyzer
-conformance: python ## Table of requirements, where they are fulfilled and tested
+conformance: python ## Table of requirements, where they are fulfilled and tested, into build/
 	@tools/conformance/conformance
 
 clippy: python ## Clippy with the kernel's configuration

@@ -92,7 +92,7 @@
 //! # Citations
 //!
 //! Requirements that a piece of code fulfils are cited above it as `//= V1-014`; the identifiers
-//! are those of `Documentation/conformance.rst`. `V1` stands for the version 1 protocol, `V2` for
+//! are those of `Documentation/requirements`. `V1` stands for the version 1 protocol, `V2` for
 //! version 2, `CM` for the private data exchanged while connecting, `NFS` for the NFS upper-layer
 //! binding and `D` for the decisions taken where the documents leave a choice.
 
