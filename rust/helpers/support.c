@@ -52,3 +52,9 @@ __rust_helper bool rust_helper_schedule_work(struct work_struct *work)
 {
 	return schedule_work(work);
 }
+
+/* The kernel crate's smp_mb() takes an argument from Linux 7.3 on. */
+__rust_helper void rust_helper_full_barrier(void)
+{
+	smp_mb();
+}

@@ -211,7 +211,7 @@ impl Inner {
         let wr = &mut self.wr.0.wr;
         wr.opcode = bindings::ib_wr_opcode_IB_WR_LOCAL_INV;
         wr.send_flags = if signaled {
-            bindings::ib_send_flags_IB_SEND_SIGNALED as i32
+            bindings::ib_send_flags_IB_SEND_SIGNALED
         } else {
             0
         };
@@ -253,8 +253,10 @@ impl Mr<Idle> {
             bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         };
         let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
-        let mut wr = bindings::ib_reg_wr::default();
-        wr.mr = raw.as_ptr();
+        let wr = bindings::ib_reg_wr {
+            mr: raw.as_ptr(),
+            ..Default::default()
+        };
         // INVARIANT: just allocated, and nothing is mapped. A failure to box it destroys it.
         let inner = Inner {
             raw,

@@ -270,7 +270,7 @@ impl<H: Handler> QpRef<H> {
     ) -> i32 {
         let cqe = ptr::from_mut(&mut *buffer).cast();
         buffer.wr.0.__bindgen_anon_1.wr_cqe = cqe;
-        buffer.wr.0.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
+        buffer.wr.0.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         buffer.covers = take(&mut queue.unsignaled);
         let cqe = Wqe::into_cqe(buffer);
         self.shared().owed.fetch_add(1, Relaxed);

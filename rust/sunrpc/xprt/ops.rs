@@ -31,7 +31,6 @@ use kernel::ffi::{
 };
 use kernel::prelude::*;
 use kernel::seq_file::SeqFile;
-use kernel::sync::barrier::smp_mb;
 
 /// The operations of `T` as the core calls them.
 pub(super) struct VTable<T: Transport>(PhantomData<T>);
@@ -117,7 +116,8 @@ impl<T: Transport> VTable<T> {
         unsafe { bindings::xprt_add_backlog_noncongested(this.xprt.as_raw(), task) };
         // A slot that came free before the task was on the queue woke nobody: look again. Pairs
         // with the barrier of `SlotTable::put`.
-        smp_mb();
+        // SAFETY: orders accesses to memory and makes none.
+        unsafe { bindings::full_barrier() };
         Self::serve_backlog(this);
     }
 
