@@ -68,7 +68,7 @@ pub(crate) struct Rdma {
     /// What the sender needs of the connection, if there is one.
     sender: SendCell<Option<SendSide>>,
     /// The connection, for those without the send lock. It is cleared when the connection is
-    /// closed, so nobody ends the last reference where that may not sleep.
+    /// closed. Only those who may sleep take a reference, for it may turn out to be the last.
     #[pin]
     current: SpinLock<Option<Arc<Endpoint<Client>>>>,
     /// The most bytes of a Call of the server, or of its Reply, on this connection.
@@ -205,11 +205,9 @@ impl Transport for Rdma {
         if !rqst.request().is_outstanding() {
             return;
         }
-        let wait = match &*self.current.lock() {
-            Some(endpoint) => complete::abandon(endpoint, rqst),
-            None => None,
-        };
-        if let Some(done) = wait {
+        // A reference, since ending an exposure may sleep when the connection ends meanwhile.
+        let current = self.current.lock().clone();
+        if let Some(done) = current.and_then(|endpoint| complete::abandon(&endpoint, rqst)) {
             done.wait();
         }
     }
