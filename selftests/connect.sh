@@ -5,7 +5,7 @@
 
 # Requests that the connection manager has sent since traced().
 attempts() {
-	grep -c ' cm_send_req: ' "$tracing/trace" || true
+	awk '/ cm_send_req: / { n++ } END { print n + 0 }' "$tracing/trace"
 }
 
 traced() {

@@ -487,7 +487,8 @@ takes_replies_at_once() {
 # What the client has of each kind on the device.
 resources() {
 	for kind in cq mr pd cm_id; do
-		rdma resource show $kind | grep -c '\[rpcrdma\]' || true
+		shown=$(rdma resource show $kind)
+		echo "$shown" | awk '/\[rpcrdma\]/ { n++ } END { print n + 0 }'
 	done
 }
 
