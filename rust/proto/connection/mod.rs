@@ -528,7 +528,7 @@ impl Connection {
     }
 
     /// Narrows a device's limits to those of the connection.
-    //= V1-019, V2-037, V2-055, V2-129, V2-130, V2-131, V2-170, V2-199, D-25, D-49
+    //= V1-019, V2-037, V2-055, V2-129, V2-130, V2-131, V2-199, D-25
     pub fn apply(&self, limits: &mut Limits) {
         limits.version = self.version().unwrap_or(Version::V1);
         limits.inline_send = self.inline_send();
@@ -542,6 +542,14 @@ impl Connection {
             limits.chunk_segments = limits.chunk_segments.min(properties.segments);
             limits.continued_send = self.config.continued;
             limits.continued_recv = self.config.continued;
+        }
+        //= V1-133, V2-170, D-49
+        if self.side == Side::Server {
+            // No memory of this side is named in Calls to the client, nor memory for its Replies.
+            limits.read_chunks = 0;
+            limits.write_chunks = 0;
+            limits.chunk_segments = 0;
+            limits.long_call = false;
         }
     }
 
@@ -572,7 +580,7 @@ impl Connection {
 
     /// Changes how many Calls of the peer are taken at once, from the next Reply on. When it
     /// grows, the Receives for them have been posted already.
-    //= V1-035, V1-040
+    //= V1-033, V1-035
     pub fn set_grants(&mut self, grants: u32) {
         self.config.grants = grants;
     }
@@ -696,7 +704,7 @@ impl Connection {
     }
 
     fn ping_due(&self) -> Option<Time> {
-        (self.is_settled() && self.version() == Some(Version::V2))
+        (self.announced && self.is_settled() && self.version() == Some(Version::V2))
             .then(|| self.active.after(self.config.keep_alive))
     }
 }

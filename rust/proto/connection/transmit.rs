@@ -100,8 +100,10 @@ impl Connection {
         if self.sending.is_some_and(|open| open != this) {
             return Err(SendError::Busy);
         }
-        let first = self.announced || self.holds_properties(now) && reply;
-        if !self.is_settled() || !first {
+        // Nothing may come between the parts, so what has begun goes on.
+        let ready =
+            self.announced || self.sending == Some(this) || self.holds_properties(now) && reply;
+        if !self.is_settled() || !ready {
             return Err(SendError::NotReady);
         }
         if self.side == Side::Server && message.direction == MsgType::Call {
@@ -292,7 +294,7 @@ impl Connection {
         busy: bool,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let due = self.ping_due().filter(|_| self.announced)?;
+        let due = self.ping_due()?;
         let idle = now >= due;
         let carried = busy && self.send.balance() != 0;
         let short = self.recv.is_short() || self.owes_grant && self.recv.grantable() != 0;

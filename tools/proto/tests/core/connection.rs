@@ -12,7 +12,7 @@ use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
 use rpcrdma_proto::proto::negotiate::{Memory, Time, Versions};
-use rpcrdma_proto::proto::plan::Limits;
+use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part};
 use rpcrdma_proto::proto::property::{encode_hostauth, Properties, ReverseSupport};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 use rpcrdma_proto::proto::v2;
@@ -358,6 +358,41 @@ fn thresholds_follow_the_version() {
     assert_eq!(tiny.receive_size(), 4096);
 }
 
+//= V1-133, V2-170, D-49, NFS-053 (test)
+#[test]
+fn calls_of_a_server_name_no_memory() {
+    let long = |send, receive| {
+        let part = |len| Buf {
+            pages: Part {
+                len,
+                page_offset: 0,
+            },
+            ..Buf::default()
+        };
+        CallShape {
+            send: part(send),
+            arguments: &[],
+            receive: part(receive),
+            results: &[],
+            protected: false,
+        }
+    };
+    let planned = |connection: &Connection, send, receive| {
+        let mut limits = Limits::v1(0, 0);
+        connection.apply(&mut limits);
+        plan(&long(send, receive), &limits)
+    };
+    let mut v1_server = server();
+    v1_server.handle_message(NOW, v1_msg(9, &rpc(9, 0, 40)), None);
+    assert!(planned(&v1_server, 900, 900).is_ok());
+    for (send, receive) in [(3000, 900), (900, 3000), (3000, 3000)] {
+        assert!(planned(&v1_server, send, receive).is_err());
+        assert!(planned(&client(Version::V1), send, receive).is_ok());
+        let in_parts = planned(&v2_server(), 3 * send, 3 * receive).unwrap();
+        assert_eq!((in_parts.kind(), in_parts.segments()), (Kind::Msg, 0));
+    }
+}
+
 // Version 2.
 
 //= V2-010, V2-019, V2-028, V2-054, V2-058, V2-136, V2-137, D-12, D-19, D-20 (test)
@@ -413,6 +448,29 @@ fn with_one_credit_the_reply_goes_first() {
         server.handle_message(NOW, v2_msg(10, 0, &rpc(10, 0, 40)), None);
         assert_eq!(transmit(&mut server)[0][15], 5);
     }
+}
+
+//= V2-038, V2-040, V2-047, D-12, D-14 (test)
+#[test]
+fn the_reply_that_goes_first_may_have_parts() {
+    let mut server = server();
+    let first = join(&[9, 2, 0x0010_0001, 0, 0, 0, 0, 0, 0], &rpc(9, 0, 40));
+    server.handle_message(NOW, first, None);
+    let grant = raw(&[0, 2, 0x0010_0001, 1, 0, 0, 0, 0, 0]);
+    for more in [true, true, false] {
+        assert!(transmit(&mut server).is_empty());
+        let part = Outgoing {
+            direction: MsgType::Reply,
+            more,
+            ..call(9)
+        };
+        assert!(send(&mut server, &part).is_ok());
+        server.handle_sent(1);
+        assert_eq!(server.poll_timeout(true), None);
+        server.handle_message(NOW, grant, None);
+    }
+    // What nothing may come between has ended.
+    assert_eq!(transmit(&mut server)[0][15], 5);
 }
 
 //= D-12 (test)
