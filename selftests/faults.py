@@ -364,6 +364,16 @@ def no_write_list(reply):
     reply.writes = []
 
 
+@spoils(READ)
+def reply_chunk_not_offered_and_unused(reply):
+    reply.reply = [dataclasses.replace(reply.call.writes[0][0], length=0)]
+
+
+@spoils(READ)
+def write_chunk_more_than_offered_and_unused(reply):
+    reply.writes += [[dataclasses.replace(reply.call.writes[0][0], length=0)]]
+
+
 @strikes(READ)
 def pad_of_another_length(_, reply):
     """NFS-Ganesha 6.5 pads with count % 4 zeros, so its message may have any length."""

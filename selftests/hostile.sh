@@ -666,6 +666,8 @@ tests "$@" \
 	"makes_no_difference no_credits" \
 	"makes_no_difference endless_credits" \
 	"makes_no_difference no_attributes" \
+	"makes_no_difference reply_chunk_not_offered_and_unused" \
+	"makes_no_difference write_chunk_more_than_offered_and_unused" \
 	"connection_request" \
 	"what_the_server_announces_is_used" \
 	"memory_never_has_the_same_name_again" \

@@ -26,7 +26,7 @@ use crate::proto::types::{
 pub struct Reply<'a> {
     /// The Payload stream.
     pub payload: Payload<'a>,
-    /// How many octets of results lie in the Write chunks, all together.
+    /// How many bytes of results lie in the Write chunks, all together.
     pub written: u32,
     /// The returned Write list; its lengths say what lies in each Write chunk.
     pub chunks: ChunkLists<'a>,
@@ -37,7 +37,7 @@ pub struct Reply<'a> {
 pub enum Payload<'a> {
     /// In the message. Of a Reply in several parts, this is the last one.
     Inline(&'a [u8]),
-    /// In the Reply chunk, which the peer filled with `len` octets.
+    /// In the Reply chunk, which the peer filled with `len` bytes.
     ReplyChunk {
         /// The length of the Payload stream.
         len: u32,
@@ -51,9 +51,10 @@ pub enum Failure {
     Header(BadHeader),
     /// The Reply carries a Read list.
     ReadList,
-    /// The Reply carries more Write chunks than were offered, or only some of them.
+    /// The Reply has results in a Write chunk that was not offered, or returns only some of those
+    /// that were.
     WriteChunks,
-    /// The Reply carries a Reply chunk that was not offered, or that is both used and not.
+    /// The Reply uses a Reply chunk that was not offered, or one that is both used and not.
     ReplyChunk,
     /// A returned chunk has more Segments than the one offered.
     SegmentCount,
@@ -61,7 +62,7 @@ pub enum Failure {
     SegmentMemory,
     /// A returned Segment is longer than the one offered.
     SegmentLength,
-    /// A returned chunk was not filled in order, so the octets are not contiguous.
+    /// A returned chunk was not filled in order, so the bytes are not contiguous.
     Gap,
     /// The payload is not an RPC Reply.
     NotReply,
@@ -92,7 +93,7 @@ impl Failure {
 /// All forms of Reply are taken, whatever was offered: inline although a Reply chunk was there,
 /// and with results inline that a Write chunk could have held.
 #[inline]
-//= V1-064, V1-072, V1-075, V1-078, V1-109, D-38, D-44, NFS-055
+//= V1-064, D-44, NFS-055
 pub fn check_conveyed<'a, C: Chunks + ?Sized>(
     xid: Xid,
     conveyed: &Conveyed<'a>,
@@ -100,6 +101,7 @@ pub fn check_conveyed<'a, C: Chunks + ?Sized>(
     offered: &C,
 ) -> Result<Reply<'a>, Failure> {
     let chunks = conveyed.chunks;
+    //= V1-072
     if !chunks.reads.is_empty() {
         return Err(Failure::ReadList);
     }
@@ -110,12 +112,14 @@ pub fn check_conveyed<'a, C: Chunks + ?Sized>(
     };
     let in_reply_chunk = match chunks.reply {
         None => 0,
-        Some(returned) => {
-            let offered = offered.reply().ok_or(Failure::ReplyChunk)?;
-            check_returned(returned, offered)?
-        }
+        Some(returned) => match offered.reply() {
+            Some(offered) => check_returned(returned, offered)?,
+            None => check_unused(returned, Failure::ReplyChunk)?,
+        },
     };
     let payload = match conveyed.kind {
+        //= V1-078, V1-109, V2-107
+        //= D-38
         Kind::Msg => {
             if in_reply_chunk != 0 {
                 return Err(Failure::ReplyChunk);
@@ -153,14 +157,17 @@ fn check_start(xid: Xid, start: Option<RpcStart>) -> Result<(), Failure> {
     Ok(())
 }
 
-//= V1-075
+//= V1-075, V2-107
 fn check_writes<C: Chunks + ?Sized>(chunks: &ChunkLists<'_>, offered: &C) -> Result<u32, Failure> {
     let mut offered = offered.writes();
     let mut written = 0_u32;
     for returned in chunks.writes.iter() {
-        let offered = offered.next().ok_or(Failure::WriteChunks)?;
+        let in_chunk = match offered.next() {
+            Some(offered) => check_returned(returned, offered)?,
+            None => check_unused(returned, Failure::WriteChunks)?,
+        };
         written = written
-            .checked_add(check_returned(returned, offered)?)
+            .checked_add(in_chunk)
             .ok_or(Failure::SegmentLength)?;
     }
     match offered.next() {
@@ -169,7 +176,18 @@ fn check_writes<C: Chunks + ?Sized>(chunks: &ChunkLists<'_>, offered: &C) -> Res
     }
 }
 
-/// Returns how many octets the peer wrote into a chunk that was offered to it.
+/// A chunk that was not offered has nothing in it: returns zero, or `claimed` if the peer claims
+/// that it has.
+#[cold]
+//= D-37
+fn check_unused(returned: Chunk<'_>, claimed: Failure) -> Result<u32, Failure> {
+    match returned.length() {
+        0 => Ok(0),
+        _ => Err(claimed),
+    }
+}
+
+/// Returns how many bytes the peer wrote into a chunk that was offered to it.
 ///
 /// What an unused Segment names does not matter, and Segments that are left out are unused, so a
 /// chunk without any is an unused one.

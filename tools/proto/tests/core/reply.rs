@@ -146,6 +146,41 @@ fn what_was_not_offered_is_refused() {
     assert_eq!(verdict(&message, &more), Err(Failure::WriteChunks));
 }
 
+// Nothing was written there, so it does not matter what it names.
+//= V1-109, V2-107, D-37 (test)
+#[test]
+fn what_was_not_offered_may_be_returned_unused() {
+    for (returned, offered, expected) in [
+        (&[&[0][..]][..], &[][..], Ok(0)),
+        (&[&[0, 0], &[]], &[], Ok(0)),
+        (&[&[7], &[0, 0]], &[&[7][..]], Ok(7)),
+        (&[&[0, 1]], &[], Err(Failure::WriteChunks)),
+        (&[&[7], &[1]], &[&[7]], Err(Failure::WriteChunks)),
+    ] {
+        let message = v1_message(9, Kind::Msg, &writes(returned), &rpc(9, 1, 24));
+        let expected = expected.map(|written| (Some(24), written));
+        assert_eq!(verdict(&message, &writes(offered)), expected);
+    }
+    for (kind, lengths, expected) in [
+        (Kind::Msg, &[0][..], Ok((Some(24), 0))),
+        (Kind::Msg, &[], Ok((Some(24), 0))),
+        (Kind::Msg, &[0, 4], Err(Failure::ReplyChunk)),
+        (Kind::Nomsg, &[0], Err(Failure::ReplyChunk)),
+        (Kind::Nomsg, &[24], Err(Failure::ReplyChunk)),
+    ] {
+        let returned = Lists {
+            reply: writes(&[lengths]).writes.pop(),
+            ..Lists::default()
+        };
+        let payload = match kind {
+            Kind::Msg => rpc(9, 1, 24),
+            Kind::Nomsg => vec![],
+        };
+        let message = v1_message(9, kind, &returned, &payload);
+        assert_eq!(verdict(&message, &Lists::default()), expected);
+    }
+}
+
 //= V1-017, V1-078, V1-083, V2-102, D-38 (test)
 #[test]
 fn a_long_reply_is_as_long_as_its_chunk_says() {
