@@ -657,7 +657,8 @@ def callbacks_one_by_one(peer, reply):
         peer.connection.send(callback(xid))
         for message in peer.calls(5):
             if message.xid == xid:
-                answered.add((message.credits, message.payload[:12] == words(xid, 1, 0)))
+                bare = not (message.reads or message.writes or message.reply)
+                answered.add((message.credits, bare and message.payload[:12] == words(xid, 1, 0)))
                 break
             held.append(message)
         else:
@@ -702,6 +703,19 @@ def hang_up(peer, _):
 
 
 @strikes(READ)
+def the_same_call(peer, reply):
+    """What was not answered comes again on the next connection, as it was."""
+    if peer.struck == 1:
+        peer.unanswered = reply.call
+        peer.hang_up("as told")
+        return "hung up"
+    reply.send()
+    first, again = peer.unanswered, reply.call
+    same = (first.xid, first.payload) == (again.xid, again.payload)
+    return "the same Call" if same else "another Call"
+
+
+@strikes(READ)
 def hang_up_afterwards(peer, reply):
     """When the client waits for nothing."""
     reply.send()
@@ -712,9 +726,9 @@ def hang_up_afterwards(peer, reply):
 
 @strikes(READ)
 def tell(peer, reply):
-    """What the client said when it connected."""
+    """What the client said when it connected, and what it asks for in a Call."""
     reply.send()
-    return peer.connection.request
+    return f"{reply.call.credits} credits asked for, {peer.connection.request}"
 
 
 @strikes(READ)

@@ -32,21 +32,21 @@ short_messages() {
 	grows sends get 100
 }
 
-#= V1-048, V1-080, NFS-009
+#= V1-048, V1-080, NFS-009, NFS-020
 read_chunk() {
-	VERS=3
+	VERS=$1
 	prepare 65536
 	stays nomsg_calls put 65536
 	grows read_segments put 65536
 	get 65536
 }
 
-#= V1-048, V1-080, NFS-011
+#= V1-048, V1-080, NFS-011, NFS-022
 write_chunk() {
-	VERS=3
+	VERS=$1
 	prepare 65536
 	put 65536
-	stays reply_segments get 65536
+	[ "$1" != 3 ] || stays reply_segments get 65536
 	grows write_segments get 65536
 	grows bytes_replied get 65536
 }
@@ -63,7 +63,7 @@ read_and_write_chunks_with_padding() {
 }
 
 # Position Zero: what is not eligible for direct placement and does not fit inline.
-#= V1-081
+#= V1-081, V1-084
 long_call_by_an_attribute() {
 	VERS=4.2
 	prepare 16000
@@ -102,11 +102,13 @@ long_reply_by_a_directory() {
 	grows bytes_replied ls "$dir"
 }
 
+#= V1-076, V1-081, NFS-010, NFS-021
 long_reply_by_a_symbolic_link() {
 	VERS=$1
 	prepare 1
 	target=$(head -c 4000 /dev/zero | tr '\0' x)
-	ln -s "$target" "$dir/link"
+	stays nomsg_calls ln -s "$target" "$dir/another"
+	grows read_segments ln -s "$target" "$dir/link"
 	remount
 	grows reply_segments readlink "$dir/link"
 	remount
@@ -150,8 +152,10 @@ no_reply_was_bad() {
 
 tests \
 	"short_messages" \
-	"read_chunk" \
-	"write_chunk" \
+	"read_chunk 3" \
+	"read_chunk 4.2" \
+	"write_chunk 3" \
+	"write_chunk 4.2" \
 	"read_and_write_chunks_with_padding" \
 	"long_call_by_an_attribute" \
 	"long_call_by_an_acl" \

@@ -118,6 +118,7 @@ takes_one_reply_of_many() {
 
 # It ends its RPC with an error, and nothing but that.
 #= V1-092, V1-098, NFS-055
+#= NFS-005, NFS-006, NFS-046
 fails_its_rpc() {
 	mount_through_the_peer
 	connections=$(transport connect_count)
@@ -208,7 +209,7 @@ calls_keep_to_the_grant() {
 	outcome | grep "^$2 Calls"
 }
 
-#= V1-043
+#= V1-042, V1-043
 the_first_call_goes_alone() {
 	mount_through_the_peer
 	strike first_call 2
@@ -249,8 +250,8 @@ a_link_returns_what_it_used() {
 	grep -qx "$target" "$local/link"
 }
 
-# comes_inline FAULT OCTETS: a READ of so many at an odd place, with the result in the message.
-#= V1-078
+# comes_inline FAULT BYTES: a READ of so many at an odd place, with the result in the message.
+#= V1-045, V1-046, V1-078
 comes_inline() {
 	mount_through_the_peer
 	strike "$1"
@@ -385,14 +386,24 @@ a_new_connection_owes_nothing() {
 	stays connect_count good
 }
 
-#= V1-117, V1-119, V1-123, V1-132
+#= V1-024, V1-119, V1-120
+#= V1-117, V1-123, V1-132
 callbacks_are_answered() {
 	mount_4_1_through_the_peer
+	"$@"
 	connections=$(transport connect_count)
 	strike callbacks_one_by_one
-	ls "$dir"
+	: >"$dir/file"
 	outcome | grep -Fx 'all were answered, with credits and accepted: {(16, True)}'
 	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+}
+
+# The next connection carries as many Calls and Replies as the first.
+#= V1-124
+lose_the_connection() {
+	strike first_call 2
+	grows connect_count ls "$dir"
+	outcome
 }
 
 # Nothing of a callback stays: with the last mount the module can go.
@@ -432,12 +443,14 @@ session_asks_for_callbacks_that_fit() {
 # RFC 8797's private data; as many Reads as the server likes; a message too many breaks the connection
 # rather than being tried again and again.
 #= CM-001, CM-009, CM-014
+#= V1-006, V1-032
 connection_request() {
 	mount_through_the_peer
 	strike tell
 	good
 	outcome >"$local/request"
 	cat "$local/request"
+	grep "^$(cat /proc/sys/sunrpc/rdma_slot_table_entries) credits" "$local/request"
 	grep 'private data f6ab0e1801010303' "$local/request"
 	grep 'RNR retries 0, retries [1-7]$' "$local/request"
 	[ "$(sed 's/.*Reads \([0-9]*\).*/\1/' "$local/request")" -ge 8 ] || fail "so few Reads"
@@ -466,6 +479,8 @@ memory_never_has_the_same_name_again() {
 #= V1-123
 takes_replies_at_once() {
 	mount_through_the_peer
+	"$@"
+	connections=$(transport connect_count)
 	strike replies_at_once
 	readers=
 	for n in $(seq 40); do
@@ -481,7 +496,7 @@ takes_replies_at_once() {
 	for n in $(seq 40); do
 		cmp "$local/$n" "$local/file"
 	done
-	[ "$(transport connect_count)" = 1 ] || fail "the connection was given up"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
 }
 
 # What the client has of each kind on the device.
@@ -555,7 +570,8 @@ callbacks_while_the_mount_goes() {
 
 # RFC 8797: what cannot be understood in private data means the defaults. The peer ends if a Call is
 # longer than they allow.
-#= V1-019, V1-047, CM-001, CM-009, CM-020, CM-023
+#= V1-042, V1-047, CM-020, CM-023
+#= V1-019, CM-001, CM-009
 connects_with() {
 	mount_through_the_peer
 	strike "$1"
@@ -615,6 +631,35 @@ a_lost_reply_is_asked_for_again() {
 	[ "$1" = $(($2 + 1)) ] || fail "$1 sent and $2 received, when one has got lost"
 }
 
+#= V1-102, NFS-061
+the_same_call_comes_again() {
+	mount_through_the_peer
+	strike the_same_call 2
+	grows connect_count good
+	outcome | tail -n 1 | grep -x 'the same Call'
+}
+
+# Where one credit is all there is, whoever waits for it can do nothing about a server that is silent;
+# the Call that has the credit is overdue in time.
+#= V1-102, NFS-059
+a_silent_server_is_found_without_a_credit() {
+	mount_through_the_peer timeo=20
+	strike grant_of_one
+	good
+	outcome
+	strike silence
+	connections=$(transport connect_count)
+	read_in_the_background one
+	one=$!
+	read_in_the_background two
+	wait $one
+	wait $!
+	outcome
+	[ "$(transport connect_count)" -gt "$connections" ] || fail "the connection was kept"
+	cmp "$local/one" "$local/file"
+	cmp "$local/two" "$local/file"
+}
+
 # Whatever comes, every read ends, one that is taken has no wrong octet, and the mount goes on.
 mutations_do_no_harm() {
 	mount_through_the_peer timeo=5,retrans=1
@@ -672,6 +717,7 @@ tests "$@" \
 	"what_the_server_announces_is_used" \
 	"memory_never_has_the_same_name_again" \
 	"takes_replies_at_once" \
+	"takes_replies_at_once lose_the_connection" \
 	"notices_the_end_of_an_idle_connection" \
 	"connections_leave_nothing" \
 	"calls_keep_to_the_grant one 1" \
@@ -693,6 +739,7 @@ tests "$@" \
 	"killed_calls_count_against_the_grant" \
 	"a_new_connection_owes_nothing" \
 	"callbacks_are_answered" \
+	"callbacks_are_answered lose_the_connection" \
 	"callbacks_leave_nothing" \
 	"session_asks_for_callbacks_that_fit" \
 	"more_callbacks_than_slots" \
@@ -706,4 +753,6 @@ tests "$@" \
 	"memory_of_another_rpc_is_invalidated" \
 	"memory_is_invalidated_twice" \
 	"a_lost_reply_is_asked_for_again" \
+	"a_silent_server_is_found_without_a_credit" \
+	"the_same_call_comes_again" \
 	"mutations_do_no_harm ${MUTATIONS:-200}"

@@ -47,7 +47,7 @@ mounts_and_moves_data() {
 }
 
 # The server is asked for its port and the mount protocol's for version 3, whatever the transport.
-#= V1-112, NFS-062
+#= V1-112, V1-114, NFS-032, NFS-062
 mounts_without_a_port() {
 	mount -t nfs -o "rdma,vers=$VERS" "$SERVER:$EXPORT" "$mnt"
 	findmnt -no OPTIONS "$mnt" | grep -w 'proto=rdma'

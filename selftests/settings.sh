@@ -95,6 +95,7 @@ slots_are_those_of_a_new_mount() {
 	[ "$(attribute max_num_slots)" = "$1" ]
 }
 
+#= V1-006, NFS-054
 few_slots_are_all_that_is_used() {
 	modprobe rpcrdma
 	change rdma_slot_table_entries 4

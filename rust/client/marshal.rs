@@ -353,10 +353,14 @@ impl Shape {
         let (call, reply) = (rqst.call(), rqst.receive());
         let (send, receive) = (measures(call.measure()), measures(reply.measure()));
         Self {
+            // Counts and presence words are in head or tail, and stay in the message.
+            //= V1-051, V1-053, V1-054
             //= NFS-009, NFS-010, NFS-013
+            //= NFS-020, NFS-021, NFS-024
             argument: [send.page_item()],
             has_argument: call.is_write_payload(),
             //= NFS-011, NFS-012, NFS-018
+            //= NFS-022, NFS-023
             result: [receive.page_item()],
             has_result: reply.is_read_payload(),
             protected: rqst.is_protected(),

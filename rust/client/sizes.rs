@@ -103,6 +103,7 @@ impl Sizes {
             },
             properties: Properties::DEFAULT,
             xid: Xid(0),
+            //= V1-032, NFS-054
             calls: self.requests,
             grants: SLOTS,
             ceiling: 0,

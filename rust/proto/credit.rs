@@ -240,7 +240,7 @@ impl RecvCredits {
     ///
     /// One beyond the grants is for a message that takes no credit. The others make up for
     /// credits that had to be given because a credit word is never zero.
-    //= V1-125, V2-052, D-10
+    //= V2-052, D-10
     pub const fn receives(ceiling: u16) -> u32 {
         let ceiling = ceiling as u32;
         let quarter = ceiling / 4;
@@ -262,7 +262,6 @@ impl RecvCredits {
     /// Takes over how many Receives are posted now.
     ///
     /// Until this is called for the first time, as many count as posted as there ought to be.
-    //= V1-040
     pub fn handle_posted(&mut self, posted: u32) {
         self.posted = posted;
     }

@@ -82,21 +82,23 @@ pub struct Response<'a> {
 ///
 /// Returns what is to be reported when the Reply fits nowhere.
 #[inline]
-//= V1-073, V1-078, V1-079, V1-080, V1-081, V1-100, V1-108, V2-098, V2-100, V2-101, V2-103
-//= V2-104, V2-158, V2-160, NFS-003, NFS-004, NFS-008, D-08, D-38
+//= V1-080, NFS-008, D-08
 pub fn respond<'a>(
     chunks: ChunkLists<'a>,
     shape: &ReplyShape<'a>,
     limits: &ReplyLimits,
 ) -> Result<Response<'a>, ErrorReport> {
+    //= NFS-004
     let refuse = |report| match limits.version {
         Version::V1 => ErrorReport::BadXdr,
         Version::V2 => report,
     };
+    //= V1-108
     let misfit = !shape.reducible && !chunks.writes.is_empty();
     if misfit && limits.version == Version::V1 {
         return Err(ErrorReport::BadXdr);
     }
+    //= V1-073, V2-098
     let (reduced, payload_len) = reduce(&chunks, shape).map_err(refuse)?;
     let header_len = write_list_len(&chunks, limits.version);
     let offered = if limits.reply_chunk {
@@ -106,20 +108,26 @@ pub fn respond<'a>(
     };
     let reply_header_len = header_len.saturating_add(offered.map_or(0, reply_chunk_len));
     let inline = fits(header_len, payload_len, limits.inline_send);
+    //= V1-100, NFS-003
     let long = offered.is_some_and(|chunk| {
         chunk.length() >= u64::from(payload_len) && reply_header_len <= limits.inline_send
     });
+    //= V1-078, D-38
     let prefer_long = limits.version == Version::V1 && offered.is_some();
     let form = if inline && !prefer_long {
+        //= V1-079
         Form::Inline
     } else if long {
+        //= V1-081, V2-098
         Form::ReplyChunk
     } else if !prefer_long
         && payload_len <= limits.continued
         && fits(header_len, 4, limits.inline_send)
     {
+        //= V2-100, V2-101, V2-103
         Form::Continued
     } else {
+        //= V2-104, V2-160, NFS-003
         return Err(refuse(ErrorReport::ReplyResource {
             length_needed: payload_len,
         }));
@@ -145,26 +153,31 @@ const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
 /// Pairs Write chunks and results in order, until one side runs out.
 ///
 /// An empty chunk asks for its result inline. A chunk without a result is consumed all the same.
-//= V1-069, V1-073, V1-074, V1-135, V2-083, V2-084, V2-104, V2-158
-//= NFS-035, NFS-036, NFS-037, NFS-038, NFS-039
+//= V1-073, V1-074, V1-135
+//= NFS-035, NFS-039
 fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Result<(ItemSet, u32), ErrorReport> {
     let mut reduced = ItemSet::EMPTY;
     let mut left = shape.len;
     let pairs = chunks.writes.iter().zip(shape.results);
     for (index, (chunk, result)) in (0..ItemSet::MAX).zip(pairs) {
+        //= NFS-038
         let Some(item) = result else {
             continue;
         };
+        //= NFS-037
         if chunk.count() == 0 || item.len == 0 {
             continue;
         }
+        //= V2-104, V2-158
         if chunk.length() < u64::from(item.len) {
             return Err(ErrorReport::WriteResource {
                 chunk_index: u32::try_from(index).unwrap_or(0).saturating_add(1),
                 length_needed: item.len,
             });
         }
+        //= NFS-036
         reduced = reduced.with(index);
+        //= V1-069
         left = left.saturating_sub(item.reduces(shape.len));
     }
     Ok((reduced, left))
@@ -212,7 +225,7 @@ impl<'a> Response<'a> {
 
     /// Returns what is to be written into Write chunks: memory of the Requester, and the range
     /// of the Reply it shall hold. Pad is never written.
-    //= V1-071, V2-084, V2-089, V2-186, NFS-036
+    //= V2-084, V2-186, NFS-036
     pub fn writes(&self) -> impl Iterator<Item = (Segment, Range<u32>)> + 'a {
         let reduced = self.reduced;
         (0..ItemSet::MAX)
@@ -221,6 +234,7 @@ impl<'a> Response<'a> {
             .filter_map(|(_, (chunk, result))| result.map(|item| (chunk, item)))
             .flat_map(|(chunk, item)| {
                 let mut at = item.offset;
+                //= V1-071, V2-089
                 fill(chunk.segments(), item.len)
                     .filter(|segment| segment.length != 0)
                     .map(move |segment| {
@@ -249,9 +263,10 @@ impl<'a> Response<'a> {
 
 /// Returns `segments` with the lengths they have when `len` octets are put into them in order.
 #[inline]
-//= V1-064, V1-065, V1-067, V2-085, V2-086, V2-090
+//= V1-064, V2-085, V2-090
 fn fill(segments: impl Iterator<Item = Segment>, len: u32) -> impl Iterator<Item = Segment> {
     let mut left = len;
+    //= V1-065, V1-067, V2-086
     segments.map(move |segment| {
         let length = segment.length.min(left);
         left = left.saturating_sub(length);
@@ -261,8 +276,9 @@ fn fill(segments: impl Iterator<Item = Segment>, len: u32) -> impl Iterator<Item
 
 /// The chunk lists of the Reply's header: the Call's Write list, and the Reply chunk if it is
 /// used, with the lengths that were written.
-//= V1-064, V1-065, V1-067, V1-072, V1-075, V2-085, V2-086, D-37
+//= V1-064, V1-075, V2-085
 impl Chunks for Response<'_> {
+    //= V1-072
     fn reads(&self) -> impl Iterator<Item = ReadSegment> {
         core::iter::empty()
     }
@@ -270,6 +286,7 @@ impl Chunks for Response<'_> {
     fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
         let chunks = (0..usize::MAX).zip(self.chunks.writes.iter());
         chunks.map(|(index, chunk)| {
+            //= V1-067, V2-086, D-37
             let written = match self.results.get(index) {
                 Some(Some(item)) if self.reduced.contains(index) => item.len,
                 _ => 0,

@@ -51,10 +51,11 @@ impl CallLimits {
     /// Returns limits for Calls in the reverse direction: these have no chunks.
     ///
     /// A Reply chunk is let pass in version 2, and not used.
-    //= V1-133, V2-171, D-49, NFS-052
+    //= V1-133, NFS-052
     pub const fn reverse(version: Version, call_bytes: u32) -> Self {
         Self {
             version,
+            //= V2-171, D-49
             read_chunks: 0,
             write_chunks: 0,
             segments: 64,
@@ -114,8 +115,7 @@ pub enum Source {
 ///
 /// Returns what is to be reported to the Requester. Nothing of the Call may be processed then.
 #[inline]
-//= V1-092, V1-111, V2-109, V2-148, V2-149, V2-150, V2-153, V2-154, V2-156, V2-185, D-25, D-43
-//= NFS-044, NFS-045, V2-071
+//= V1-092, V2-148, NFS-044
 pub fn accept<'a>(
     conveyed: &Conveyed<'a>,
     stream_len: u32,
@@ -123,6 +123,7 @@ pub fn accept<'a>(
 ) -> Result<Call<'a>, ErrorReport> {
     let chunks = conveyed.chunks;
     if conveyed.kind == Kind::Msg && chunks.is_empty() {
+        //= V2-071
         if stream_len > limits.call_bytes {
             return Err(limits.refuse(ErrorReport::System));
         }
@@ -151,6 +152,7 @@ fn accept_chunks<'a>(
         (Kind::Nomsg, None) => return Err(BadHeader::NoPayload.report()),
     };
     if zero.is_some() {
+        //= V2-150
         if limits.read_chunks == 0 {
             return Err(limits.refuse(ErrorReport::ReadChunks { max_chunks: 0 }));
         }
@@ -161,13 +163,16 @@ fn accept_chunks<'a>(
     }
     let len = assembled_len(chunks.reads, stream_len, limits)?;
     let too_many = chunks.writes.count() > limits.write_chunks.min(32) as usize;
+    //= V2-154, D-07
     if too_many && limits.write_chunks == 0 {
         return Err(limits.refuse(ErrorReport::ReplyResource { length_needed: 0 }));
     }
+    //= V2-153
     if too_many {
         let max_chunks = limits.write_chunks.min(32);
         return Err(limits.refuse(ErrorReport::WriteChunks { max_chunks }));
     }
+    //= V2-071, V2-185, D-43
     let system = limits.refuse(ErrorReport::System);
     let len = u32::try_from(len).map_err(|_| system)?;
     let stream_len = u32::try_from(stream_len).map_err(|_| system)?;
@@ -184,7 +189,7 @@ fn accept_chunks<'a>(
 
 /// Checks how many Segments there are and how long. What follows walks the Read list several
 /// times, so this bounds the work that a peer can cause.
-//= V2-130, V2-131, V2-156, D-25
+//= D-25
 fn check_segments(chunks: &ChunkLists<'_>, limits: &CallLimits) -> Result<(), ErrorReport> {
     let max_segments = limits.segments;
     let mut count = 0_u32;
@@ -193,9 +198,11 @@ fn check_segments(chunks: &ChunkLists<'_>, limits: &CallLimits) -> Result<(), Er
     let reply = chunks.reply.into_iter().flat_map(|chunk| chunk.segments());
     for segment in reads.chain(writes).chain(reply) {
         count = count.saturating_add(1);
+        //= V2-131, V2-156
         if count > max_segments {
             return Err(limits.refuse(ErrorReport::Segments { max_segments }));
         }
+        //= V2-130
         if segment.length > limits.segment_bytes {
             return Err(limits.refuse(ErrorReport::System));
         }
@@ -241,8 +248,7 @@ fn padded(len: u64) -> u64 {
 /// Returns the length of the RPC message put together.
 ///
 /// No chunk may take the place of its XID and type, which are compared before there are chunks.
-//= V1-057, V1-061, V1-111
-//= V2-079, V2-109, D-40
+//= V1-057, V1-061, V2-079
 fn assembled_len(
     reads: ReadList<'_>,
     stream_len: u64,
@@ -253,12 +259,14 @@ fn assembled_len(
     let mut used = 0_u64;
     let mut count = 0_u32;
     for position in positions(reads) {
+        //= V2-149, V2-150
         if count == max_chunks {
             return Err(limits.refuse(ErrorReport::ReadChunks { max_chunks }));
         }
         let start = u64::from(position.0);
         let gap = start.saturating_sub(at);
         used = used.saturating_add(gap);
+        //= V1-111, V2-109, D-40
         //= D-47
         if start < at.max(RPC_START) || used > stream_len {
             return Err(BadHeader::Misplaced.report());
@@ -301,7 +309,7 @@ impl<'a> Call<'a> {
     /// Returns what the RPC message consists of, from its first octet to its last.
     ///
     /// Missing pad is supplied. Segments of no octets are skipped.
-    //= V1-057, V1-061, V1-062, V2-079, D-39, D-43
+    //= V1-057, V2-079
     pub fn sources(&self) -> impl Iterator<Item = Source> + 'a {
         let reads = self.chunks.reads;
         let stream_len = self.stream_len;
@@ -313,6 +321,7 @@ impl<'a> Call<'a> {
             let end = used.saturating_add(gap).min(stream_len);
             let stream = Source::Stream(used..end);
             (at, used) = (start.saturating_add(padded(len)), end);
+            //= V1-061, V1-062, D-39
             let pad = u32::try_from(padded(len).saturating_sub(len)).unwrap_or(0);
             core::iter::once(stream)
                 .chain(read_chunk(reads, position).map(Source::Read))
@@ -324,6 +333,7 @@ impl<'a> Call<'a> {
             .chain(core::iter::once(Source::Stream(used..stream_len)))
             .filter(|source| match source {
                 Source::Stream(range) => !range.is_empty(),
+                //= D-43
                 Source::Read(segment) => segment.length != 0,
                 Source::Pad(len) => *len != 0,
             })
@@ -367,8 +377,9 @@ pub fn slice(
 ///
 /// When it cannot, the Call is answered with an RPC Reply GARBAGE_ARGS. Version 1 lets a chunk
 /// contain the pad of its item, version 2 does not.
-//= V1-052, V1-062, V1-096, V2-082, V2-091, D-39
+//= V1-052, V1-096, D-39
 pub fn holds_array(version: Version, count: u32, chunk_len: u64) -> bool {
+    //= V1-062, V2-082, V2-091
     chunk_len == u64::from(count)
         || (version == Version::V1 && chunk_len == u64::from(padded_len(count)))
 }

@@ -108,8 +108,8 @@ impl Attempts {
 ///
 /// `most` is the longest Write or Reply chunk this side would offer. Where the memory for results
 /// cannot grow, as that of a page list, it is what was offered, and the RPC ends.
-//= V1-098, V2-105, V2-107, V2-151, V2-152, V2-155, V2-157, V2-159, V2-161, V2-163, V2-165
-//= D-05, D-06, D-07, D-41, NFS-005, NFS-006, NFS-007, NFS-015, NFS-046, NFS-060
+//= V2-105, D-06, D-41
+//= NFS-005, NFS-006, NFS-060
 pub fn react(
     version: Version,
     report: ErrorReport,
@@ -120,6 +120,7 @@ pub fn react(
     let Some((kind, retry)) = proposal(report, sent, most) else {
         return Reaction::Terminate;
     };
+    //= V1-098, NFS-007, NFS-015
     if version == Version::V2 && attempts.allow(kind) {
         Reaction::Retry(retry)
     } else {
@@ -130,15 +131,20 @@ pub fn react(
 /// Returns what could be done, and a bit that stands for the kind of it.
 fn proposal(report: ErrorReport, sent: &Sent<'_>, most: u32) -> Option<(u8, Retry)> {
     match report {
+        //= V2-152, NFS-046
         ErrorReport::ReadChunks { .. } if sent.long || sent.read_chunks == 0 => None,
         // A Position Zero Read chunk is a Read chunk too.
         ErrorReport::ReadChunks { max_chunks: 0 } => Some((1, Retry::Continuation)),
+        //= V2-151
         ErrorReport::ReadChunks { .. } => Some((1, Retry::LongCall)),
         ErrorReport::WriteChunks { .. } if sent.write_chunks.is_empty() => None,
+        //= V2-155, D-07
         ErrorReport::WriteChunks { .. } => Some((2, Retry::ReplyChunkOnly)),
+        //= V2-157
         ErrorReport::Segments { max_segments } => (max_segments != 0
             && sent.segments > max_segments)
             .then_some((4, Retry::FewerSegments(max_segments))),
+        //= V2-159
         ErrorReport::WriteResource {
             chunk_index,
             length_needed: length,
@@ -154,9 +160,11 @@ fn proposal(report: ErrorReport, sent: &Sent<'_>, most: u32) -> Option<(u8, Retr
         {
             Some((2, Retry::ReplyChunkOnly))
         }
+        //= V2-161
         ErrorReport::ReplyResource { length_needed } => (length_needed > sent.reply_chunk
             && length_needed <= most)
             .then_some((16, Retry::LargerReplyChunk(length_needed))),
+        //= V2-163, V2-165, D-05
         ErrorReport::Version { .. }
         | ErrorReport::BadXdr
         | ErrorReport::InvalHtype

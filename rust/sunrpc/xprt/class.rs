@@ -85,6 +85,7 @@ impl<T: Transport> Registration<T> {
         let class = KBox::pin(
             Opaque::new(Class {
                 class,
+                //= V1-115
                 netid: [
                     address::NETID.as_char_ptr(),
                     address::NETID6.as_char_ptr(),

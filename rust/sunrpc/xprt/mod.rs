@@ -206,6 +206,7 @@ impl Xprt {
     /// Starts a connection's flow control: nothing in flight, one credit (RFC 8166, 3.3.3).
     ///
     /// Context: with the send lock, while no request of the connection is in flight.
+    //= V1-042, V1-043
     pub(crate) fn reset_credits(&self) {
         let lock = self.lock_transport();
         write_once!(&lock, cong = 0usize);

@@ -168,6 +168,7 @@ impl<T: Transport> VTable<T> {
     ///
     /// Called by xprt_timer only, in the context of `task`, which waits for the reply to a
     /// request that was sent on `xprt`.
+    //= NFS-059
     unsafe extern "C" fn timer_callback(
         xprt: *mut bindings::rpc_xprt,
         task: *mut bindings::rpc_task,

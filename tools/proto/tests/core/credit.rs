@@ -96,7 +96,7 @@ fn starting_gives_no_credit_twice() {
     assert_eq!(send.balance(), 1);
 }
 
-//= V1-125, V2-046, V2-048, V2-052, V2-187, D-10, D-11 (test)
+//= V2-046, V2-048, V2-052, V2-187, D-10, D-11 (test)
 #[test]
 fn receives_bound_what_is_granted() {
     let mut recv = RecvCredits::new(16, 0);
