@@ -349,6 +349,7 @@ struct Shape {
 
 impl Shape {
     #[inline]
+    //= V1-137
     fn of(rqst: &RdmaRqst) -> Self {
         let (call, reply) = (rqst.call(), rqst.receive());
         let (send, receive) = (measures(call.measure()), measures(reply.measure()));
