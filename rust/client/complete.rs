@@ -130,7 +130,7 @@ pub(super) fn claim(
     };
     let Some(rqst) = client.xprt.lookup(xid.0) else {
         // The core has counted it. The Reply to a Call whose task was killed frees its credit.
-        if client.xprt.orphan_replied() {
+        if client.xprt.orphan_replied(xid.0) {
             protocol.handle_call_ended();
         }
         return Claim::Stray(None);

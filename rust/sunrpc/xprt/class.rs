@@ -207,7 +207,7 @@ fn setup<T: Transport>(args: &bindings::xprt_create) -> Result<NonNull<bindings:
     // SAFETY: xprt_alloc allocated an `Instance<T>`, which stays where it is.
     unsafe { connect::init_work::<T>(this) };
     // SAFETY: xprt_alloc allocated an `Instance<T>`, which stays where it is.
-    unsafe { credit::init_work(&raw mut (*this).xprt) };
+    unsafe { credit::init(&raw mut (*this).xprt) };
     // SAFETY: the transport is valid from here on; `destroy` drops the `T` before it frees it.
     let transport = T::create(unsafe { XprtHandle::new(xprt) })?;
     // SAFETY: `id` is set by xprt_alloc and never changes.

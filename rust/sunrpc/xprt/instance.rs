@@ -87,12 +87,12 @@ impl<T: Transport> Instance<T> {
     pub(super) fn close(&self, lock: &mut SendLock<'_>) {
         let shared = self.shared();
         shared.transport.close(lock, &self.xprt);
-        let lock = self.xprt.lock_transport();
+        let mut lock = self.xprt.lock_transport();
         for slot in shared.slots.iter() {
             slot.forget_credit(&lock);
         }
         write_once!(&lock, cong = 0usize);
-        self.xprt.reset_orphans(&lock);
+        lock.reset_orphans();
     }
 
     /// Closes the connection and tells the core.
@@ -114,7 +114,7 @@ impl<T: Transport> Instance<T> {
     /// lock is held for good (xprt_destroy).
     pub(super) unsafe fn destroy(&self) {
         connect::cancel(&self.xprt);
-        credit::cancel(&self.xprt);
+        credit::end(&self.xprt);
         // SAFETY: xprt_destroy has taken the send lock, and nobody will give it back.
         self.close(&mut unsafe { SendLock::new(&self.xprt) });
         // SAFETY: made by `Shared::new` with `KBox::into_raw`; released only here.

@@ -208,10 +208,10 @@ impl Xprt {
     /// Context: with the send lock, while no request of the connection is in flight.
     //= V1-042, V1-043
     pub(crate) fn reset_credits(&self) {
-        let lock = self.lock_transport();
+        let mut lock = self.lock_transport();
         write_once!(&lock, cong = 0usize);
         write_once!(&lock, cwnd = CREDIT);
-        self.reset_orphans(&lock);
+        lock.reset_orphans();
     }
 
     /// Takes over the number of requests that the peer allows in flight.
