@@ -84,6 +84,19 @@ __rust_helper bool rust_helper_xprt_has_callback_service(struct rpc_xprt *xprt)
  * next three is one critical section of it, which Rust could only make of several calls.
  */
 
+/* The core says in comments only that these two want the queue lock; here lockdep looks. */
+static struct rpc_rqst *lookup_locked(struct rpc_xprt *xprt, __be32 xid)
+{
+	lockdep_assert_held(&xprt->queue_lock);
+	return xprt_lookup_rqst(xprt, xid);
+}
+
+static void unpin_locked(struct rpc_rqst *rqst)
+{
+	lockdep_assert_held(&rqst->rq_xprt->queue_lock);
+	xprt_unpin_rqst(rqst);
+}
+
 /* Finds the request that waits for a reply with @xid, and pins it. */
 __rust_helper struct rpc_rqst *
 rust_helper_xprt_lookup_and_pin(struct rpc_xprt *xprt, __be32 xid)
@@ -91,7 +104,7 @@ rust_helper_xprt_lookup_and_pin(struct rpc_xprt *xprt, __be32 xid)
 	struct rpc_rqst *rqst;
 
 	spin_lock(&xprt->queue_lock);
-	rqst = xprt_lookup_rqst(xprt, xid);
+	rqst = lookup_locked(xprt, xid);
 	if (rqst)
 		xprt_pin_rqst(rqst);
 	spin_unlock(&xprt->queue_lock);
@@ -105,7 +118,7 @@ __rust_helper void rust_helper_xprt_complete_and_unpin(struct rpc_rqst *rqst, in
 
 	spin_lock(&xprt->queue_lock);
 	xprt_complete_rqst(rqst->rq_task, copied);
-	xprt_unpin_rqst(rqst);
+	unpin_locked(rqst);
 	spin_unlock(&xprt->queue_lock);
 }
 
@@ -115,7 +128,7 @@ __rust_helper void rust_helper_xprt_unpin(struct rpc_rqst *rqst)
 	struct rpc_xprt *xprt = rqst->rq_xprt;
 
 	spin_lock(&xprt->queue_lock);
-	xprt_unpin_rqst(rqst);
+	unpin_locked(rqst);
 	spin_unlock(&xprt->queue_lock);
 }
 
@@ -131,6 +144,7 @@ __rust_helper void rust_helper_xprt_put_credit(struct rpc_xprt *xprt)
 		struct rpc_task task;
 	} nobody;
 
+	lockdep_assert_held(&xprt->transport_lock);
 	nobody.task.tk_rqstp = &nobody.rqst;
 	nobody.rqst.rq_xprt = xprt;
 	nobody.rqst.rq_task = NULL;
