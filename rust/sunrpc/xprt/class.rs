@@ -33,13 +33,15 @@ use kernel::sync::atomic::{
 };
 use kernel::types::Opaque;
 
+/// Our netids. The core walks them until an empty string (xprt_class_find_by_netid_locked).
+const NETIDS: [&CStr; 3] = [address::NETID, address::NETID6, c""];
+kernel::static_assert!(NETIDS[NETIDS.len() - 1].is_empty());
+
 /// `struct xprt_class` with room for our netids: in C the array is flexible.
-///
-/// The core walks the array until an empty string, so there must be one.
 #[repr(C)]
 struct Class {
     class: bindings::xprt_class,
-    netid: [*const kernel::ffi::c_char; 3],
+    netid: [*const kernel::ffi::c_char; NETIDS.len()],
 }
 
 kernel::static_assert!(
@@ -86,11 +88,7 @@ impl<T: Transport> Registration<T> {
             Opaque::new(Class {
                 class,
                 //= V1-115
-                netid: [
-                    address::NETID.as_char_ptr(),
-                    address::NETID6.as_char_ptr(),
-                    c"".as_char_ptr(),
-                ],
+                netid: NETIDS.map(CStr::as_char_ptr),
             }),
             GFP_KERNEL,
         )?;
