@@ -3,6 +3,14 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
+#ifdef RPCRDMA_BOUNCE
+#include "bounce.c"
+#else
+#define BOUNCES false
+static void bounce_domain_made(void) {}
+static void bounce_domain_gone(void) {}
+#endif
+
 __rust_helper struct rdma_cm_id *
 rust_helper_rdma_create_id(struct net *net, rdma_cm_event_handler handler,
 			   void *context, enum rdma_ucm_port_space ps,
@@ -14,12 +22,17 @@ rust_helper_rdma_create_id(struct net *net, rdma_cm_event_handler handler,
 __rust_helper struct ib_pd *rust_helper_ib_alloc_pd(struct ib_device *device,
 						    unsigned int flags)
 {
-	return ib_alloc_pd(device, flags);
+	struct ib_pd *pd = ib_alloc_pd(device, flags);
+
+	if (!IS_ERR(pd))
+		bounce_domain_made();
+	return pd;
 }
 
 __rust_helper void rust_helper_ib_dealloc_pd(struct ib_pd *pd)
 {
 	ib_dealloc_pd(pd);
+	bounce_domain_gone();
 }
 
 __rust_helper struct ib_cq *
@@ -103,4 +116,10 @@ rust_helper_ib_dma_sync_single_for_device(struct ib_device *dev, u64 addr, size_
 					  enum dma_data_direction dir)
 {
 	ib_dma_sync_single_for_device(dev, addr, size, dir);
+}
+
+/* Whether processor and device have to be told whose turn it is with memory that is mapped. */
+__rust_helper bool rust_helper_ib_dma_need_sync(struct ib_device *dev, u64 addr)
+{
+	return BOUNCES || (!ib_uses_virt_dma(dev) && dma_need_sync(dev->dma_device, addr));
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/completion.h>
-#include <linux/dma-mapping.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/sched/mm.h>
@@ -11,11 +10,6 @@ __rust_helper void rust_helper_init_delayed_work(struct delayed_work *work,
 						 work_func_t func)
 {
 	INIT_DELAYED_WORK(work, func);
-}
-
-__rust_helper bool rust_helper_dma_need_sync(struct device *dev, dma_addr_t dma_addr)
-{
-	return dma_need_sync(dev, dma_addr);
 }
 
 __rust_helper struct page *rust_helper_virt_to_page(const void *addr)

@@ -73,11 +73,8 @@ impl DmaBuf {
         if unsafe { bindings::ib_dma_mapping_error(device, addr) } != 0 {
             return Err(EIO);
         }
-        let dma_device = pd.dma_device();
-        let need_sync = !dma_device.is_null() && {
-            // SAFETY: the device of a valid `ib_device`, and `addr` a mapping of its.
-            unsafe { bindings::dma_need_sync(dma_device, addr) }
-        };
+        // SAFETY: the device is valid, and `addr` a mapping of its.
+        let need_sync = unsafe { bindings::ib_dma_need_sync(device, addr) };
         // INVARIANT: mapped just now.
         Ok(Self {
             data,

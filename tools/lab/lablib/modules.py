@@ -8,16 +8,18 @@ from .cache import HOME, PROJECT
 from .progress import LabError
 
 
-def ours(kernel):
+def ours(kernel, variant=()):
     """Builds the project's module for KERNEL and returns the file's bytes.
 
-    The objects stay in the cache, one directory per work tree and kernel, so that the next build
-    is incremental; the lock keeps two labs from building there at once.
+    VARIANT are variables for make. The objects stay in the cache, one directory per work tree,
+    kernel and variant, so that the next build is incremental; the lock keeps two labs from building
+    there at once.
     """
-    objects = HOME / "modules" / cache.digest([str(PROJECT), str(kernel.kdir)])
+    objects = HOME / "modules" / cache.digest([str(PROJECT), str(kernel.kdir), *variant])
     objects.mkdir(parents=True, exist_ok=True)
     make = [a for a in kernel.make if a.startswith(("ARCH=", "LLVM="))]
-    command = ["make", "-C", PROJECT, "modules", f"KDIR={kernel.kdir}", f"MO={objects}", *make]
+    command = ["make", "-C", PROJECT, "modules", f"KDIR={kernel.kdir}", f"MO={objects}",
+               *variant, *make]
     with cache.locked(f"modules/{objects.name}"):
         log = objects / "lab.log"
         log.unlink(missing_ok=True)
