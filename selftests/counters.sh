@@ -101,7 +101,10 @@ registrations_are_made_with_the_connection() {
 # Buffers are made for the first RPC that needs them in each place, and stay.
 buffers_of_requests() {
 	mount_for_counting 1000
-	[ "$(transport hardway)" -gt 0 ]
+	hardway=$(transport hardway)
+	[ "$hardway" -gt 0 ]
+	# Rounded up, so that RPCs of about that size find them large enough.
+	[ $((hardway % 32)) = 0 ] || fail "$hardway bytes: not rounded up"
 	for _ in $(seq 20); do
 		stat "$dir/file" >/dev/null
 	done

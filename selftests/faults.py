@@ -385,6 +385,12 @@ def pad_of_another_length(_, reply):
 
 
 @spoils(READ)
+def pad_in_the_message(reply):
+    """The data are in the Write chunk, and the XDR pad that ends them goes with the message."""
+    reply.payload += bytes(3)
+
+
+@spoils(READ)
 def no_attributes(reply):
     """A server need not send what it knows of the file, so this head is a short one."""
     at = 28

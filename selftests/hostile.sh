@@ -262,6 +262,17 @@ comes_inline() {
 	good
 }
 
+# What is in the message behind the results is put behind them, not upon them.
+#= V1-068
+what_follows_the_results_does_no_harm() {
+	mount_through_the_peer
+	strike pad_in_the_message
+	stays "bad_reply connect_count" dd if="$dir/file" of="$local/got" bs=5001 count=1 iflag=direct
+	outcome
+	head -c 5001 "$local/file" | cmp - "$local/got"
+	good
+}
+
 # What lies in the memory of a Write chunk that was not used is no result.
 #= V1-068
 nothing_is_made_of_an_unused_chunk() {
@@ -473,6 +484,7 @@ memory_never_has_the_same_name_again() {
 		dd if="$dir/file" bs=4096 iflag=direct 2>/dev/null | cmp - "$local/file"
 	done
 	outcome | tail -n 1 | grep '^170 handles, 170 upper halves'
+	[ "$(transport connect_count)" = 1 ] || fail "a Receive is lost with each of them"
 }
 
 # Each Receive is there for its Reply, and none is sent twice.
@@ -732,6 +744,7 @@ tests "$@" \
 	"comes_inline pad_of_another_length 2" \
 	"comes_inline pad_of_another_length 3" \
 	"comes_inline pad_of_another_length 1023" \
+	"what_follows_the_results_does_no_harm" \
 	"nothing_is_made_of_an_unused_chunk" \
 	"arguments_stay_until_the_reply" \
 	"is_refused_for_a_killed_process" \

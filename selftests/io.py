@@ -427,6 +427,16 @@ def list_names(path):
     print("\n".join(sorted(os.listdir(path))))
 
 
+def list_when_told(path, ready, told):
+    """Has the directory open before, so that its first RPC is one that lists it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    with open(ready, "wb"):
+        pass
+    while not os.path.exists(told):
+        time.sleep(0.1)
+    print("\n".join(sorted(os.listdir(descriptor))))
+
+
 def setxattr(path, size):
     try:
         os.setxattr(path, "user.test", pattern(int(size)))
@@ -445,7 +455,7 @@ def checkxattr(path, size):
 
 
 COMMANDS = {f.__name__: f for f in (put, get, limit, write, compare, together, churn, settled, swap,
-                                    populate, setxattr, checkxattr)}
+                                    populate, list_when_told, setxattr, checkxattr)}
 COMMANDS["list"] = list_names
 
 if __name__ == "__main__":

@@ -46,6 +46,59 @@ killed_in_a_directory() {
 	"$here/io.py" list "$dir" | cmp "$local/made" -
 }
 
+# Whether the process has not ended; until it is waited for there is something left of it.
+alive() {
+	grep -q '^State:.[^Z]' "/proc/$1/status"
+}
+
+# The process that lists the directory is killed when its Call is on its way and no packet gets
+# through any more, so that nothing can end the server's access to its memory.
+kill_while_nothing_gets_through() {
+	VERS=3
+	mount_export "nolock,actimeo=600"
+	"$here/io.py" populate "$dir" 200 >"$local/made"
+	remount
+	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+	tc qdisc add dev "$interface" root netem || skip "needs the netem queueing discipline"
+	trap 'tc qdisc del dev $interface root' EXIT
+	"$here/io.py" list_when_told "$dir" "$local/ready" "$local/go" >"$local/seen" &
+	process=$!
+	until [ -e "$local/ready" ]; do sleep 0.1; done
+	tc qdisc change dev "$interface" root netem loss 100%
+	: >"$local/go"
+	sleep 1
+	kill -9 $process
+	sleep 2
+	alive $process || fail "has not waited for its memory"
+}
+
+still_works() {
+	tc qdisc change dev "$interface" root netem loss 0%
+	remount
+	"$here/io.py" list "$dir" | cmp "$local/made" -
+}
+
+#= V1-090
+killed_waits_for_its_memory() {
+	kill_while_nothing_gets_through
+	tc qdisc change dev "$interface" root netem loss 0%
+	! wait $process
+	still_works
+}
+
+# The device gives up in the end, and so must the wait.
+#= V1-090
+killed_waits_for_the_end_of_the_connection() {
+	kill_while_nothing_gets_through
+	for _ in $(seq 90); do
+		alive $process || break
+		sleep 1
+	done
+	! alive $process || fail "waits for ever"
+	! wait $process
+	still_works
+}
+
 tests \
 	"killed readers 4.2 hard 24" \
 	"killed writers 4.2 hard 24" \
@@ -53,4 +106,6 @@ tests \
 	"killed readers 3 hard 24" \
 	"killed writers 3 hard 24" \
 	"killed readers 4.2 soft 24" \
-	"killed_in_a_directory"
+	"killed_in_a_directory" \
+	"killed_waits_for_its_memory" \
+	"killed_waits_for_the_end_of_the_connection"
