@@ -162,7 +162,7 @@ check-demo: python
 	@$(step) 'demo' tools/demo/demo
 
 .PHONY: check-mutations
-check-mutations: python ## Mistakes in the kernel code that the selftests must find (half an hour)
+check-mutations: python ## Mistakes in the kernel code that the selftests must find (an hour)
 	@tools/mutations/check
 
 .PHONY: conformance clippy rustfmt rustfmtcheck rustdoc rust-analyzer

@@ -25,7 +25,7 @@ class Ktap:
     """Prints results as they come; see the kernel's Documentation/dev-tools/ktap.rst."""
 
     def __init__(self, count):
-        self.number = self.failed = 0
+        self.count, self.number, self.failed = count, 0, 0
         print(f"KTAP version 1\n1..{count}", flush=True)
 
     def result(self, ok, name, note="", details=()):
