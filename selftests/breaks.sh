@@ -6,21 +6,6 @@
 
 BREAKS=${BREAKS:-300}
 
-faults=/sys/kernel/debug/fail_sunrpc
-
-# breaks_every CALLS: of so many RPCs, about one breaks its connection.
-breaks_every() {
-	[ -e $faults ] || skip "this kernel has no sunrpc fault injection in debugfs"
-	trap 'echo 0 >$faults/probability' EXIT
-	echo 0 >$faults/verbose
-	echo Y >$faults/ignore-cache-wait
-	echo Y >$faults/ignore-server-disconnect
-	echo N >$faults/ignore-client-disconnect
-	echo -1 >$faults/times
-	echo "$1" >$faults/interval
-	echo 100 >$faults/probability
-}
-
 # connections_break VERSION CONNECTIONS CALLS: one of CALLS breaks the connection that it uses.
 connections_break() {
 	VERS=$1
@@ -37,7 +22,7 @@ connections_break() {
 		broken=$(($(transport connect_count) - before))
 		[ $broken -lt "$BREAKS" ] || break
 	done
-	echo 0 >$faults/probability
+	echo 0 >$breaking/probability
 	touch "$local/stop"
 	wait $churn || {
 		cat "$local/churn"

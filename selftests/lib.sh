@@ -200,3 +200,36 @@ needs_server_command() {
 needs() {
 	command -v "$1" >/dev/null || skip "needs $1"
 }
+
+# Software RDMA devices send through a network interface that can be told to lose frames. What does
+# that is there before the traffic begins and goes when it has ended: when it was exchanged under
+# traffic, the interface of User Mode Linux sometimes sent nothing any more.
+lossy_link() {
+	needs tc
+	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+	[ -n "$interface" ] || fail "no route to $SERVER"
+	rdma link | grep -q "netdev $interface\b" || skip "needs a software RDMA device (rxe or siw)"
+	rdma link | grep -q '^link \(rxe\|siw\)' || skip "needs a software RDMA device (rxe or siw)"
+	tc qdisc add dev "$interface" root netem || skip "needs the netem queueing discipline"
+	trap 'tc qdisc del dev $interface root' EXIT
+}
+
+# lose SHARE: of the frames that the client sends.
+lose() {
+	tc qdisc change dev "$interface" root netem loss "$1"
+}
+
+breaking=/sys/kernel/debug/fail_sunrpc
+
+# breaks_every CALLS: of so many RPCs, about one breaks its connection.
+breaks_every() {
+	[ -e $breaking ] || skip "this kernel has no sunrpc fault injection in debugfs"
+	trap 'echo 0 >$breaking/probability' EXIT
+	echo 0 >$breaking/verbose
+	echo Y >$breaking/ignore-cache-wait
+	echo Y >$breaking/ignore-server-disconnect
+	echo N >$breaking/ignore-client-disconnect
+	echo -1 >$breaking/times
+	echo "$1" >$breaking/interval
+	echo 100 >$breaking/probability
+}

@@ -53,24 +53,6 @@ server_restarts() {
 	[ "$after" -gt "$before" ]
 }
 
-# Software RDMA devices send through a network interface that can be told to lose frames. What does
-# that is there before the traffic begins and goes when it has ended: when it was exchanged under
-# traffic, the interface of User Mode Linux sometimes sent nothing any more.
-lossy_link() {
-	needs tc
-	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
-	[ -n "$interface" ] || fail "no route to $SERVER"
-	rdma link | grep -q "netdev $interface\b" || skip "needs a software RDMA device (rxe or siw)"
-	rdma link | grep -q '^link \(rxe\|siw\)' || skip "needs a software RDMA device (rxe or siw)"
-	tc qdisc add dev "$interface" root netem || skip "needs the netem queueing discipline"
-	trap 'tc qdisc del dev $interface root' EXIT
-}
-
-# lose SHARE: of the frames that the client sends.
-lose() {
-	tc qdisc change dev "$interface" root netem loss "$1"
-}
-
 # Frames that are sent again by the device: the transport notices nothing.
 #= V1-102
 frames_are_lost() {

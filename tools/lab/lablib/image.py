@@ -6,7 +6,7 @@ import shutil
 from . import cache, progress, roots
 from .cache import LAB
 
-SCRIPTS = ("init", "server", "client", "finish", "lab-server")
+SCRIPTS = ("init", "server", "client", "finish", "lab-server", "lab-krb5")
 
 
 def image():

@@ -1,0 +1,123 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# RPCSEC_GSS: Calls that are signed (krb5), whose arguments and results are (krb5i), and whose are
+# encrypted (krb5p). What is protected is one piece, so nothing of it is moved on its own.
+. "$(dirname "$0")/lib.sh"
+
+BREAKS=${BREAKS:-20}
+
+# The lab makes a KDC; elsewhere there has to be one.
+mount_protected() {
+	if command -v lab-krb5 >/dev/null; then
+		lab-krb5
+	else
+		[ -e /etc/krb5.keytab ] && pgrep -x rpc.gssd >/dev/null ||
+			skip "needs Kerberos: /etc/krb5.keytab and a running rpc.gssd"
+	fi
+	VERS=$2
+	mount_export "sec=$1${3:+,$3}" 2>"$local/mount" || {
+		cat "$local/mount"
+		command -v lab-krb5 >/dev/null || skip "the server does not take sec=$1"
+		exit 1
+	}
+	grep " $mnt " /proc/mounts | grep -q "\<sec=$1\>" || fail "it is mounted otherwise"
+}
+
+# moves COUNTER EXPECTED COMMAND...: whether the counter grows.
+moves() {
+	name=$1
+	way=stays
+	[ "$2" != yes ] || way=grows
+	shift 2
+	$way "$name" "$@"
+}
+
+# Only krb5 leaves arguments and results as they are, to be moved by chunks of their own. What is
+# signed or encrypted and too long for a message goes whole, in a Call of its own memory or a Reply
+# chunk.
+#= V1-142
+data_are_the_same() {
+	mount_protected "$1" "$2"
+	io=$here/io.py
+	head -c 1000003 /dev/urandom >"$local/file"
+	: >"$dir/file"
+	whole=yes
+	[ "$1" != krb5 ] || whole=no
+	parts=yes
+	[ $whole = no ] || parts=no
+	moves nomsg_calls $whole "$io" put "$local/file" "$dir/file" 300001
+	moves write_segments $parts "$io" get "$local/file" "$dir/file" 300001
+	moves reply_segments $whole "$io" get "$local/file" "$dir/file" 300001
+	for size in 1 500 3000 3500 4000 4096 5000 65536 1000003; do
+		"$io" put "$local/file" "$dir/$size" $size
+		"$io" get "$local/file" "$dir/$size" $size
+	done
+	cp "$local/file" "$dir/file"
+	"$io" populate "$dir" 300 >"$local/made"
+	remount
+	cmp "$local/file" "$dir/file"
+	"$io" get "$local/file" "$dir/1000003" 1000003
+	[ "$(ls "$dir" | wc -l)" = 310 ]
+	stays bad_reply cmp "$local/file" "$dir/file"
+}
+
+connections_break() {
+	mount_protected "$1" "$2"
+	"$here/io.py" churn "$dir" 4 "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+	breaks_every 50
+	before=$(transport connect_count)
+	for _ in $(seq "$BREAKS"); do
+		sleep 1
+		kill -0 $churn || break
+		broken=$(($(transport connect_count) - before))
+		[ $broken -lt "$BREAKS" ] || break
+	done
+	echo 0 >$breaking/probability
+	touch "$local/stop"
+	wait $churn || {
+		cat "$local/churn"
+		exit 1
+	}
+	note "$broken breaks; $(tr '\n' ';' <"$local/churn")"
+	"$here/io.py" settled "$dir"
+	remount
+	"$here/io.py" settled "$dir"
+	[ "$broken" -gt 0 ] || fail "no connection has broken"
+}
+
+# When the Reply is overdue, the Call is encrypted anew into other pages, and the first ones are
+# freed: the server must not be able to read them any more by then.
+pages_are_taken_from_the_server_first() {
+	event=rpcrdma/xprtrdma_mr_localinv
+	[ -e /sys/kernel/tracing/events/$event ] || skip "this module does not trace $event"
+	mount_protected krb5p 3 timeo=10
+	lossy_link
+	trace=/sys/kernel/tracing/instances/rpcrdma-test
+	mkdir $trace
+	trap 'tc qdisc del dev $interface root; rmdir $trace' EXIT
+	head -c 65536 /dev/urandom >"$local/file"
+	exec 5>"$dir/file"
+	lose 100%
+	echo 1 >$trace/events/$event/enable
+	cat "$local/file" >&5 &
+	exec 5>&-
+	for _ in $(seq 50); do
+		sleep 0.1
+		! grep "${event#*/}" $trace/trace || break
+	done
+	lose 0%
+	wait $!
+	grep -q "${event#*/}" $trace/trace || fail "the server could read them until the connection ended"
+	remount
+	cmp "$local/file" "$dir/file"
+}
+
+set --
+for sec in krb5 krb5i krb5p; do
+	set -- "$@" "data_are_the_same $sec 3" "data_are_the_same $sec 4.2"
+done
+tests "$@" \
+	"connections_break krb5p 3" \
+	"connections_break krb5p 4.2" \
+	"pages_are_taken_from_the_server_first"
