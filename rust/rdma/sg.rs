@@ -23,6 +23,8 @@ use kernel::prelude::*;
 const FLAGS: usize = 0b11;
 /// Of these: the entry names no memory, but the entry that follows the one before (`SG_CHAIN`).
 const CHAIN: usize = 0b01;
+/// Or it is the last of its table (`SG_END`).
+const END: usize = 0b10;
 
 /// Whether the addresses of `struct page` follow those of the pages.
 const PAGES_ARE_AN_ARRAY: bool = cfg!(any(CONFIG_SPARSEMEM_VMEMMAP, CONFIG_FLATMEM));
@@ -31,13 +33,16 @@ const PAGES_ARE_AN_ARRAY: bool = cfg!(any(CONFIG_SPARSEMEM_VMEMMAP, CONFIG_FLATM
 ///
 /// # Invariants
 ///
-/// `table` was made by sg_alloc_table() for `capacity` entries. It chains allocations of at most
-/// one page each, so none of them is hard to get.
+/// `table` was made by sg_alloc_table() for `capacity` entries, at least one. They come in runs of
+/// `run`, which are contiguous; behind each run but the last is the link to the next.
 pub(super) struct SgTable {
     table: bindings::sg_table,
     capacity: u32,
-    /// The most pages that may be one entry.
-    max_pages: u32,
+    /// How many entries are contiguous: no allocation is larger than a page, so none is hard to
+    /// get.
+    run: u32,
+    /// The most bytes that may be one entry: whole pages.
+    max_bytes: u32,
 }
 
 impl SgTable {
@@ -51,12 +56,37 @@ impl SgTable {
         let flags = bindings::GFP_KERNEL | bindings::__GFP_NOWARN;
         // SAFETY: `table` is there to be written; what is allocated belongs to it.
         to_result(unsafe { bindings::sg_alloc_table(&mut table, capacity, flags) })?;
-        // INVARIANT: allocated just now.
-        Ok(Self {
+        // What is below frees it if it is not as it should be.
+        let mut table = Self {
             table,
             capacity,
-            max_pages: (pd.max_segment() / PAGE_SIZE).max(1),
-        })
+            run: capacity,
+            max_bytes: (pd.max_segment() / PAGE_SIZE).max(1) * PAGE_SIZE,
+        };
+        // INVARIANT: allocated just now, and `run` is as it was found.
+        table.run = table.find_run()?;
+        Ok(table)
+    }
+
+    /// Walks all entries, and returns how many are between links.
+    fn find_run(&self) -> Result<u32> {
+        let (mut run, mut at) = (self.capacity, self.table.sgl);
+        for index in 0..self.capacity {
+            // SAFETY: an entry, or the link behind one that is not the last (sg_alloc_table()).
+            let mut word = unsafe { (*at).page_link };
+            let is_link = word & CHAIN != 0;
+            if is_link {
+                run = run.min(index);
+                at = linked(word);
+                // SAFETY: the link leads to the entry that follows.
+                word = unsafe { (*at).page_link };
+            }
+            if word & CHAIN != 0 || is_link != (index != 0 && index % run.max(1) == 0) {
+                return Err(EINVAL);
+            }
+            at = at.wrapping_add(1);
+        }
+        Ok(run)
     }
 
     pub(super) fn as_raw(&mut self) -> *mut bindings::scatterlist {
@@ -72,9 +102,31 @@ impl SgTable {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: there are more pages than entries, or there is no memory. `EFAULT`: a page is
-    /// missing.
+    /// `EINVAL`: there are more pages than entries. `EFAULT`: a page is missing.
+    #[inline]
     pub(super) fn fill(&mut self, span: Span<'_>) -> Result<u32> {
+        let page = match span.memory() {
+            Memory::Contiguous(page) if span.offset() + span.len() <= self.max_bytes => page,
+            Memory::Pages(&[page]) => NonNull::new(page).ok_or(EFAULT)?,
+            _ => return self.fill_many(span),
+        };
+        self.set_first(page.as_ptr(), span.offset(), span.len());
+        Ok(1)
+    }
+
+    /// Writes the first entry.
+    #[inline]
+    fn set_first(&mut self, page: *mut bindings::page, offset: u32, len: u32) {
+        // SAFETY: there is one, which is no link (type invariant), and it is borrowed with `self`.
+        let entry = unsafe { &mut *self.table.sgl };
+        // The mark of the last entry stays.
+        entry.page_link = page.addr() | (entry.page_link & END);
+        entry.offset = offset;
+        entry.length = len;
+    }
+
+    #[inline(never)]
+    fn fill_many(&mut self, span: Span<'_>) -> Result<u32> {
         match span.memory() {
             Memory::Contiguous(page) => self.fill_contiguous(page, span.offset(), span.len()),
             Memory::Pages(pages) => self.fill_pages(pages, span.offset(), span.len()),
@@ -95,28 +147,47 @@ impl SgTable {
         if first.is_null() {
             return Err(EFAULT);
         }
-        let mut at = self.table.sgl;
-        // SAFETY: the first of `capacity` entries, and `count`, which is not 0, is at most that.
-        let mut last = unsafe { set(&mut at, first, offset, PAGE_SIZE - offset) };
         let mut used = count;
+        let run = self.run as usize;
+        let longest = self.max_bytes - PAGE_SIZE;
         let mut next = first.wrapping_add(1);
-        let longest = (self.max_pages - 1) * PAGE_SIZE;
+        self.set_first(first, offset, PAGE_SIZE - offset);
+        let mut last = self.table.sgl;
+        let mut end = last.wrapping_add(run - 1);
         for &page in rest {
-            if PAGES_ARE_AN_ARRAY && ptr::eq(page, next) && last.length <= longest {
-                last.length += PAGE_SIZE;
+            // SAFETY: the entry that was written last, in this table, which is borrowed.
+            let length = unsafe { &mut (*last).length };
+            if PAGES_ARE_AN_ARRAY && ptr::eq(page, next) && *length <= longest {
+                *length += PAGE_SIZE;
                 used -= 1;
             } else {
                 if page.is_null() {
                     return Err(EFAULT);
                 }
-                // SAFETY: at most one entry a page was set before, of `count`, and the table has
-                // as many.
-                last = unsafe { set(&mut at, page, 0, PAGE_SIZE) };
+                if ptr::eq(last, end) {
+                    // SAFETY: at most one entry a page was written before, of `count`, and the
+                    // table has as many. So another run follows, behind the link that is here.
+                    last = linked(unsafe { (*last.wrapping_add(1)).page_link });
+                    end = last.wrapping_add(run - 1);
+                } else {
+                    last = last.wrapping_add(1);
+                }
+                // SAFETY: the next entry: of the same run, which does not end yet, or the first of
+                // the next one.
+                let entry = unsafe { &mut *last };
+                entry.page_link = page.addr();
+                entry.offset = 0;
+                entry.length = PAGE_SIZE;
             }
             next = page.wrapping_add(1);
         }
+        // SAFETY: the entry that was written last, in this table, which is borrowed.
+        let entry = unsafe { &mut *last };
         // The memory ends within the last page.
-        last.length -= count * PAGE_SIZE - (offset + len);
+        entry.length -= count * PAGE_SIZE - (offset + len);
+        if used == self.capacity {
+            entry.page_link |= END;
+        }
         Ok(used)
     }
 
@@ -134,7 +205,7 @@ impl SgTable {
             if used == self.capacity {
                 return Err(EINVAL);
             }
-            let bytes = left.min(self.max_pages * PAGE_SIZE - offset % PAGE_SIZE);
+            let bytes = left.min(self.max_bytes - offset % PAGE_SIZE);
             // SAFETY: `used` entries were set, and the table has more.
             unsafe { set(&mut at, page.as_ptr(), offset, bytes) };
             used += 1;
@@ -155,19 +226,24 @@ impl Drop for SgTable {
     }
 }
 
-/// Names `len` bytes by the entry at `at` and returns it; `at` moves behind it.
+/// Where a link leads, as sg_chain_ptr() has it.
+#[inline]
+fn linked(page_link: usize) -> *mut bindings::scatterlist {
+    ptr::with_exposed_provenance_mut(page_link & !FLAGS)
+}
+
+/// Names `len` bytes by the entry at `at`; `at` moves behind it.
 ///
 /// # Safety
 ///
 /// `at` is an entry of an `sg_table`, or the link to the entry that follows the one before, which
-/// nobody else uses for as long as what is returned lives.
-#[inline(always)]
-unsafe fn set<'a>(
+/// nobody else uses meanwhile.
+unsafe fn set(
     at: &mut *mut bindings::scatterlist,
     page: *mut bindings::page,
     offset: u32,
     len: u32,
-) -> &'a mut bindings::scatterlist {
+) {
     let entry = loop {
         // SAFETY: an entry or a link, by what the caller promises, or the entry that a link made by
         // sg_alloc_table() leads to. Nobody else uses it.
@@ -175,13 +251,11 @@ unsafe fn set<'a>(
         if entry.page_link & CHAIN == 0 {
             break entry;
         }
-        // What sg_chain_ptr() does.
-        *at = ptr::with_exposed_provenance_mut(entry.page_link & !FLAGS);
+        *at = linked(entry.page_link);
     };
     // What sg_set_page() does: the mark of the last entry stays.
-    entry.page_link = page.addr() | (entry.page_link & FLAGS);
+    entry.page_link = page.addr() | (entry.page_link & END);
     entry.offset = offset;
     entry.length = len;
     *at = at.wrapping_add(1);
-    entry
 }

@@ -16,7 +16,7 @@ pub(crate) const PAGE_SIZE: u32 = kernel::page::PAGE_SIZE as u32;
 /// The memory lies in the kernel's direct map and stays allocated for as long as the request it
 /// was taken from belongs to the transport. With `Contiguous`, `offset + len` bytes from the start
 /// of the page belong to one allocation; with `Pages`, the list has an entry for each page that
-/// they reach, and each entry that is not null is a page.
+/// they reach, and each entry that is not null is a page. `len` is not zero.
 #[derive(Clone, Copy)]
 pub(crate) struct Span<'a> {
     memory: Memory<'a>,
