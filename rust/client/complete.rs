@@ -119,6 +119,7 @@ pub(super) fn claim(
     protocol: &mut Protocol,
     requests: &mut Requests,
     event: &Event<'_>,
+    invalidated: &mut Option<Invalidated>,
 ) -> Claim {
     let xid = match event {
         Event::Reply(arrived) => arrived.fixed.xid,
@@ -135,7 +136,7 @@ pub(super) fn claim(
         }
         return Claim::Stray(None);
     };
-    let Some(sent) = requests.table.take(rqst.index()) else {
+    let Some(sent) = requests.table.take(rqst.index(), invalidated) else {
         return Claim::Stray(Some(rqst));
     };
     rqst.request().set_outstanding(false);
@@ -257,46 +258,52 @@ fn settle(
     invalidated: Option<Invalidated>,
 ) -> Fate<Pending> {
     let client = &shared.role;
-    let mut exposed = match sent {
+    let proof = match sent {
         Sent::Inline(_) if invalidated.is_some() => {
             client.stats.bad_reply.add(1);
             return Fate::Close(CloseReason::ForeignInvalidation);
         }
-        Sent::Inline(proof) => {
-            finish(client, rqst, message, form, proof);
-            return Fate::Done;
+        Sent::Inline(proof) => proof,
+        Sent::Revoked(mr, _) => {
+            //= CM-016
+            trace::mr_reminv(|| (client.cid, rqst.xid(), mr.region().key));
+            let (mr, proof) = mr.unmap();
+            client.give_back(mr);
+            proof
         }
-        Sent::Exposed(exposed) => exposed,
+        Sent::Exposed(exposed) => return settle_exposed(shared, rqst, exposed, form, invalidated),
     };
-    let mut idle = MrList::new();
+    finish(client, rqst, message, form, proof);
+    Fate::Done
+}
+
+/// As [`settle`], when the peer has not invalidated all memory: at most one registration of
+/// several.
+#[inline(never)]
+fn settle_exposed(
+    shared: &Shared<Client>,
+    rqst: Pinned,
+    mut exposed: Exposed,
+    form: Form,
+    invalidated: Option<Invalidated>,
+) -> Fate<Pending> {
+    let client = &shared.role;
     if let Some(by_peer) = invalidated {
         //= CM-016
         let handle = by_peer.handle();
         match exposed.mrs.take_invalidated(by_peer) {
             Some(mr) => {
                 trace::mr_reminv(|| (client.cid, rqst.xid(), handle));
-                idle.push(mr);
+                client.give_back(mr);
             }
             None => return foreign(shared, rqst, exposed),
         }
     }
-    let Exposed { mrs, inv, layout } = exposed;
-    match mrs.unexposed() {
-        Ok(proof) => {
-            let wanted = shared.lock().role.give_back(rqst.index(), inv, idle);
-            finish(client, rqst, message, form, proof);
-            client.wake_sender(wanted);
-            Fate::Done
-        }
-        Err(mrs) => {
-            shared.lock().role.idle.put_all(idle);
-            Fate::Keep(Pending {
-                rqst,
-                form,
-                exposed: Exposed { mrs, inv, layout },
-            })
-        }
-    }
+    Fate::Keep(Pending {
+        rqst,
+        form,
+        exposed,
+    })
 }
 
 /// The peer invalidated memory of another RPC, or none of ours: the RPC it belongs to breaks.
@@ -352,15 +359,15 @@ impl Waiter {
                 form,
                 message,
             } => {
-                let wanted = shared.lock().role.give_back(rqst.index(), inv, mrs);
+                shared.lock().role.table.put_back(rqst.index(), inv);
+                shared.role.give_back_all(mrs);
                 finish(&shared.role, rqst, &message, form, proof);
                 cx.repost(message);
-                shared.role.wake_sender(wanted);
             }
             Self::Release { index, done } => {
-                let wanted = shared.lock().role.give_back(index, inv, mrs);
+                shared.lock().role.table.put_back(index, inv);
+                shared.role.give_back_all(mrs);
                 done.complete_all();
-                shared.role.wake_sender(wanted);
             }
         }
     }
@@ -393,7 +400,7 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
     let taken = {
         let mut state = shared.lock();
         request.set_outstanding(false);
-        state.role.table.take(index)
+        state.role.table.take(index, &mut None)
     };
     // Nothing exposed; or the connection has ended and taken it.
     let Some(Sent::Exposed(exposed)) = taken else {

@@ -79,7 +79,7 @@ use kernel::{
 pub(super) struct SendSide {
     endpoint: Arc<Endpoint<Client>>,
     limits: Limits,
-    /// Idle registrations at hand, so that most RPCs need no lock to get theirs.
+    /// Idle registrations at hand.
     stash: Idles,
     refill: Pin<KBox<Job<Refill>>>,
 }
@@ -129,7 +129,17 @@ impl SendSide {
     fn take_mr(&mut self, pages: u32) -> Option<Mr<Idle>> {
         match self.stash.take(pages) {
             Some(mr) => Some(mr),
-            None => self.take_more(pages),
+            None => self.take_pooled(pages),
+        }
+    }
+
+    #[inline(never)]
+    fn take_pooled(&mut self, pages: u32) -> Option<Mr<Idle>> {
+        let client = &self.endpoint.shared().role;
+        self.stash.fill_from(&client.pool, pages);
+        match self.stash.take(pages) {
+            Some(mr) => Some(mr),
+            None => self.wait_for_mr(pages),
         }
     }
 
@@ -139,17 +149,19 @@ impl SendSide {
         self.stash.put_all(mrs.unmap());
     }
 
+    /// There is none: has the core make the sender wait, and more be made.
     #[cold]
-    fn take_more(&mut self, pages: u32) -> Option<Mr<Idle>> {
+    fn wait_for_mr(&mut self, pages: u32) -> Option<Mr<Idle>> {
         let client = &self.endpoint.shared().role;
-        let mut state = self.endpoint.shared().lock();
-        if let Some(mr) = state.role.idle.take(pages) {
+        // One of the other size may have to go, to make room for one of this.
+        client.pool.put_all(self.stash.take_all());
+        client.xprt.wait_for_buffer_space();
+        client.pool.want();
+        self.stash.fill_from(&client.pool, pages);
+        if let Some(mr) = self.stash.take(pages) {
+            client.xprt.write_space();
             return Some(mr);
         }
-        // Whoever gives one back wakes us, and looks at this under the lock.
-        state.role.wanted = true;
-        client.xprt.wait_for_buffer_space();
-        drop(state);
         self.refill.target().note(pages);
         self.refill.request();
         None
@@ -172,7 +184,8 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
             return Err(not_marshalled(side, SendError::TooLarge));
         }
     };
-    let mrs = if plan.segments() == 0 {
+    let segments = plan.segments();
+    let mrs = if segments == 0 {
         MrList::new()
     } else {
         match map_chunks(side, rqst, &call, &plan) {
@@ -183,9 +196,9 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
             }
         }
     };
-    match post(side, rqst, &call, &plan, mrs) {
+    match post(side, rqst, &call, &plan, segments, mrs) {
         Ok(()) => {
-            count(&side.endpoint.shared().role.stats, &call, &plan);
+            count(&side.endpoint.shared().role.stats, &call, &plan, segments);
             Ok(())
         }
         Err((error, mrs)) => {
@@ -202,6 +215,7 @@ fn post(
     rqst: &RdmaRqst,
     call: &CallShape<'_>,
     plan: &Plan,
+    segments: u32,
     mrs: MrList<Mapped>,
 ) -> Result<(), (ComposeError, MrList<Mapped>)> {
     let index = rqst.index();
@@ -217,18 +231,14 @@ fn post(
     if !state.role.table.is_idle(index) {
         return Err((ComposeError::Protocol(connection::SendError::Busy), mrs));
     }
-    let composed = if plan.segments() == 0 {
-        let len = plan.payload_len as usize;
-        state.compose(&outgoing, 0, &NoChunks, |out| {
-            rqst.call().read(0, out.get_mut(..len)?).ok()?;
-            Some(len)
-        })
+    let composed = if segments == 0 {
+        state.compose(&outgoing, 0, &NoChunks, |out| inline(rqst, call, plan, out))
     } else {
         let provided = Laid {
             layout,
             segments: mrs.regions().map(segment),
         };
-        state.compose(&outgoing, plan.segments(), &provided, |out| {
+        state.compose(&outgoing, segments, &provided, |out| {
             inline(rqst, call, plan, out)
         })
     };
@@ -238,12 +248,11 @@ fn post(
     };
     let cid = side.endpoint.shared().role.cid;
     trace::marshal(|| marshalled(cid, rqst, call, plan));
-    trace::post_send(|| (cid, rqst.xid(), plan.segments(), composed.1 as u32));
+    trace::post_send(|| (cid, rqst.xid(), segments, composed.1 as u32));
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(index, mrs, layout);
     rqst.request().set_outstanding(true);
-    side.stash.refill_from(&mut state.role.idle);
     drop(state);
     match posted {
         Ok(()) => Ok(()),
@@ -254,6 +263,22 @@ fn post(
 /// Copies the Payload stream, but for what is in chunks, behind the header.
 #[inline]
 fn inline(rqst: &RdmaRqst, call: &CallShape<'_>, plan: &Plan, out: &mut [u8]) -> Option<usize> {
+    if plan.read_segments != 0 {
+        return inline_rest(rqst, call, plan, out);
+    }
+    let len = plan.payload_len as usize;
+    rqst.call().read(0, out.get_mut(..len)?).ok()?;
+    Some(len)
+}
+
+/// As [`inline`], with Read chunks.
+#[inline(never)]
+fn inline_rest(
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+    out: &mut [u8],
+) -> Option<usize> {
     if plan.conveyance == Conveyance::Long {
         return Some(0);
     }
@@ -400,8 +425,8 @@ fn measures(of: Measures) -> Buf {
     }
 }
 
-/// Maps what the plan names, in the order of the header, for this RPC only. When a registration is missing or
-/// memory cannot be mapped now, what was mapped comes back with the error.
+/// Maps what the plan names, in the order of the header, for this RPC only. When a registration is
+/// missing or memory cannot be mapped now, what was mapped comes back with the error.
 #[inline]
 //= V1-026, V1-087, V1-088
 fn map_chunks(
@@ -410,48 +435,80 @@ fn map_chunks(
     call: &CallShape<'_>,
     plan: &Plan,
 ) -> Result<MrList<Mapped>, (SendError, MrList<Mapped>)> {
-    let cid = side.endpoint.shared().role.cid;
+    if plan.segments() != 1 {
+        return map_many(side, rqst, call, plan);
+    }
     let mut mapped = MrList::new();
-    for Registration { chunk, part, range } in plan.registrations(call) {
-        let part = match part {
-            PartName::Head => sunrpc::Part::Head,
-            PartName::Pages => sunrpc::Part::Pages,
-            PartName::Tail => sunrpc::Part::Tail,
-        };
-        let (span, direction) = match chunk {
-            ChunkRole::Read(_) => (rqst.call().span(part, range), Direction::ToDevice),
-            ChunkRole::Write(_) | ChunkRole::Reply => {
-                (rqst.receive().span(part, range), Direction::FromDevice)
-            }
-        };
-        let span = match span {
-            Ok(span) => span,
-            Err(_) => return Err((not_marshalled(side, SendError::TooLarge), mapped)),
-        };
-        let Some(mr) = side.take_mr(span.page_count()) else {
-            return Err((SendError::NoBuffer, mapped));
-        };
-        match mr.map(span, direction, rqst.xid()) {
-            Ok(mr) => {
-                trace::mr_map(|| {
-                    let Region {
-                        key,
-                        length,
-                        address,
-                    } = mr.region();
-                    let from_device = matches!(direction, Direction::FromDevice);
-                    (cid, rqst.xid(), key, length, address, from_device)
-                });
-                mapped.push_last(mr);
-            }
-            Err((mr, _)) => {
-                // The IOMMU or swiotlb has no space now.
-                side.stash.put(mr);
-                return Err((SendError::NoMemory, mapped));
-            }
+    if let Some(region) = plan.registrations(call).next() {
+        match map(side, rqst, region) {
+            Ok(mr) => mapped.push_last(mr),
+            Err(error) => return Err((error, mapped)),
         }
     }
     Ok(mapped)
+}
+
+#[inline(never)]
+fn map_many(
+    side: &mut SendSide,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+) -> Result<MrList<Mapped>, (SendError, MrList<Mapped>)> {
+    let mut mapped = MrList::new();
+    for region in plan.registrations(call) {
+        match map(side, rqst, region) {
+            Ok(mr) => mapped.push_last(mr),
+            Err(error) => return Err((error, mapped)),
+        }
+    }
+    Ok(mapped)
+}
+
+/// Maps one region of a chunk.
+#[inline(always)]
+fn map(
+    side: &mut SendSide,
+    rqst: &RdmaRqst,
+    Registration { chunk, part, range }: Registration,
+) -> Result<Mr<Mapped>, SendError> {
+    let part = match part {
+        PartName::Head => sunrpc::Part::Head,
+        PartName::Pages => sunrpc::Part::Pages,
+        PartName::Tail => sunrpc::Part::Tail,
+    };
+    let (span, direction) = match chunk {
+        ChunkRole::Read(_) => (rqst.call().span(part, range), Direction::ToDevice),
+        ChunkRole::Write(_) | ChunkRole::Reply => {
+            (rqst.receive().span(part, range), Direction::FromDevice)
+        }
+    };
+    let Ok(span) = span else {
+        return Err(not_marshalled(side, SendError::TooLarge));
+    };
+    let Some(mr) = side.take_mr(span.page_count()) else {
+        return Err(SendError::NoBuffer);
+    };
+    match mr.map(span, direction, rqst.xid()) {
+        Ok(mr) => {
+            trace::mr_map(|| {
+                let Region {
+                    key,
+                    length,
+                    address,
+                } = mr.region();
+                let from_device = matches!(direction, Direction::FromDevice);
+                let cid = side.endpoint.shared().role.cid;
+                (cid, rqst.xid(), key, length, address, from_device)
+            });
+            Ok(mr)
+        }
+        Err((mr, _)) => {
+            // The IOMMU or swiotlb has no space now.
+            side.stash.put(mr);
+            Err(SendError::NoMemory)
+        }
+    }
 }
 
 /// A registration as the header names it.
@@ -508,8 +565,8 @@ fn marshalled(
 
 /// Counts what was sent.
 #[inline]
-fn count(stats: &Stats, call: &CallShape<'_>, plan: &Plan) {
-    if plan.segments() != 0 {
+fn count(stats: &Stats, call: &CallShape<'_>, plan: &Plan, segments: u32) {
+    if segments != 0 {
         stats.read_segments.add(plan.read_segments.into());
         stats.total_rdma_request.add(plan.read_bytes.into());
         stats.write_segments.add(plan.write_segments.into());

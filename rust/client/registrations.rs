@@ -2,14 +2,16 @@
 
 //! Registrations: those that are idle, and those of requests whose Reply is outstanding.
 //!
-//! Both live under the endpoint's lock. What a request exposes is one value, [`Exposed`], that
-//! holds the registrations together with the box that their invalidation will travel in; there
-//! is no way to have the one without the other. Whoever takes it out of the [`Table`] - the
-//! Reply's handler, a task that gives up, or the end of the connection - ends the exposure.
+//! The requests live under the endpoint's lock. What a request exposes is one value, [`Exposed`],
+//! that holds the registrations together with the box that their invalidation will travel in;
+//! there is no way to have the one without the other. Whoever takes it out of the [`Table`] - the
+//! Reply's handler, a task that gives up, or the end of the connection - ends the exposure. Most
+//! requests have one registration, which the peer invalidates with its Reply; then nothing has to
+//! travel, and the box stays where it is.
 //!
-//! A sender takes registrations from its [`Stash`], which it fills when it holds the lock anyway.
-//! None is made while a Call is being sent: when all are in use, [`Refill`] makes more, and the
-//! sender waits.
+//! Idle registrations are in the [`Pool`], or at hand with the sender, who takes all of the pool
+//! when it has none. None is made while a Call is being sent: when all are in use, [`Refill`]
+//! makes more, and the sender waits.
 
 use super::{
     marshal::segment,
@@ -44,17 +46,21 @@ use crate::{
         },
         mr::{
             Idle,
+            IdleStack,
             Mr,
             MrList,
-            Registered, //
+            Registered,
+            Revoked, //
         },
         proof::{
             Drained,
+            Invalidated,
             Unexposed, //
         }, //
     },
     support::{
         memalloc::NofsScope,
+        racy::Racy,
         work::Run, //
     }, //
 };
@@ -98,16 +104,6 @@ impl Idles {
         self.large.pop()
     }
 
-    /// Takes a registration of the size that is not the one for `pages` pages.
-    fn take_other(&mut self, pages: u32) -> Option<Mr<Idle>> {
-        if pages <= SMALL_PAGES {
-            self.large.pop()
-        } else {
-            self.small.pop()
-        }
-    }
-
-    #[inline]
     pub(super) fn put(&mut self, mr: Mr<Idle>) {
         if mr.pages() <= SMALL_PAGES {
             self.small.push(mr);
@@ -116,31 +112,103 @@ impl Idles {
         }
     }
 
-    #[inline]
     pub(super) fn put_all(&mut self, mut mrs: MrList<Idle>) {
         while let Some(mr) = mrs.pop() {
             self.put(mr);
         }
     }
 
-    /// Takes one of each size from `other`, if there is none here.
-    #[inline]
-    pub(super) fn refill_from(&mut self, other: &mut Self) {
-        if self.small.is_empty() {
-            if let Some(mr) = other.small.pop() {
-                self.small.push(mr);
+    pub(super) fn take_all(&mut self) -> MrList<Idle> {
+        let mut all = core::mem::take(&mut self.small);
+        all.append(core::mem::take(&mut self.large));
+        all
+    }
+
+    /// Takes all that `pool` has and would do for `pages` pages.
+    pub(super) fn fill_from(&mut self, pool: &Pool, pages: u32) {
+        if pages <= SMALL_PAGES {
+            self.small.append(pool.small.take_all());
+            if !self.small.is_empty() {
+                return;
             }
         }
-        if self.large.is_empty() {
-            if let Some(mr) = other.large.pop() {
-                self.large.push(mr);
-            }
+        self.large.append(pool.large.take_all());
+    }
+}
+
+/// The idle registrations that no sender has at hand. Those who give them back, and the sender,
+/// need no lock for it.
+pub(super) struct Pool {
+    small: IdleStack,
+    large: IdleStack,
+    /// A sender waits for a registration.
+    wanted: Racy<bool>,
+}
+
+impl Pool {
+    pub(super) const fn new() -> Self {
+        Self {
+            small: IdleStack::new(),
+            large: IdleStack::new(),
+            wanted: Racy::new(false),
         }
     }
 
-    fn take_all(&mut self) -> MrList<Idle> {
-        let mut all = core::mem::take(&mut self.small);
-        all.append(core::mem::take(&mut self.large));
+    /// Gives a registration back. Says whether a sender waits for it, who has to be woken then.
+    #[inline]
+    pub(super) fn put(&self, mr: Mr<Idle>) -> bool {
+        if mr.pages() <= SMALL_PAGES {
+            self.small.push(mr);
+        } else {
+            self.large.push(mr);
+        }
+        self.take_wanted()
+    }
+
+    /// As [`put`](Self::put), for several.
+    pub(super) fn put_all(&self, mut mrs: MrList<Idle>) -> bool {
+        let mut wanted = false;
+        while let Some(mr) = mrs.pop() {
+            wanted |= self.put(mr);
+        }
+        wanted
+    }
+
+    /// The sender found too few, and has the core make it wait. Afterwards it has to look again:
+    /// what was given back before this woke nobody.
+    ///
+    /// `Self::put` adds first and then looks whether a sender waits; here it is the other way
+    /// round. Both have a full barrier between, in adding and in taking, so one sees the other.
+    pub(super) fn want(&self) {
+        self.wanted.set(true);
+    }
+
+    /// Whether a sender waits; it is taken to be woken then. Who clears this wakes the sender
+    /// afterwards, so it does no harm if two do, or if it was set anew meanwhile.
+    #[inline]
+    pub(super) fn take_wanted(&self) -> bool {
+        let wanted = self.wanted.get();
+        if wanted {
+            self.wanted.set(false);
+        }
+        wanted
+    }
+
+    /// Takes a registration of the size that is not the one for `pages` pages. Says, too, whether
+    /// a sender waits for one of those that were not at hand meanwhile.
+    fn take_other(&self, pages: u32) -> (Option<Mr<Idle>>, bool) {
+        let mut others = if pages <= SMALL_PAGES {
+            self.large.take_all()
+        } else {
+            self.small.take_all()
+        };
+        let taken = others.pop();
+        (taken, self.put_all(others))
+    }
+
+    fn take_all(&self) -> MrList<Idle> {
+        let mut all = self.small.take_all();
+        all.append(self.large.take_all());
         all
     }
 }
@@ -157,6 +225,8 @@ pub(super) struct Exposed {
 pub(super) enum Sent {
     /// It names no memory.
     Inline(Unexposed),
+    /// It named memory by one registration, which the peer has invalidated.
+    Revoked(Mr<Revoked>, Layout),
     /// The peer may reach its memory.
     Exposed(Exposed),
 }
@@ -172,14 +242,31 @@ impl Sent {
     ) -> Result<Reply<'a>, Failure> {
         match self {
             Self::Inline(_) => reply::check_conveyed(xid, conveyed, start, &NoChunks),
-            Self::Exposed(exposed) => {
+            Self::Revoked(mr, layout) => {
                 let provided = Laid {
-                    layout: exposed.layout,
-                    segments: exposed.mrs.regions().map(segment),
+                    layout: *layout,
+                    segments: core::iter::once(segment(mr.region())),
                 };
                 reply::check_conveyed(xid, conveyed, start, &provided)
             }
+            Self::Exposed(exposed) => exposed.check(xid, conveyed, start),
         }
+    }
+}
+
+impl Exposed {
+    #[inline(never)]
+    fn check<'a>(
+        &self,
+        xid: Xid,
+        conveyed: &Conveyed<'a>,
+        start: Option<RpcStart>,
+    ) -> Result<Reply<'a>, Failure> {
+        let provided = Laid {
+            layout: self.layout,
+            segments: self.mrs.regions().map(segment),
+        };
+        reply::check_conveyed(xid, conveyed, start, &provided)
     }
 }
 
@@ -224,12 +311,19 @@ impl Table {
         });
     }
 
-    /// Takes a request whose Reply is outstanding.
+    /// Takes a request whose Reply is outstanding. `by_peer` is what the peer has invalidated with
+    /// the Reply; it is used up if that was all.
     #[inline]
-    pub(super) fn take(&mut self, index: u32) -> Option<Sent> {
+    pub(super) fn take(&mut self, index: u32, by_peer: &mut Option<Invalidated>) -> Option<Sent> {
         self.change(index, |entry| match entry {
             Entry::Inline(inv, proof) => (Entry::Idle(inv), Some(Sent::Inline(proof))),
-            Entry::Exposed(exposed) => (Entry::Taken, Some(Sent::Exposed(exposed))),
+            Entry::Exposed(Exposed { mrs, inv, layout }) => match mrs.into_revoked(by_peer) {
+                Ok(mr) => (Entry::Idle(inv), Some(Sent::Revoked(mr, layout))),
+                Err(mrs) => (
+                    Entry::Taken,
+                    Some(Sent::Exposed(Exposed { mrs, inv, layout })),
+                ),
+            },
             other => (other, None),
         })?
     }
@@ -259,49 +353,29 @@ impl Table {
 /// What the client keeps under the endpoint's lock.
 pub(crate) struct Requests {
     pub(super) table: Table,
-    pub(super) idle: Idles,
     /// How many registrations there are, idle or not.
     pub(super) mrs: u32,
-    /// A sender waits for a registration.
-    pub(super) wanted: bool,
 }
 
 impl Requests {
     pub(super) fn new(slots: u32) -> Result<Self> {
         Ok(Self {
             table: Table::new(slots)?,
-            idle: Idles::new(),
             mrs: 0,
-            wanted: false,
         })
     }
 
-    /// The queue pair has been drained: nothing is exposed or mapped any more. The registrations
-    /// are to be freed without the lock.
-    pub(super) fn retire(&mut self, proof: &Drained) -> MrList<Idle> {
-        let mut all = self.idle.take_all();
+    /// The queue pair has been drained: nothing is exposed or mapped any more. The registrations,
+    /// with those in `pool`, are to be freed without the lock.
+    pub(super) fn retire(&mut self, pool: &Pool, proof: &Drained) -> MrList<Idle> {
+        let mut all = pool.take_all();
         for index in 0..self.table.0.len() as u32 {
-            if let Some(Sent::Exposed(exposed)) = self.table.take(index) {
+            if let Some(Sent::Exposed(exposed)) = self.table.take(index, &mut None) {
                 all.append(exposed.mrs.retire(proof));
                 self.table.put_back(index, exposed.inv);
             }
         }
         all
-    }
-}
-
-impl Requests {
-    /// Takes back what a request exposed; says whether a sender waits for it.
-    #[inline]
-    pub(super) fn give_back(
-        &mut self,
-        index: u32,
-        inv: LocalInvBox<Shared<Client>>,
-        mrs: MrList<Idle>,
-    ) -> bool {
-        self.table.put_back(index, inv);
-        self.idle.put_all(mrs);
-        core::mem::take(&mut self.wanted)
     }
 }
 
@@ -348,24 +422,21 @@ pub(super) fn add(endpoint: &Endpoint<Client>, pages: u32) -> Result {
     let mr = Mr::new(endpoint.pd().clone(), pages)?;
     let shared = endpoint.shared();
     shared.role.stats.mrs_allocated.add(1);
-    let mut state = shared.lock();
-    state.role.mrs += 1;
-    state.role.idle.put(mr);
+    shared.lock().role.mrs += 1;
+    shared.role.give_back(mr);
     Ok(())
 }
 
 impl Refill {
     /// Sees to it that one more may exist, if need be by freeing an idle one of the other size.
     fn make_room(&self, pages: u32) -> bool {
-        let freed = {
-            let mut state = self.endpoint.shared().lock();
-            if state.role.mrs < self.most {
-                return true;
-            }
-            let freed = state.role.idle.take_other(pages);
-            state.role.mrs -= u32::from(freed.is_some());
-            freed
-        };
+        let shared = self.endpoint.shared();
+        if shared.lock().role.mrs < self.most {
+            return true;
+        }
+        let (freed, wanted) = shared.role.pool.take_other(pages);
+        shared.role.wake_sender(wanted);
+        shared.lock().role.mrs -= u32::from(freed.is_some());
         // Freed without the lock.
         freed.is_some()
     }
@@ -374,21 +445,13 @@ impl Refill {
 impl Run for Refill {
     fn run(&self) {
         let _nofs = NofsScope::enter();
-        let shared = self.endpoint.shared();
         let pages = self.short.load(Relaxed);
-        let mut made = 0;
-        while made < MORE && self.make_room(pages) {
-            if add(&self.endpoint, pages).is_err() {
+        for _ in 0..MORE {
+            // If there are none, memory is short. Those that the sender lacks are in use: whoever
+            // gives them back wakes it.
+            if !self.make_room(pages) || add(&self.endpoint, pages).is_err() {
                 break;
             }
-            made += 1;
         }
-        if made == 0 {
-            // Short of memory. Those that the sender lacks are in use: whoever gives them back
-            // wakes it.
-            return;
-        }
-        let wanted = core::mem::take(&mut shared.lock().role.wanted);
-        shared.role.wake_sender(wanted);
     }
 }

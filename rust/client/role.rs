@@ -10,7 +10,10 @@ use super::{
         Waiter, //
     },
     history::History,
-    registrations::Requests,
+    registrations::{
+        Pool,
+        Requests, //
+    },
     request::Request,
     stats::Stats, //
 };
@@ -35,6 +38,7 @@ use crate::{
         local_inv::LocalInvBox,
         mr::{
             Idle,
+            Mr,
             MrList, //
         },
         proof::{
@@ -66,6 +70,8 @@ pub(crate) struct Client {
     pub(super) backchannel: Arc<Backchannel>,
     /// What is remembered of its connections.
     pub(super) history: Arc<History>,
+    /// The idle registrations of the connection.
+    pub(super) pool: Pool,
     /// The number of the connection.
     pub(super) cid: u32,
     /// What this side brings along; known when the device is.
@@ -82,6 +88,7 @@ impl Client {
     ) -> Self {
         Self {
             history,
+            pool: Pool::new(),
             cid,
             xprt,
             stats,
@@ -93,6 +100,19 @@ impl Client {
     /// Sets what this side brings along. To be called once, before connecting.
     pub(super) fn settle(&self, config: Config) {
         self.config.populate(config);
+    }
+
+    /// Gives a registration back. Context: process.
+    #[inline]
+    pub(super) fn give_back(&self, mr: Mr<Idle>) {
+        let wanted = self.pool.put(mr);
+        self.wake_sender(wanted);
+    }
+
+    /// Gives registrations back. Context: process.
+    pub(super) fn give_back_all(&self, mrs: MrList<Idle>) {
+        let wanted = self.pool.put_all(mrs);
+        self.wake_sender(wanted);
     }
 
     /// Wakes the sender, if it waits for registrations. Context: process.
@@ -126,8 +146,14 @@ impl Role for Client {
     }
 
     #[inline]
-    fn claim(&self, protocol: &mut Protocol, requests: &mut Requests, event: &Event<'_>) -> Claim {
-        complete::claim(self, protocol, requests, event)
+    fn claim(
+        &self,
+        protocol: &mut Protocol,
+        requests: &mut Requests,
+        event: &Event<'_>,
+        invalidated: &mut Option<Invalidated>,
+    ) -> Claim {
+        complete::claim(self, protocol, requests, event, invalidated)
     }
 
     #[inline]
@@ -177,7 +203,7 @@ impl Role for Client {
     }
 
     fn drained(&self, requests: &mut Requests, proof: &Drained) -> MrList<Idle> {
-        requests.retire(proof)
+        requests.retire(&self.pool, proof)
     }
 
     fn retired(&self, waiter: Waiter) {

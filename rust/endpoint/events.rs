@@ -80,7 +80,7 @@ impl<R: Role> Handler for Shared<R> {
             let handle = handle.map_or(0, |handle| handle.0);
             (self.role.cid(), message.bytes().len() as u32, handle)
         });
-        let invalidated = message.take_invalidated();
+        let mut invalidated = message.take_invalidated();
         let (event, claim) = {
             let mut guard = self.lock();
             let state = &mut *guard;
@@ -90,7 +90,9 @@ impl<R: Role> Handler for Shared<R> {
                 return cx.repost(message);
             };
             let event = protocol.handle_message(now(), message.bytes(), handle);
-            let claim = self.role.claim(protocol, &mut state.role, &event);
+            let claim = self
+                .role
+                .claim(protocol, &mut state.role, &event, &mut invalidated);
             // A refusal is the only message of its own that version 1 has.
             if matches!(event, Event::Refused(_)) && state.transmit(cx.qp()).is_err() {
                 drop(guard);

@@ -116,15 +116,18 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// The number of the connection, for traces.
     fn cid(&self) -> u32;
 
-    /// Takes what `event` concerns out of the role's state. Endpoint's lock held.
+    /// Takes what `event` concerns out of the role's state, and with it `invalidated`, the memory
+    /// that the peer invalidated, if that is all there is. Endpoint's lock held.
     fn claim(
         &self,
         protocol: &mut Protocol,
         locked: &mut Self::Locked,
         event: &Event<'_>,
+        invalidated: &mut Option<Invalidated>,
     ) -> Self::Claim;
 
-    /// A message arrived; `invalidated` is the memory that the peer invalidated with it.
+    /// A message arrived; `invalidated` is the memory that the peer invalidated with it, unless
+    /// `claim` has it.
     ///
     /// Context: completion, may not wait for completions.
     fn arrived(

@@ -42,13 +42,6 @@ rust_helper_ib_alloc_cq_any(struct ib_device *device, void *private, int nr_cqe,
 	return ib_alloc_cq_any(device, private, nr_cqe, poll_ctx);
 }
 
-__rust_helper int rust_helper_ib_post_send(struct ib_qp *qp,
-					   const struct ib_send_wr *wr,
-					   const struct ib_send_wr **bad_wr)
-{
-	return ib_post_send(qp, wr, bad_wr);
-}
-
 __rust_helper int rust_helper_ib_post_recv(struct ib_qp *qp,
 					   const struct ib_recv_wr *wr,
 					   const struct ib_recv_wr **bad_wr)
@@ -102,6 +95,27 @@ __rust_helper void rust_helper_ib_dma_unmap_sg(struct ib_device *dev,
 					       enum dma_data_direction dir)
 {
 	ib_dma_unmap_sg(dev, sg, nents, dir);
+}
+
+/* ib_dma_map_sg() for a single entry, which is not walked as a list. */
+__rust_helper int rust_helper_ib_dma_map_sg_one(struct ib_device *dev,
+						struct scatterlist *sg,
+						enum dma_data_direction dir)
+{
+	u64 addr = ib_dma_map_page(dev, sg_page(sg), sg->offset, sg->length, dir);
+
+	if (unlikely(ib_dma_mapping_error(dev, addr)))
+		return 0;
+	sg_dma_address(sg) = addr;
+	sg_dma_len(sg) = sg->length;
+	return 1;
+}
+
+__rust_helper void rust_helper_ib_dma_unmap_sg_one(struct ib_device *dev,
+						   struct scatterlist *sg,
+						   enum dma_data_direction dir)
+{
+	ib_dma_unmap_page(dev, sg_dma_address(sg), sg_dma_len(sg), dir);
 }
 
 __rust_helper void

@@ -103,9 +103,9 @@ impl<H: Handler> QpRef<H> {
         }
         let cqe = Wqe::into_cqe(inv);
         self.shared().owed.fetch_add(1, Relaxed);
-        // SAFETY: the queue pair is valid; drivers copy the chain before they return. It lies in
-        // the registrations, which the box owns; the completion entry of its last is the box.
-        let ret = unsafe { bindings::ib_post_send(self.as_raw(), chain, ptr::null_mut()) };
+        // SAFETY: the chain lies in the registrations, which the box owns; the completion entry of
+        // its last is the box, which was given away.
+        let ret = unsafe { self.post_chain(chain) };
         if ret == 0 {
             return Ok(());
         }

@@ -6,8 +6,9 @@
 //!
 //! ```text
 //!   Mr<Idle> --map--> Mr<Mapped>, MrList<Mapped> --Qp::post_send--> MrList<Registered>
-//!      ^                                                                |
-//!      +---------- invalidated, by ourselves or by the peer ------------+
+//!      ^                                                                |           |
+//!      +---------- invalidated, by ourselves or by the peer ------------+           |
+//!      +-------- unmapped -------- Mr<Revoked> <--- the only one, by the peer ------+
 //! ```
 //!
 //! While `Registered`, the peer can reach the memory. Only a LOCAL_INV that completed, an
@@ -30,6 +31,7 @@ use super::wqe::Prepared;
 use crate::bindings;
 use crate::support::box_list::{
     BoxList,
+    BoxStack,
     Link,
     Node, //
 };
@@ -65,6 +67,9 @@ pub(crate) struct Idle;
 pub(crate) struct Mapped;
 /// State of a registration: the peer may reach the memory.
 pub(crate) struct Registered;
+/// State of a registration: the peer has invalidated it, and its memory is still mapped for the
+/// device.
+pub(crate) struct Revoked;
 
 impl sealed::State for Idle {
     const EXPOSED: bool = false;
@@ -92,7 +97,8 @@ pub(crate) struct Region {
 /// # Invariants
 ///
 /// `raw` is a valid registration in the domain of `pd`. If `nents` is not zero, that many entries
-/// of `sg`, from the first on, are mapped for the device in direction `direction`.
+/// of `sg`, from the first on, are mapped for the device in direction `direction`: one alone by
+/// ib_dma_map_sg_one(), several by ib_dma_map_sg().
 pub(super) struct Inner {
     raw: NonNull<bindings::ib_mr>,
     link: Link<Inner>,
@@ -119,12 +125,16 @@ unsafe impl Node for Inner {
 
 impl Inner {
     /// Maps `span` for the device, and makes a key and an address for it.
+    #[inline]
     fn map(&mut self, span: Span<'_>, direction: Direction, tag: u32) -> Result {
         let nents = self.sg.fill(span)?;
-        let device = self.pd.device();
-        // SAFETY: the first `nents` entries name memory that stays until it is unmapped (`Span`).
-        let mapped = unsafe {
-            bindings::ib_dma_map_sg(device, self.sg.as_raw(), nents as i32, direction.as_raw())
+        let (device, sg) = (self.pd.device(), self.sg.as_raw());
+        let mapped = if nents == 1 {
+            // SAFETY: the first entry names memory that stays until it is unmapped (`Span`).
+            unsafe { bindings::ib_dma_map_sg_one(device, sg, direction.as_raw()) }
+        } else {
+            // SAFETY: as many entries name memory that stays until it is unmapped (`Span`).
+            unsafe { bindings::ib_dma_map_sg(device, sg, nents as i32, direction.as_raw()) }
         };
         if mapped == 0 {
             return Err(errno::no_buffers());
@@ -161,18 +171,19 @@ impl Inner {
         Ok(())
     }
 
+    #[inline]
     fn unmap(&mut self) {
         let nents = take(&mut self.nents);
-        if nents != 0 {
-            // SAFETY: mapped with the same arguments, by the type invariant.
-            unsafe {
-                bindings::ib_dma_unmap_sg(
-                    self.pd.device(),
-                    self.sg.as_raw(),
-                    nents as i32,
-                    self.direction.as_raw(),
-                )
-            };
+        if nents == 0 {
+            return;
+        }
+        let (device, sg, direction) = (self.pd.device(), self.sg.as_raw(), self.direction.as_raw());
+        if nents == 1 {
+            // SAFETY: mapped by ib_dma_map_sg_one() with these arguments, by the type invariant.
+            unsafe { bindings::ib_dma_unmap_sg_one(device, sg, direction) };
+        } else {
+            // SAFETY: mapped by ib_dma_map_sg() with these arguments, by the type invariant.
+            unsafe { bindings::ib_dma_unmap_sg(device, sg, nents as i32, direction) };
         }
     }
 
@@ -290,6 +301,7 @@ impl Mr<Idle> {
     /// The registration comes back with the error. `ENOBUFS`: the IOMMU or swiotlb has no space
     /// now; later it may. `EINVAL`: too large, or pieces that the device cannot join. `EFAULT`: a
     /// page is missing.
+    #[inline]
     pub(crate) fn map(
         mut self,
         span: Span<'_>,
@@ -375,6 +387,51 @@ impl MrList<Idle> {
     }
 }
 
+/// Idle registrations that anybody may add to, and take all of, without a lock.
+pub(crate) struct IdleStack(BoxStack<Inner>);
+
+impl IdleStack {
+    /// An empty one.
+    pub(crate) const fn new() -> Self {
+        Self(BoxStack::new())
+    }
+
+    /// Adds a registration. A full barrier. Context: any.
+    #[inline]
+    pub(crate) fn push(&self, mr: Mr<Idle>) {
+        self.0.push(mr.inner);
+    }
+
+    /// Takes all registrations. A full barrier. Context: any.
+    pub(crate) fn take_all(&self) -> MrList<Idle> {
+        MrList {
+            inners: self.0.take_all(),
+            _state: PhantomData,
+        }
+    }
+}
+
+impl Mr<Revoked> {
+    /// The memory, as the peer knew it.
+    pub(crate) fn region(&self) -> Region {
+        self.inner.region
+    }
+
+    /// Unmaps the memory, which ends the exposure: there was no other registration.
+    ///
+    /// Context: any, does not sleep.
+    #[inline]
+    pub(crate) fn unmap(self) -> (Mr<Idle>, Unexposed) {
+        let mut inner = self.inner;
+        inner.unmap();
+        let idle = Mr {
+            inner,
+            _state: PhantomData,
+        };
+        (idle, Unexposed::by_end_of_list())
+    }
+}
+
 impl Mr<Mapped> {
     /// The memory, as the peer will know it.
     pub(crate) fn region(&self) -> Region {
@@ -422,6 +479,31 @@ impl MrList<Registered> {
             inner,
             _state: PhantomData,
         })
+    }
+
+    /// The one registration that there is, if it is the one that the peer has invalidated; then
+    /// the proof of that is used up. Or the list.
+    #[inline]
+    pub(crate) fn into_revoked(
+        mut self,
+        by_peer: &mut Option<Invalidated>,
+    ) -> Result<Mr<Revoked>, Self> {
+        let Some(proof) = by_peer else {
+            return Err(self);
+        };
+        match self
+            .inners
+            .take_only(|inner| proof.is_of(inner.qp, inner.region.key))
+        {
+            Some(inner) => {
+                *by_peer = None;
+                Ok(Mr {
+                    inner,
+                    _state: PhantomData,
+                })
+            }
+            None => Err(self),
+        }
     }
 
     /// The proof that nothing is exposed, if that is so; or the list.

@@ -19,6 +19,7 @@ use super::proof::{
 };
 use super::Handler;
 use crate::bindings;
+use crate::support::errno;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::error::to_result;
@@ -73,7 +74,30 @@ impl<H: Handler> QpRef<H> {
         self.0.get()
     }
 
+    /// Hands a chain of work requests to the driver, as ib_post_send() does.
+    ///
+    /// Returns what the driver says, a negative error number or 0.
+    ///
+    /// # Safety
+    ///
+    /// The chain must be valid during the call, and what it names until its last work request has
+    /// completed or the queue pair has been drained. A completion entry in it must be that of a
+    /// [`Wqe`](super::wqe::Wqe) that was given away, or that of [`unit_cqe`](super::wqe::unit_cqe).
+    #[inline]
+    pub(super) unsafe fn post_chain(&self, chain: *const bindings::ib_send_wr) -> i32 {
+        // SAFETY: the `ib_qp` is valid; `device` is set by ib_create_qp() and constant.
+        let device = unsafe { (*self.as_raw()).device };
+        // SAFETY: a device stays while it has queue pairs, and has its operations set before.
+        let Some(post_send) = (unsafe { (*device).ops.post_send }) else {
+            return errno::not_supported().to_errno();
+        };
+        let mut refused = core::ptr::null();
+        // SAFETY: the queue pair is valid, and the chain is what the caller promises.
+        unsafe { post_send(self.as_raw(), chain, &mut refused) }
+    }
+
     /// What is shared with the completions.
+    #[inline]
     pub(super) fn shared(&self) -> &Shared<H> {
         // SAFETY: the `ib_qp` is valid; `qp_context` is set by `Qp::new` and constant.
         let shared = unsafe { (*self.0.get()).qp_context };

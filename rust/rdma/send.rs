@@ -223,6 +223,7 @@ impl<H: Handler> QpRef<H> {
     ///
     /// `EINVAL`: `queue` is that of another queue pair. Else what the driver says; the buffer
     /// stays in `queue` then.
+    #[inline]
     pub(crate) fn post_send(
         &self,
         queue: &mut SendQueue<H>,
@@ -245,18 +246,22 @@ impl<H: Handler> QpRef<H> {
         }
         queue.in_use += count;
         queue.unsignaled.work_requests += count;
-        let ret = if queue.unsignaled.work_requests < queue.signal_interval {
+        let posted = if queue.unsignaled.work_requests < queue.signal_interval {
             buffer.wr.0.__bindgen_anon_1.wr_cqe = unit;
             buffer.wr.0.send_flags = 0;
             queue.unsignaled.list.push_last(buffer);
-            // SAFETY: the queue pair is valid; drivers copy the chain before they return. It lies
-            // in the registrations and in the buffer, which stays in a list until a later
-            // completion covers it or the queue pair is drained.
-            unsafe { bindings::ib_post_send(self.as_raw(), chain, ptr::null_mut()) }
+            // SAFETY: the chain lies in the registrations and in the buffer, which stays in a list
+            // until a later completion covers it or the queue pair is drained.
+            unsafe { self.post_chain(chain) }
         } else {
             self.post_signaled(queue, chain, buffer)
         };
-        (mrs.registered(), to_result(ret))
+        let posted = if posted == 0 {
+            Ok(())
+        } else {
+            to_result(posted)
+        };
+        (mrs.registered(), posted)
     }
 
     /// Posts `chain`, which ends with the Send of `buffer`, and asks for a completion that covers
@@ -274,9 +279,9 @@ impl<H: Handler> QpRef<H> {
         buffer.covers = take(&mut queue.unsignaled);
         let cqe = Wqe::into_cqe(buffer);
         self.shared().owed.fetch_add(1, Relaxed);
-        // SAFETY: the queue pair is valid; drivers copy the chain before they return. Its
-        // completion entry is the box that was given away.
-        let ret = unsafe { bindings::ib_post_send(self.as_raw(), chain, ptr::null_mut()) };
+        // SAFETY: the chain lies in the registrations and in the box that was given away, which is
+        // its completion entry.
+        let ret = unsafe { self.post_chain(chain) };
         if ret != 0 {
             self.shared().owed.fetch_sub(1, Relaxed);
             // SAFETY: the Send is the last of the chain, so ib_post_send() has not taken it.

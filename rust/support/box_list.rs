@@ -10,6 +10,11 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ptr;
 use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Full,
+    Relaxed, //
+};
 
 /// The place for the link to the next box, which nobody but the list reads or writes.
 pub(crate) struct Link<N>(*mut N);
@@ -188,6 +193,19 @@ impl<N: Node> BoxList<N> {
         }
     }
 
+    /// Takes the box if there is just one, and `f` says yes to it.
+    #[inline]
+    pub(crate) fn take_only(&mut self, f: impl FnOnce(&N) -> bool) -> Option<KBox<N>> {
+        if !ptr::eq(self.head, self.tail) || !f(self.first()?) {
+            return None;
+        }
+        let node = self.head;
+        // INVARIANT: `node` was the first and the last.
+        self.head = ptr::null_mut();
+        // SAFETY: `node` came from `KBox::into_raw`, and is in the list no more.
+        Some(unsafe { KBox::from_raw(node) })
+    }
+
     /// Takes the first box that `f` says yes to.
     pub(crate) fn take(&mut self, f: impl Fn(&N) -> bool) -> Option<KBox<N>> {
         if f(self.first()?) {
@@ -232,5 +250,74 @@ impl<N: Node> Drop for BoxList<N> {
         if !self.is_empty() {
             self.clear();
         }
+    }
+}
+
+/// Boxes that anybody may add, and that are taken all at once, without a lock.
+///
+/// # Invariants
+///
+/// `head` is null, or the first of a chain of boxes that belong to the stack, each linked to the
+/// next, and the last to null.
+pub(crate) struct BoxStack<N: Node> {
+    head: Atomic<*mut N>,
+    _owned: PhantomData<KBox<N>>,
+}
+
+// SAFETY: the stack owns its boxes as a vector would, so it may go where they may.
+unsafe impl<N: Node + Send> Send for BoxStack<N> {}
+// SAFETY: a shared stack gives boxes away and takes them, but gives out no reference to any.
+unsafe impl<N: Node + Send> Sync for BoxStack<N> {}
+
+impl<N: Node> BoxStack<N> {
+    /// An empty stack.
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: there is no box.
+        Self {
+            head: Atomic::new(ptr::null_mut()),
+            _owned: PhantomData,
+        }
+    }
+
+    /// Adds a box. A full barrier.
+    #[inline]
+    pub(crate) fn push(&self, node: KBox<N>) {
+        let node = KBox::into_raw(node);
+        let mut head = self.head.load(Relaxed);
+        loop {
+            // SAFETY: the box was given to the stack just now, and nobody finds it there yet.
+            unsafe { BoxList::set_next(node, head) };
+            // INVARIANT: `node` is linked to what was first. Boxes are never taken one by one, so
+            // what is first is linked to the others, even if it was taken and added meanwhile.
+            match self.head.cmpxchg(head, node, Full) {
+                Ok(_) => return,
+                Err(first) => head = first,
+            }
+        }
+    }
+
+    /// Takes all boxes, the one that was added last in front. A full barrier.
+    pub(crate) fn take_all(&self) -> BoxList<N> {
+        // INVARIANT: there is no box left.
+        let head = self.head.xchg(ptr::null_mut(), Full);
+        let mut tail = head;
+        let mut at = head;
+        while !at.is_null() {
+            tail = at;
+            // SAFETY: a box of the chain that was taken, and nobody else has it.
+            at = unsafe { BoxList::next(at) };
+        }
+        // INVARIANT: the chain that was taken, and its last.
+        BoxList {
+            head,
+            tail,
+            _owned: PhantomData,
+        }
+    }
+}
+
+impl<N: Node> Drop for BoxStack<N> {
+    fn drop(&mut self) {
+        drop(self.take_all());
     }
 }
