@@ -7,6 +7,7 @@
 
 use std::process::ExitCode;
 
+use common::outgoing;
 use rpcrdma_proto::proto::chunk::{Chunk, ChunkLists, NoChunks};
 use rpcrdma_proto::proto::cm_private::CmPrivate;
 use rpcrdma_proto::proto::connection::{
@@ -162,25 +163,15 @@ const NOW: Time = Time(1000);
 
 fn config(versions: Versions) -> Config {
     Config {
-        versions,
-        cm_private: CmPrivate {
-            remote_invalidation: true,
-            send_size: 4096,
-            recv_size: 4096,
-        },
         properties: Properties {
             segments: 64,
             ..Properties::DEFAULT
         },
         xid: Xid(0x5e17),
-        calls: 128,
         grants: 32,
-        ceiling: 128,
-        continued: 1 << 20,
-        keep_alive: Time(60_000),
-        answer: Time(5_000),
         auth: Policy::Log,
         mechanism: true,
+        ..common::config::config(versions, 128)
     }
 }
 
@@ -642,17 +633,7 @@ fn check_decoded(message: &[u8], joined: &[u8], open: bool, expected: &Value) ->
             if !is_v1 {
                 fields.insert("inv_handle".into(), conveyed.inv_handle.0.into());
             }
-            let outgoing = Outgoing {
-                xid: fixed.xid,
-                direction: if flags.response {
-                    MsgType::Reply
-                } else {
-                    MsgType::Call
-                },
-                kind: conveyed.kind,
-                more: flags.more,
-                inv_handle: conveyed.inv_handle,
-            };
+            let outgoing = outgoing(&fixed, flags, &conveyed);
             if is_v1 {
                 let kind = conveyed.kind;
                 v1::encode(&mut again, fixed.xid, fixed.credit, kind, &conveyed.chunks)

@@ -4,15 +4,13 @@
 
 use std::hint::black_box;
 
+use common::{buf, conveyed, rpc, v1_client, v1_message};
 use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, Laid, Layout, NoChunks};
-use rpcrdma_proto::proto::cm_private::CmPrivate;
-use rpcrdma_proto::proto::connection::{Config, Connection, Event};
+use rpcrdma_proto::proto::connection::{Connection, Event};
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
-use rpcrdma_proto::proto::hostauth::Policy;
-use rpcrdma_proto::proto::negotiate::{Time, Versions};
-use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part, Plan, PlanError};
-use rpcrdma_proto::proto::property::Properties;
+use rpcrdma_proto::proto::negotiate::Time;
+use rpcrdma_proto::proto::plan::{plan, CallShape, Limits, Plan, PlanError};
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
@@ -70,15 +68,10 @@ fn v2_decode(message: &[u8]) -> usize {
 }
 
 /// Returns the length of the Payload stream of a good Reply, 0 for a bad one.
-fn v1_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
-    let Some((fixed, rest)) = FixedWords::split(message) else {
-        return 0;
-    };
-    let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
-        return 0;
-    };
+#[inline(always)]
+fn reply_len<C: Chunks>(xid: Xid, conveyed: &Conveyed<'_>, offered: &C) -> usize {
     let start = RpcStart::peek(conveyed.payload);
-    match check_conveyed(fixed.xid, &conveyed, start, offered) {
+    match check_conveyed(xid, conveyed, start, offered) {
         Ok(reply) => match reply.payload {
             Payload::Inline(payload) => payload.len(),
             Payload::ReplyChunk { len } => len as usize,
@@ -87,24 +80,26 @@ fn v1_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
     }
 }
 
+fn v1_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
+    let Some((fixed, rest)) = FixedWords::split(message) else {
+        return 0;
+    };
+    match v1::decode(&fixed, rest) {
+        Ok(Body::Conveyed(conveyed)) => reply_len(fixed.xid, &conveyed, offered),
+        _ => 0,
+    }
+}
+
 fn v2_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
     let Some((fixed, rest)) = FixedWords::split(message) else {
         return 0;
     };
-    let Some(v2::Message {
-        body: Ok(Body::Conveyed(conveyed)),
-        ..
-    }) = v2::decode(&fixed, rest, false)
-    else {
-        return 0;
-    };
-    let start = RpcStart::peek(conveyed.payload);
-    match check_conveyed(fixed.xid, &conveyed, start, offered) {
-        Ok(reply) => match reply.payload {
-            Payload::Inline(payload) => payload.len(),
-            Payload::ReplyChunk { len } => len as usize,
-        },
-        Err(_) => 0,
+    match v2::decode(&fixed, rest, false) {
+        Some(v2::Message {
+            body: Ok(Body::Conveyed(conveyed)),
+            ..
+        }) => reply_len(fixed.xid, &conveyed, offered),
+        _ => 0,
     }
 }
 
@@ -136,6 +131,8 @@ fn send(call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Seg
             }
         }
     }
+    // As in the kernel: of a type that nothing else here uses, so it becomes part of this function.
+    #[allow(clippy::map_clone)]
     let segments = memory.iter().map(|segment| *segment);
     let chunks = Laid { layout, segments };
     let header = v1::encode(out, XID, 32, plan.kind(), &chunks).unwrap_or(0) as u32;
@@ -145,184 +142,98 @@ fn send(call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Seg
 
 /// Functions for callgrind to count: never inlined, and known by their names.
 macro_rules! measured {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty $body:block)*) => {
-        $(
+    ($(fn [$($name:ident),+] $arguments:tt -> $result:ty $body:block)*) => {
+        $($(
             #[no_mangle]
             #[inline(never)]
-            fn $name($($argument: $kind),*) -> $result {
+            fn $name $arguments -> $result {
                 // Functions that are the same would become one.
                 black_box(stringify!($name));
                 $body
             }
-        )*
+        )+)*
     };
 }
 
 measured! {
-    fn cost_v1_encode_call(out: &mut [u8]) -> usize {
+    fn [cost_v1_encode_call](out: &mut [u8]) -> usize {
         v1::encode(out, XID, 32, Kind::Msg, &NoChunks).unwrap_or(0)
     }
 
-    fn cost_v1_encode_call_read(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
+    fn [cost_v1_encode_call_read, cost_v1_encode_call_write, cost_v1_encode_call_no_segment]
+    (out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
         v1::encode(out, XID, 32, Kind::Msg, chunks).unwrap_or(0)
     }
 
-    fn cost_v1_encode_call_write(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
-        v1::encode(out, XID, 32, Kind::Msg, chunks).unwrap_or(0)
-    }
-
-    fn cost_v1_encode_call_no_segment(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
-        v1::encode(out, XID, 32, Kind::Msg, chunks).unwrap_or(0)
-    }
-
-    fn cost_v1_encode_call_laid(out: &mut [u8], laid: &Laid<Copied<'_>>) -> usize {
+    fn [cost_v1_encode_call_laid, cost_v1_encode_call_laid_read, cost_v1_encode_call_laid_write]
+    (out: &mut [u8], laid: &Laid<Copied<'_>>) -> usize {
         v1::encode(out, XID, 32, Kind::Msg, laid).unwrap_or(0)
     }
 
-    fn cost_v1_encode_call_laid_read(out: &mut [u8], laid: &Laid<Copied<'_>>) -> usize {
-        v1::encode(out, XID, 32, Kind::Msg, laid).unwrap_or(0)
-    }
-
-    fn cost_v1_encode_call_laid_write(out: &mut [u8], laid: &Laid<Copied<'_>>) -> usize {
-        v1::encode(out, XID, 32, Kind::Msg, laid).unwrap_or(0)
-    }
-
-    fn cost_v1_check_laid(message: &[u8], offered: &Laid<Copied<'_>>) -> usize {
+    fn [cost_v1_check_laid, cost_v1_check_laid_write]
+    (message: &[u8], offered: &Laid<Copied<'_>>) -> usize {
         v1_reply(message, offered)
     }
 
-    fn cost_v1_check_laid_write(message: &[u8], offered: &Laid<Copied<'_>>) -> usize {
-        v1_reply(message, offered)
-    }
-
-    fn cost_check_conveyed_write(conveyed: &Conveyed<'_>, offered: &Laid<Copied<'_>>) -> u32 {
+    fn [cost_check_conveyed_write](conveyed: &Conveyed<'_>, offered: &Laid<Copied<'_>>) -> u32 {
         let start = RpcStart::peek(conveyed.payload);
         check_conveyed(XID, conveyed, start, offered).map_or(0, |reply| reply.written)
     }
 
-    fn cost_v1_decode_reply(message: &[u8]) -> usize {
+    fn [cost_v1_decode_reply, cost_v1_decode_reply_write, cost_v1_decode_reply_nomsg]
+    (message: &[u8]) -> usize {
         v1_decode(message)
     }
 
-    fn cost_v1_decode_reply_write(message: &[u8]) -> usize {
-        v1_decode(message)
-    }
-
-    fn cost_v1_check_reply(message: &[u8], offered: &ChunkSlices<'_>) -> usize {
+    fn [cost_v1_check_reply, cost_v1_check_reply_write]
+    (message: &[u8], offered: &ChunkSlices<'_>) -> usize {
         v1_reply(message, offered)
     }
 
-    fn cost_v1_check_reply_write(message: &[u8], offered: &ChunkSlices<'_>) -> usize {
-        v1_reply(message, offered)
-    }
-
-    fn cost_v1_send_call(connection: &mut Connection, out: &mut [u8]) -> usize {
+    fn [cost_v1_send_call](connection: &mut Connection, out: &mut [u8]) -> usize {
         connection.send(NOW, out, &OUTGOING, &NoChunks).unwrap_or(0)
     }
 
-    fn cost_v1_send_call_write(
-        connection: &mut Connection,
-        out: &mut [u8],
-        chunks: &ChunkSlices<'_>
-    ) -> usize {
+    fn [cost_v1_send_call_write]
+    (connection: &mut Connection, out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
         connection.send(NOW, out, &OUTGOING, chunks).unwrap_or(0)
     }
 
-    fn cost_v1_handle_reply(connection: &mut Connection, message: &[u8]) -> usize {
+    fn [cost_v1_handle_reply, cost_v1_handle_reply_write, cost_v1_handle_reply_nomsg]
+    (connection: &mut Connection, message: &[u8]) -> usize {
         v1_handle(connection, message)
     }
 
-    fn cost_v1_handle_reply_write(connection: &mut Connection, message: &[u8]) -> usize {
-        v1_handle(connection, message)
-    }
-
-    fn cost_v1_handle_reply_nomsg(connection: &mut Connection, message: &[u8]) -> usize {
-        v1_handle(connection, message)
-    }
-
-    fn cost_v1_decode_reply_nomsg(message: &[u8]) -> usize {
-        v1_decode(message)
-    }
-
-    fn cost_v2_encode_call(out: &mut [u8]) -> usize {
+    fn [cost_v2_encode_call](out: &mut [u8]) -> usize {
         v2::encode(out, &OUTGOING, GRANT, &NoChunks).unwrap_or(0)
     }
 
-    fn cost_v2_encode_call_read(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
+    fn [cost_v2_encode_call_read, cost_v2_encode_call_no_segment]
+    (out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
         v2::encode(out, &OUTGOING, GRANT, chunks).unwrap_or(0)
     }
 
-    fn cost_v2_encode_call_no_segment(out: &mut [u8], chunks: &ChunkSlices<'_>) -> usize {
-        v2::encode(out, &OUTGOING, GRANT, chunks).unwrap_or(0)
-    }
-
-    fn cost_v2_decode_reply(message: &[u8]) -> usize {
+    fn [cost_v2_decode_reply, cost_v2_decode_reply_write](message: &[u8]) -> usize {
         v2_decode(message)
     }
 
-    fn cost_v2_decode_reply_write(message: &[u8]) -> usize {
-        v2_decode(message)
-    }
-
-    fn cost_v2_check_reply(message: &[u8], offered: &ChunkSlices<'_>) -> usize {
+    fn [cost_v2_check_reply, cost_v2_check_reply_write]
+    (message: &[u8], offered: &ChunkSlices<'_>) -> usize {
         v2_reply(message, offered)
     }
 
-    fn cost_v2_check_reply_write(message: &[u8], offered: &ChunkSlices<'_>) -> usize {
-        v2_reply(message, offered)
-    }
-
-    fn cost_v1_accept_call(message: &[u8], limits: &CallLimits) -> u32 {
+    fn [cost_v1_accept_call, cost_v1_accept_call_read](message: &[u8], limits: &CallLimits) -> u32 {
         v1_accept(message, limits)
     }
 
-    fn cost_v1_accept_call_read(message: &[u8], limits: &CallLimits) -> u32 {
-        v1_accept(message, limits)
-    }
-
-    fn cost_plan_inline(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
+    fn [cost_plan_inline, cost_plan_read_chunk, cost_plan_write_chunk, cost_plan_reply_chunk]
+    (call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
         plan(call, limits)
     }
 
-    fn cost_plan_read_chunk(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
-        plan(call, limits)
-    }
-
-    fn cost_plan_write_chunk(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
-        plan(call, limits)
-    }
-
-    fn cost_plan_reply_chunk(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
-        plan(call, limits)
-    }
-
-    fn cost_send_inline(
-        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
-    ) -> u32 {
-        send(call, limits, out, memory)
-    }
-
-    fn cost_send_read_4k(
-        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
-    ) -> u32 {
-        send(call, limits, out, memory)
-    }
-
-    fn cost_send_write_4k(
-        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
-    ) -> u32 {
-        send(call, limits, out, memory)
-    }
-
-    fn cost_send_read_1m(
-        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
-    ) -> u32 {
-        send(call, limits, out, memory)
-    }
-
-    fn cost_send_reply_chunk(
-        call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]
-    ) -> u32 {
+    fn [cost_send_inline, cost_send_read_4k, cost_send_write_4k, cost_send_read_1m,
+        cost_send_reply_chunk]
+    (call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]) -> u32 {
         send(call, limits, out, memory)
     }
 }
@@ -339,32 +250,12 @@ fn v1_accept(message: &[u8], limits: &CallLimits) -> u32 {
 }
 
 /// Calls a function many times with what the optimiser cannot know, and checks what it returns.
-fn repeat<T: PartialEq + std::fmt::Debug>(expected: T, mut function: impl FnMut() -> T) {
-    for _ in 0..CALLS {
-        assert_eq!(black_box(function()), expected);
-    }
-}
-
-fn message(encode: impl FnOnce(&mut [u8]) -> usize, msg_type: u32) -> Vec<u8> {
-    let mut message = vec![0; 256];
-    let len = encode(&mut message);
-    message.truncate(len);
-    message.extend(XID.0.to_be_bytes());
-    message.extend(msg_type.to_be_bytes());
-    message.extend([0; 16]);
-    message
-}
-
-fn buf(head: u32, pages: u32) -> Buf {
-    let part = |len| Part {
-        len,
-        page_offset: 0,
+macro_rules! count {
+    ($expected:expr, $function:ident($($argument:expr),*) $(.$method:ident())?) => {
+        for _ in 0..CALLS {
+            assert_eq!(black_box($function($(black_box($argument)),*)$(.$method())?), $expected);
+        }
     };
-    Buf {
-        head: part(head),
-        pages: part(pages),
-        tail: part(0),
-    }
 }
 
 fn main() {
@@ -381,23 +272,13 @@ fn main() {
         writes: &writes,
         ..none
     };
-    repeat(28, || cost_v1_encode_call(black_box(out)));
-    repeat(28, || {
-        cost_v1_encode_call_no_segment(black_box(out), black_box(&none))
-    });
-    repeat(52, || {
-        cost_v1_encode_call_read(black_box(out), black_box(&read))
-    });
-    repeat(52, || {
-        cost_v1_encode_call_write(black_box(out), black_box(&written))
-    });
-    repeat(36, || cost_v2_encode_call(black_box(out)));
-    repeat(36, || {
-        cost_v2_encode_call_no_segment(black_box(out), black_box(&none))
-    });
-    repeat(60, || {
-        cost_v2_encode_call_read(black_box(out), black_box(&read))
-    });
+    count!(28, cost_v1_encode_call(out));
+    count!(28, cost_v1_encode_call_no_segment(out, &none));
+    count!(52, cost_v1_encode_call_read(out, &read));
+    count!(52, cost_v1_encode_call_write(out, &written));
+    count!(36, cost_v2_encode_call(out));
+    count!(36, cost_v2_encode_call_no_segment(out, &none));
+    count!(60, cost_v2_encode_call_read(out, &read));
 
     let laid = |reads, writes| Laid {
         layout: Layout {
@@ -409,65 +290,41 @@ fn main() {
         segments: write.iter().copied(),
     };
     let (laid_none, laid_read, laid_write) = (laid(0, 0), laid(1, 0), laid(0, 1));
-    repeat(28, || {
-        cost_v1_encode_call_laid(black_box(out), black_box(&laid_none))
-    });
-    repeat(52, || {
-        cost_v1_encode_call_laid_read(black_box(out), black_box(&laid_read))
-    });
-    repeat(52, || {
-        cost_v1_encode_call_laid_write(black_box(out), black_box(&laid_write))
-    });
+    count!(28, cost_v1_encode_call_laid(out, &laid_none));
+    count!(52, cost_v1_encode_call_laid_read(out, &laid_read));
+    count!(52, cost_v1_encode_call_laid_write(out, &laid_write));
 
     let v1 = |chunks: &ChunkSlices<'_>, msg_type| {
-        message(
-            |out| v1::encode(out, XID, 32, Kind::Msg, chunks).expect("room"),
-            msg_type,
-        )
+        v1_message(XID.0, Kind::Msg, chunks, &rpc(XID.0, msg_type, 24))
     };
     let (short, filled) = (v1(&none, 1), v1(&written, 1));
-    repeat(24, || cost_v1_decode_reply(black_box(&short)));
-    repeat(24, || cost_v1_decode_reply_write(black_box(&filled)));
-    repeat(24, || {
-        cost_v1_check_reply(black_box(&short), black_box(&none))
-    });
-    repeat(24, || {
-        cost_v1_check_reply_write(black_box(&filled), black_box(&written))
-    });
-    repeat(24, || {
-        cost_v1_check_laid(black_box(&short), black_box(&laid_none))
-    });
-    repeat(24, || {
-        cost_v1_check_laid_write(black_box(&filled), black_box(&laid_write))
-    });
-    let Some((fixed, rest)) = FixedWords::split(&filled) else {
-        panic!("our own");
-    };
-    let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
-        panic!("our own");
-    };
-    repeat(SEGMENT.length, || {
-        cost_check_conveyed_write(black_box(&conveyed), black_box(&laid_write))
-    });
+    count!(24, cost_v1_decode_reply(&short));
+    count!(24, cost_v1_decode_reply_write(&filled));
+    count!(24, cost_v1_check_reply(&short, &none));
+    count!(24, cost_v1_check_reply_write(&filled, &written));
+    count!(24, cost_v1_check_laid(&short, &laid_none));
+    count!(24, cost_v1_check_laid_write(&filled, &laid_write));
+    let (_, conveyed) = conveyed(&filled);
+    count!(
+        SEGMENT.length,
+        cost_check_conveyed_write(&conveyed, &laid_write)
+    );
     let reply = Outgoing {
         direction: MsgType::Reply,
         ..OUTGOING
     };
     let v2 = |chunks: &ChunkSlices<'_>| {
-        message(
-            |out| v2::encode(out, &reply, GRANT, chunks).expect("room"),
-            1,
-        )
+        let mut message = vec![0; 256];
+        let len = v2::encode(&mut message, &reply, GRANT, chunks).expect("room");
+        message.truncate(len);
+        message.extend(rpc(XID.0, 1, 24));
+        message
     };
     let (short, filled) = (v2(&none), v2(&written));
-    repeat(24, || cost_v2_decode_reply(black_box(&short)));
-    repeat(24, || cost_v2_decode_reply_write(black_box(&filled)));
-    repeat(24, || {
-        cost_v2_check_reply(black_box(&short), black_box(&none))
-    });
-    repeat(24, || {
-        cost_v2_check_reply_write(black_box(&filled), black_box(&written))
-    });
+    count!(24, cost_v2_decode_reply(&short));
+    count!(24, cost_v2_decode_reply_write(&filled));
+    count!(24, cost_v2_check_reply(&short, &none));
+    count!(24, cost_v2_check_reply_write(&filled, &written));
 
     let limits = CallLimits {
         version: Version::V1,
@@ -490,42 +347,10 @@ fn main() {
             0,
         ),
     );
-    repeat(24, || {
-        cost_v1_accept_call(black_box(&short), black_box(&limits))
-    });
-    repeat(24 + 65536, || {
-        cost_v1_accept_call_read(black_box(&long), black_box(&limits))
-    });
+    count!(24, cost_v1_accept_call(&short, &limits));
+    count!(24 + 65536, cost_v1_accept_call_read(&long, &limits));
     connections();
     plans();
-}
-
-/// A client that speaks version 1 for good, and has been granted enough.
-fn v1_client() -> Connection {
-    let config = Config {
-        versions: Versions::V1,
-        cm_private: CmPrivate::DEFAULT,
-        properties: Properties::DEFAULT,
-        xid: Xid(0),
-        calls: 2 * CALLS,
-        grants: 16,
-        ceiling: 0,
-        continued: 0,
-        keep_alive: Time(60_000),
-        answer: Time(5_000),
-        auth: Policy::Ignore,
-        mechanism: false,
-    };
-    let mut client = Connection::client(config, Version::V1, &[], NOW);
-    let first = message(
-        |out| v1::encode(out, XID, 2 * CALLS, Kind::Msg, &NoChunks).expect("room"),
-        1,
-    );
-    assert!(matches!(
-        client.handle_message(NOW, &first, None),
-        Event::Reply(_)
-    ));
-    client
 }
 
 fn connections() {
@@ -541,43 +366,27 @@ fn connections() {
         reply: Some(&write),
         ..none
     };
-    let mut client = v1_client();
-    repeat(28, || {
-        cost_v1_send_call(black_box(&mut client), black_box(&mut room))
-    });
-    let mut client = v1_client();
-    repeat(52, || {
-        cost_v1_send_call_write(
-            black_box(&mut client),
-            black_box(&mut room),
-            black_box(&written),
-        )
-    });
-    let v1 = |kind, chunks: &ChunkSlices<'_>| {
-        message(
-            |out| v1::encode(out, XID, 32, kind, chunks).expect("room"),
-            1,
-        )
-    };
+    let mut client = v1_client(2 * CALLS);
+    count!(28, cost_v1_send_call(&mut client, &mut room));
+    let mut client = v1_client(2 * CALLS);
+    count!(
+        52,
+        cost_v1_send_call_write(&mut client, &mut room, &written)
+    );
+    let v1 = |kind, chunks: &ChunkSlices<'_>| v1_message(XID.0, kind, chunks, &rpc(XID.0, 1, 24));
     let short = v1(Kind::Msg, &none);
     let filled = v1(Kind::Msg, &written);
     let long = v1(Kind::Nomsg, &chunk);
-    repeat(24, || {
-        cost_v1_handle_reply(black_box(&mut client), black_box(&short))
-    });
-    repeat(24, || {
-        cost_v1_handle_reply_write(black_box(&mut client), black_box(&filled))
-    });
-    repeat(24, || {
-        cost_v1_handle_reply_nomsg(black_box(&mut client), black_box(&long))
-    });
-    repeat(24, || cost_v1_decode_reply_nomsg(black_box(&long)));
+    count!(24, cost_v1_handle_reply(&mut client, &short));
+    count!(24, cost_v1_handle_reply_write(&mut client, &filled));
+    count!(24, cost_v1_handle_reply_nomsg(&mut client, &long));
+    count!(24, cost_v1_decode_reply_nomsg(&long));
 }
 
 fn plans() {
     let limits = Limits::v1(4096, 4096);
-    let items = [buf(128, 65536).page_item()];
-    let (short, large) = (buf(128, 0), buf(128, 65536));
+    let items = [buf(128, 65536, 0).page_item()];
+    let (short, large) = (buf(128, 0, 0), buf(128, 65536, 0));
     let inline = CallShape {
         send: short,
         arguments: &[],
@@ -595,39 +404,31 @@ fn plans() {
         results: &items,
         ..inline
     };
-    repeat(true, || {
-        cost_plan_inline(black_box(&inline), black_box(&limits)).is_ok()
-    });
-    repeat(true, || {
-        cost_plan_read_chunk(black_box(&write), black_box(&limits)).is_ok()
-    });
-    repeat(true, || {
-        cost_plan_write_chunk(black_box(&read), black_box(&limits)).is_ok()
-    });
+    count!(true, cost_plan_inline(&inline, &limits).is_ok());
+    count!(true, cost_plan_read_chunk(&write, &limits).is_ok());
+    count!(true, cost_plan_write_chunk(&read, &limits).is_ok());
     let listing = CallShape {
-        receive: buf(128, 32768),
+        receive: buf(128, 32768, 0),
         ..inline
     };
-    repeat(true, || {
-        cost_plan_reply_chunk(black_box(&listing), black_box(&limits)).is_ok()
-    });
+    count!(true, cost_plan_reply_chunk(&listing, &limits).is_ok());
 
     let (mut room, mut memory) = ([0; 512], [SEGMENT; 16]);
     let (out, memory) = (&mut room[..], &mut memory[..]);
-    let results = [buf(128, 4096).page_item()];
+    let results = [buf(128, 4096, 0).page_item()];
     let read_4k = CallShape {
-        receive: buf(128, 4096),
+        receive: buf(128, 4096, 0),
         results: &results,
         ..inline
     };
-    let arguments = [buf(128, 4096).page_item()];
+    let arguments = [buf(128, 4096, 0).page_item()];
     let write_4k = CallShape {
-        send: buf(128, 4096),
+        send: buf(128, 4096, 0),
         arguments: &arguments,
         ..inline
     };
-    let results = [buf(128, 1 << 20).page_item()];
-    let mut receive = buf(128, 1 << 20);
+    let results = [buf(128, 1 << 20, 0).page_item()];
+    let mut receive = buf(128, 1 << 20, 0);
     receive.pages.page_offset = 512;
     let read_1m = CallShape {
         receive,
@@ -638,19 +439,21 @@ fn plans() {
         segment_pages: 257,
         ..limits
     };
-    repeat(28 + 128, || {
-        cost_send_inline(black_box(&inline), black_box(&large), out, memory)
-    });
-    repeat(28 + 24 + 128, || {
-        cost_send_read_4k(black_box(&read_4k), black_box(&large), out, memory)
-    });
-    repeat(28 + 24 + 128, || {
-        cost_send_write_4k(black_box(&write_4k), black_box(&large), out, memory)
-    });
-    repeat(28 + 24 + 128, || {
-        cost_send_read_1m(black_box(&read_1m), black_box(&large), out, memory)
-    });
-    repeat(28 + 36 + 128, || {
-        cost_send_reply_chunk(black_box(&listing), black_box(&large), out, memory)
-    });
+    count!(28 + 128, cost_send_inline(&inline, &large, out, memory));
+    count!(
+        28 + 24 + 128,
+        cost_send_read_4k(&read_4k, &large, out, memory)
+    );
+    count!(
+        28 + 24 + 128,
+        cost_send_write_4k(&write_4k, &large, out, memory)
+    );
+    count!(
+        28 + 24 + 128,
+        cost_send_read_1m(&read_1m, &large, out, memory)
+    );
+    count!(
+        28 + 36 + 128,
+        cost_send_reply_chunk(&listing, &large, out, memory)
+    );
 }

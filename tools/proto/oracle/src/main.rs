@@ -85,23 +85,16 @@ impl Fields {
     }
 }
 
-/// Random numbers, the same for the same seed (xorshift64*).
-struct Random(u64);
+/// Random fields.
+struct Random(common::Random);
 
 impl Random {
-    fn u64(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
     fn u32(&mut self) -> u32 {
-        (self.u64() >> 32) as u32
+        self.0.below(1 << 32) as u32
     }
 
     fn below(&mut self, end: u32) -> u32 {
-        self.u32() % end
+        self.0.below(end.into()) as u32
     }
 
     /// Any word, small ones and the largest among them more often.
@@ -115,11 +108,12 @@ impl Random {
 
     fn segment(&mut self) -> Segment {
         let length = self.word();
+        // A Segment ends within the address space.
+        let offset = (u64::from(self.u32() >> 1) << 32) | u64::from(self.u32());
         Segment {
             handle: Handle(self.word()),
             length,
-            // A Segment ends within the address space.
-            offset: (self.u64() >> self.below(40)) & (u64::MAX >> 1),
+            offset: offset >> self.below(40),
         }
     }
 
@@ -315,32 +309,9 @@ fn draw_v2(random: &mut Random) -> Message {
 fn draw_v2_error(random: &mut Random) -> Message {
     let request = draw_request(random, 2);
     let grant = draw_grant(random);
-    let report = match random.below(11) {
-        0 => ErrorReport::Version {
-            low: random.word(),
-            high: random.word(),
-        },
-        1 => ErrorReport::BadXdr,
-        2 => ErrorReport::InvalHtype,
-        3 => ErrorReport::InvalFlag,
-        4 => ErrorReport::ReadChunks {
-            max_chunks: random.word(),
-        },
-        5 => ErrorReport::WriteChunks {
-            max_chunks: random.word().max(1),
-        },
-        6 => ErrorReport::Segments {
-            max_segments: random.word(),
-        },
-        7 => ErrorReport::WriteResource {
-            chunk_index: random.word(),
-            length_needed: random.word(),
-        },
-        8 => ErrorReport::ReplyResource {
-            length_needed: random.word(),
-        },
-        9 => ErrorReport::System,
-        _ => ErrorReport::Unknown(random.word().max(11)),
+    let report = match common::report(random.below(11), || random.word()) {
+        ErrorReport::WriteChunks { max_chunks: 0 } => ErrorReport::WriteChunks { max_chunks: 1 },
+        report => report,
     };
     let mut fields = Fields::new(2);
     fields
@@ -606,7 +577,7 @@ fn main() -> ExitCode {
             .and_then(|text| text.parse::<u64>().ok())
     };
     let (Some(program), Some(count)) = (arguments.first(), number(1)) else {
-        eprintln!("usage: rpcrdma-proto-oracle PROGRAM COUNT [SEED]");
+        eprintln!("usage: oracle PROGRAM COUNT [SEED]");
         return ExitCode::from(2);
     };
     let clock = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -620,7 +591,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut random = Random(seed);
+    let mut random = Random(common::Random::new(seed));
     for done in 0..count {
         let message = draw(&mut random);
         if let Err(why) = check(&mut oracle, &message) {

@@ -2,6 +2,7 @@
 
 //! Connections, message by message.
 
+use common::{config, rpc, segment, words, Lists};
 use rpcrdma_proto::proto::chunk::NoChunks;
 use rpcrdma_proto::proto::cm_private::CmPrivate;
 use rpcrdma_proto::proto::connection::{
@@ -18,20 +19,17 @@ use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 use rpcrdma_proto::proto::v2;
 use rpcrdma_proto::proto::xdr::Writer;
 
-use crate::given::{rpc, segment, words, Lists};
-
 const NOW: Time = Time(1000);
 
 /// Credits that version 2 messages of these tests bring: 4 more, 16 at most.
 const CREDIT: u32 = 0x0010_0004;
 
 fn config() -> Config {
+    let both = config::both(32);
     Config {
-        versions: Versions::BOTH,
         cm_private: CmPrivate {
-            remote_invalidation: true,
-            send_size: 4096,
             recv_size: 8192,
+            ..both.cm_private
         },
         properties: Properties {
             send_size: 8192,
@@ -41,12 +39,8 @@ fn config() -> Config {
         xid: Xid(0xc1),
         calls: 16,
         grants: 8,
-        ceiling: 32,
         continued: 10_000,
-        keep_alive: Time(60_000),
-        answer: Time(5_000),
-        auth: Policy::Ignore,
-        mechanism: false,
+        ..both
     }
 }
 

@@ -2,13 +2,12 @@
 
 //! Messages in several parts.
 
+use common::rpc;
 use proptest::prelude::*;
 use rpcrdma_proto::proto::continuation::{Assembler, Content, Cutter};
 use rpcrdma_proto::proto::error::BadHeader;
 use rpcrdma_proto::proto::header::RpcStart;
 use rpcrdma_proto::proto::types::Xid;
-
-use crate::given::rpc;
 
 const CALL: Content = Content::Rpc { response: false };
 

@@ -2,6 +2,7 @@
 
 //! The two encodings.
 
+use common::{read, rpc, words, Lists};
 use proptest::prelude::*;
 use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks, NoChunks};
 use rpcrdma_proto::proto::credit::Grant;
@@ -11,7 +12,7 @@ use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version
 use rpcrdma_proto::proto::xdr::{padded_len, Reader, Writer};
 use rpcrdma_proto::proto::{v1, v2};
 
-use crate::given::{any_bytes, any_lists, rpc, words, Lists};
+use crate::given::{any_bytes, any_lists};
 
 const GRANT: Grant = Grant {
     granted: 32,
@@ -274,7 +275,7 @@ fn a_grant_is_36_octets_with_xid_zero() {
 #[test]
 fn handles_and_chunks_wait_for_the_last_call_message() {
     let lists = Lists {
-        reads: vec![crate::given::read(8, 77, 5)],
+        reads: vec![read(8, 77, 5)],
         ..Lists::default()
     };
     let mut out = [0; 128];

@@ -2,11 +2,10 @@
 
 //! Remote invalidation.
 
+use common::{read, segment, Lists};
 use rpcrdma_proto::proto::chunk::NoChunks;
 use rpcrdma_proto::proto::invalidate::{check, offer, permitted, permitted_v1, Invalidated};
 use rpcrdma_proto::proto::types::Handle;
-
-use crate::given::{read, segment, Lists};
 
 fn lists() -> Lists {
     Lists {

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use common::{buf, segment, stream_range, Lists};
 use proptest::prelude::*;
 use rpcrdma_proto::proto::chunk::Laid;
 use rpcrdma_proto::proto::credit::Grant;
@@ -12,23 +13,9 @@ use rpcrdma_proto::proto::plan::{
     plan, Buf, CallShape, ChunkRole, Conveyance, Item, Limits, Part, PartName, Plan, PlanError,
     Registration,
 };
-use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
+use rpcrdma_proto::proto::types::{Handle, MsgType, Position, Segment, Version, Xid};
 use rpcrdma_proto::proto::xdr::pad_len;
 use rpcrdma_proto::proto::{v1, v2};
-
-use crate::given::{segment, Lists};
-
-fn buf(head: u32, pages: u32, tail: u32) -> Buf {
-    let part = |len| Part {
-        len,
-        page_offset: 0,
-    };
-    Buf {
-        head: part(head),
-        pages: part(pages),
-        tail: part(tail),
-    }
-}
 
 fn shape<'a>(send: Buf, arguments: &'a [Item], receive: Buf, results: &'a [Item]) -> CallShape<'a> {
     CallShape {
@@ -293,10 +280,10 @@ fn any_call() -> impl Strategy<Value = Any> {
 
 /// Makes a Segment of a region and says which bytes of the stream it is.
 fn register(limits: &Limits, buf: &Buf, region: &Registration) -> (Segment, Range<u32>) {
-    let (before, part) = match region.part {
-        PartName::Head => (0, buf.head),
-        PartName::Pages => (buf.head.len, buf.pages),
-        PartName::Tail => (buf.head.len + buf.pages.len, buf.tail),
+    let part = match region.part {
+        PartName::Head => buf.head,
+        PartName::Pages => buf.pages,
+        PartName::Tail => buf.tail,
     };
     let Range { start, end } = region.range.clone();
     assert!(start < end && end <= part.len);
@@ -304,7 +291,7 @@ fn register(limits: &Limits, buf: &Buf, region: &Registration) -> (Segment, Rang
     assert!(length <= limits.segment_bytes);
     let in_page = (part.page_offset + start) % limits.page_size;
     assert!((in_page + length).div_ceil(limits.page_size) <= limits.segment_pages);
-    (segment(1, length), before + start..before + end)
+    (segment(1, length), stream_range(buf, region))
 }
 
 /// Every octet of the Call is inline, in a chunk, or pad of what is in a chunk.
@@ -343,12 +330,7 @@ fn chunks_of_items(call: &CallShape<'_>, plan: &Plan, limits: &Limits) -> Lists 
         if first {
             chunks.push((region.chunk, Vec::new()));
         }
-        match (region.chunk, first) {
-            (ChunkRole::Read(position), _) => lists.reads.push(ReadSegment { position, segment }),
-            (ChunkRole::Write(_), true) => lists.writes.push(vec![segment]),
-            (ChunkRole::Write(_), false) => lists.writes.last_mut().unwrap().push(segment),
-            (ChunkRole::Reply, _) => lists.reply.get_or_insert_with(Vec::new).push(segment),
-        }
+        lists.add(region.chunk, segment);
         let ranges = &mut chunks.last_mut().unwrap().1;
         match ranges.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,

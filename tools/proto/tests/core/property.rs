@@ -2,6 +2,7 @@
 
 //! Transport properties.
 
+use common::words;
 use proptest::prelude::*;
 use rpcrdma_proto::proto::error::BadHeader;
 use rpcrdma_proto::proto::property::{
@@ -9,7 +10,7 @@ use rpcrdma_proto::proto::property::{
 };
 use rpcrdma_proto::proto::xdr::Writer;
 
-use crate::given::{any_bytes, words};
+use crate::given::any_bytes;
 
 fn decode(set: &[u32]) -> Result<Properties, BadHeader> {
     let bytes = words(set);

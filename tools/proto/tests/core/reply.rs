@@ -2,6 +2,7 @@
 
 //! The Requester's check of Replies.
 
+use common::{conveyed, read, rpc, segment, v1_client, v1_message, words, Lists};
 use proptest::prelude::*;
 use rpcrdma_proto::proto::connection::Event;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
@@ -10,15 +11,13 @@ use rpcrdma_proto::proto::negotiate::Time;
 use rpcrdma_proto::proto::reply::{check_conveyed, Failure, Payload};
 use rpcrdma_proto::proto::types::{Segment, Xid};
 
-use crate::given::{
-    any_bytes, any_lists, conveyed, read, rpc, segment, v1_client, v1_message, words, Lists,
-};
+use crate::given::{any_bytes, any_lists};
 
 /// A Reply's payload length or `None` for one in the Reply chunk, and what is in Write chunks.
 type Checked = Result<(Option<usize>, u32), Failure>;
 
 fn verdict(message: &[u8], offered: &Lists) -> Checked {
-    let mut client = v1_client();
+    let mut client = v1_client(32);
     let arrived = match client.handle_message(Time(0), message, None) {
         Event::Reply(arrived) => arrived,
         Event::Failed { why, .. } => return Err(Failure::Header(why)),
@@ -256,13 +255,13 @@ fn an_error_ends_its_rpc_or_says_nothing() {
         ),
     ] {
         let message = words(error);
-        let event = v1_client().handle_message(Time(0), &message, None);
+        let event = v1_client(32).handle_message(Time(0), &message, None);
         let same = matches!(event, Event::Error { xid: Xid(9), report: found } if found == report);
         assert!(same, "{event:?}");
     }
     for nothing in [&[9, 1, 32, 4, 1, 3, 2][..], &[9, 1, 32, 4], &[9, 1, 32]] {
         let message = words(nothing);
-        let event = v1_client().handle_message(Time(0), &message, None);
+        let event = v1_client(32).handle_message(Time(0), &message, None);
         assert!(matches!(event, Event::Dropped), "{event:?}");
     }
 }
@@ -271,7 +270,7 @@ proptest! {
     //= V1-092, V2-186, V2-195 (test)
     #[test]
     fn no_reply_claims_more_than_was_offered(bytes in any_bytes(), offered in any_lists()) {
-        if let Event::Reply(arrived) = v1_client().handle_message(Time(0), &bytes, None) {
+        if let Event::Reply(arrived) = v1_client(32).handle_message(Time(0), &bytes, None) {
             let (xid, start) = (arrived.fixed.xid, arrived.part.start);
             if let Ok(reply) = check_conveyed(xid, &arrived.conveyed, start, &offered) {
                 let sum = |chunk: &Vec<Segment>| chunk.iter().map(|s| u64::from(s.length)).sum::<u64>();

@@ -2,6 +2,7 @@
 
 //! The form of Replies.
 
+use common::{lists_of, segment, v1_message, Lists};
 use proptest::prelude::*;
 use rpcrdma_proto::proto::chunk::Chunks;
 use rpcrdma_proto::proto::error::ErrorReport;
@@ -10,8 +11,6 @@ use rpcrdma_proto::proto::plan::Item;
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape, Response};
 use rpcrdma_proto::proto::types::{Version, Xid};
 use rpcrdma_proto::proto::v1;
-
-use crate::given::{lists_of, segment, v1_message, Lists};
 
 fn limits(version: Version) -> ReplyLimits {
     ReplyLimits {

@@ -2,6 +2,7 @@
 
 //! The Responder's check of Calls.
 
+use common::{conveyed, read, rpc, segment, v1_message, Lists};
 use proptest::prelude::*;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{FixedWords, Kind};
@@ -9,7 +10,7 @@ use rpcrdma_proto::proto::responder::{accept, check_long, holds_array, slice, Ca
 use rpcrdma_proto::proto::types::{ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::v1;
 
-use crate::given::{any_lists, conveyed, read, rpc, segment, v1_message, Lists};
+use crate::given::any_lists;
 
 fn limits(version: Version) -> CallLimits {
     CallLimits {

@@ -2,14 +2,13 @@
 
 //! A peer that sends anything.
 
+use common::Random;
 use rpcrdma_proto::proto::connection::{Connection, Event, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::negotiate::Time;
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 use rpcrdma_proto::proto::{chunk, v1, v2};
-
-use crate::Random;
 
 /// Mostly words that mean something, sometimes any.
 fn word(random: &mut Random) -> u32 {

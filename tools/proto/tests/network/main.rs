@@ -11,9 +11,8 @@ mod hostile;
 mod net;
 mod rpc;
 
-use rpcrdma_proto::proto::cm_private::CmPrivate;
+use common::config::v1_only;
 use rpcrdma_proto::proto::connection::Config;
-use rpcrdma_proto::proto::hostauth::Policy;
 use rpcrdma_proto::proto::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::property::Properties;
 use rpcrdma_proto::proto::types::{Version, Xid};
@@ -21,48 +20,11 @@ use rpcrdma_proto::proto::types::{Version, Xid};
 use crate::net::{Chunking, Net, Weather};
 use crate::rpc::Outcome;
 
-/// A small generator of numbers; the same seed gives the same session.
-#[derive(Clone)]
-pub struct Random(u64);
-
-impl Random {
-    /// Starts a sequence.
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// Returns a number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end.max(1)
-    }
-
-    /// Returns true once in `of` times.
-    pub fn once_in(&mut self, of: u64) -> bool {
-        self.below(of) == 0
-    }
-}
-
 fn v1() -> Config {
     Config {
-        versions: Versions::V1,
-        cm_private: CmPrivate {
-            remote_invalidation: true,
-            send_size: 4096,
-            recv_size: 4096,
-        },
-        properties: Properties::DEFAULT,
         xid: Xid(1),
-        calls: 16,
-        grants: 16,
-        ceiling: 16,
-        continued: 1 << 20,
         keep_alive: Time(10_000),
-        answer: Time(5_000),
-        auth: Policy::Ignore,
-        mechanism: false,
+        ..v1_only(16)
     }
 }
 

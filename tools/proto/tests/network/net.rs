@@ -5,7 +5,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks, NoChunks};
+use common::{stream_range, Lists, Random};
+use rpcrdma_proto::proto::chunk::{ChunkLists, NoChunks};
 use rpcrdma_proto::proto::connection::{
     Arrived, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
 };
@@ -15,17 +16,15 @@ use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{Conveyed, Kind, Outgoing};
 use rpcrdma_proto::proto::invalidate;
 use rpcrdma_proto::proto::negotiate::{Memory, Time};
-use rpcrdma_proto::proto::plan::{
-    plan, Buf, CallShape, ChunkRole, Conveyance, Limits, PartName, Plan, Registration,
-};
+use rpcrdma_proto::proto::plan::{plan, CallShape, ChunkRole, Conveyance, Limits, Plan};
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape};
 use rpcrdma_proto::proto::responder::{self, CallLimits, Source};
 use rpcrdma_proto::proto::retry::{self, Attempts, Reaction, Retry, Sent};
-use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
+use rpcrdma_proto::proto::types::{Handle, MsgType, Segment, Version, Xid};
 
+use crate::chunking;
 use crate::rpc::{execute, Outcome, Rpc};
-use crate::{chunking, Random};
 
 /// What a peer takes in one Call.
 #[derive(Clone, Copy)]
@@ -50,9 +49,7 @@ pub enum Weather {
 /// What one RPC has registered: chunk lists, and where each handle leads.
 #[derive(Default)]
 struct Registered {
-    reads: Vec<ReadSegment>,
-    writes: Vec<Vec<Segment>>,
-    reply: Option<Vec<Segment>>,
+    lists: Lists,
     /// The Reply's memory.
     receive: Vec<u8>,
     /// The ranges of the Reply that the Reply chunk holds, in order.
@@ -71,18 +68,6 @@ enum Region {
     Sink(Range<u32>),
 }
 
-impl Chunks for Registered {
-    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
-        self.reads.iter().copied()
-    }
-    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
-        self.writes.iter().map(|chunk| chunk.iter().copied())
-    }
-    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
-        self.reply.as_ref().map(|chunk| chunk.iter().copied())
-    }
-}
-
 /// An RPC message that waits to be sent, or of which parts were sent.
 struct Queued {
     outgoing: Outgoing,
@@ -92,35 +77,6 @@ struct Queued {
     lists: Lists,
     cutter: Option<Cutter>,
     next: Option<(Range<u32>, bool)>,
-}
-
-#[derive(Default)]
-struct Lists {
-    reads: Vec<ReadSegment>,
-    writes: Vec<Vec<Segment>>,
-    reply: Option<Vec<Segment>>,
-}
-
-impl Lists {
-    fn of<C: Chunks>(chunks: &C) -> Self {
-        Self {
-            reads: chunks.reads().collect(),
-            writes: chunks.writes().map(Iterator::collect).collect(),
-            reply: chunks.reply().map(Iterator::collect),
-        }
-    }
-}
-
-impl Chunks for Lists {
-    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
-        self.reads.iter().copied()
-    }
-    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
-        self.writes.iter().map(|chunk| chunk.iter().copied())
-    }
-    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
-        self.reply.as_ref().map(|chunk| chunk.iter().copied())
-    }
 }
 
 struct Endpoint {
@@ -187,15 +143,6 @@ fn limits(connection: &Connection, chunking: Chunking, retry: Option<Retry>) -> 
 /// Returns the octets of the `part`s of a message that `range` of its stream holds.
 fn octets(message: &[u8], range: Range<u32>) -> &[u8] {
     &message[range.start as usize..range.end as usize]
-}
-
-fn stream_range(buf: &Buf, region: &Registration) -> Range<u32> {
-    let start = match region.part {
-        PartName::Head => 0,
-        PartName::Pages => buf.head.len,
-        PartName::Tail => buf.head.len + buf.pages.len,
-    };
-    start + region.range.start..start + region.range.end
 }
 
 impl Net {
@@ -498,7 +445,7 @@ impl Net {
             direction: MsgType::Call,
             kind: plan.kind(),
             more: false,
-            inv_handle: invalidate::offer(capable, &registered),
+            inv_handle: invalidate::offer(capable, &registered.lists),
         };
         let cutter = (plan.conveyance == Conveyance::Continued).then(|| {
             let threshold = endpoint.connection.inline_send();
@@ -508,7 +455,7 @@ impl Net {
         endpoint.queue.push_back(Queued {
             outgoing,
             payload: if inline { payload } else { Vec::new() },
-            lists: Lists::of(&registered),
+            lists: registered.lists.clone(),
             cutter,
             next: None,
         });
@@ -525,7 +472,7 @@ impl Net {
         };
         let registered = endpoint.registered.remove(&xid.0).expect("unknown Reply");
         let start = arrived.part.start;
-        let reply = check_conveyed(xid, &arrived.conveyed, start, &registered)
+        let reply = check_conveyed(xid, &arrived.conveyed, start, &registered.lists)
             .unwrap_or_else(|why| panic!("{side:?}: bad Reply: {why:?}"));
         let payload = match reply.payload {
             Payload::Inline(_) => parts,
@@ -575,13 +522,13 @@ impl Net {
         endpoint.connection.handle_call_ended();
         let rpc = endpoint.rpcs.iter_mut().find(|rpc| rpc.xid == xid).unwrap();
         let length = |chunk: &Vec<Segment>| chunk.iter().map(|s| s.length).sum::<u32>();
-        let writes: Vec<u32> = registered.writes.iter().map(length).collect();
-        let read_chunks = registered.reads.iter().any(|r| r.position.0 != 0);
+        let writes: Vec<u32> = registered.lists.writes.iter().map(length).collect();
+        let read_chunks = registered.lists.reads.iter().any(|r| r.position.0 != 0);
         let sent = Sent {
             long: registered.long,
             read_chunks: read_chunks.into(),
             write_chunks: &writes,
-            reply_chunk: registered.reply.as_ref().map_or(0, length),
+            reply_chunk: registered.lists.reply.as_ref().map_or(0, length),
             segments: registered.segments,
         };
         match retry::react(version, report, &sent, &mut rpc.attempts, 1 << 20) {
@@ -861,17 +808,7 @@ fn register(shape: &CallShape<'_>, rpc: &Rpc, plan: &Plan, next_handle: &mut u32
             Region::Sink(range.clone())
         };
         let segment = segment(memory, range.end - range.start);
-        match region.chunk {
-            ChunkRole::Read(position) => registered.reads.push(ReadSegment { position, segment }),
-            ChunkRole::Write(index) => {
-                let index = index as usize;
-                if index == registered.writes.len() {
-                    registered.writes.push(Vec::new());
-                }
-                registered.writes[index].push(segment);
-            }
-            ChunkRole::Reply => registered.reply.get_or_insert_default().push(segment),
-        }
+        registered.lists.add(region.chunk, segment);
     }
     if plan.reply_chunk {
         registered.reply_ranges = plan.reply_payload(shape).collect();

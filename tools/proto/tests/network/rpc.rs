@@ -2,12 +2,11 @@
 
 //! RPCs with made-up content that tells, from end to end, whether a byte is out of place.
 
+use common::{words, Random};
 use rpcrdma_proto::proto::plan::{Buf, Item, Part};
 use rpcrdma_proto::proto::retry::Attempts;
 use rpcrdma_proto::proto::types::Xid;
 use rpcrdma_proto::proto::xdr::pad_len;
-
-use crate::Random;
 
 /// How an RPC ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,10 +44,6 @@ pub struct Rpc {
 }
 
 const HEAD: u32 = 40;
-
-fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
-}
 
 fn pattern(len: u32, seed: u32) -> impl Iterator<Item = u8> {
     (0..len).map(move |at| (at.wrapping_mul(31) ^ seed ^ (at >> 8)) as u8)

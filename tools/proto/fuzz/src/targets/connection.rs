@@ -2,6 +2,7 @@
 
 //! One connection against a peer that does anything at all.
 
+use common::config::{both, small, v1_only};
 use rpcrdma_proto::proto::chunk::{ChunkSlices, NoChunks};
 use rpcrdma_proto::proto::connection::{Config, Connection, Event, SendError, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::credit::Grant;
@@ -12,7 +13,6 @@ use rpcrdma_proto::proto::negotiate::{Memory, Time};
 use rpcrdma_proto::proto::plan::Limits;
 use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::{v1, v2};
-use rpcrdma_world::setup::{both, small, v1_only};
 
 use crate::source::Source;
 

@@ -26,33 +26,7 @@ pub fn run(input: &[u8]) {
 
 /// Draws a report.
 pub fn report(source: &mut Source<'_>) -> ErrorReport {
-    match source.u8() % 11 {
-        0 => ErrorReport::Version {
-            low: source.u32(),
-            high: source.u32(),
-        },
-        1 => ErrorReport::BadXdr,
-        2 => ErrorReport::InvalHtype,
-        3 => ErrorReport::InvalFlag,
-        4 => ErrorReport::ReadChunks {
-            max_chunks: source.u32(),
-        },
-        5 => ErrorReport::WriteChunks {
-            max_chunks: source.u32(),
-        },
-        6 => ErrorReport::Segments {
-            max_segments: source.u32(),
-        },
-        7 => ErrorReport::WriteResource {
-            chunk_index: source.u32(),
-            length_needed: source.u32(),
-        },
-        8 => ErrorReport::ReplyResource {
-            length_needed: source.u32(),
-        },
-        9 => ErrorReport::System,
-        _ => ErrorReport::Unknown(source.u32().max(11)),
-    }
+    common::report((source.u8() % 11).into(), || source.u32())
 }
 
 fn decode_v1(message: &[u8]) -> Option<ErrorReport> {

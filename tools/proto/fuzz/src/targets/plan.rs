@@ -8,7 +8,8 @@
 
 use std::ops::Range;
 
-use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks};
+use common::{stream_range, Lists};
+use rpcrdma_proto::proto::chunk::ChunkLists;
 use rpcrdma_proto::proto::continuation::Cutter;
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
@@ -18,7 +19,7 @@ use rpcrdma_proto::proto::plan::{
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape, Response};
 use rpcrdma_proto::proto::responder::{accept, CallLimits, Source as From};
-use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
+use rpcrdma_proto::proto::types::{Handle, MsgType, Segment, Version, Xid};
 use rpcrdma_proto::proto::xdr::padded_len;
 use rpcrdma_proto::proto::{v1, v2};
 
@@ -45,8 +46,8 @@ pub fn run(input: &[u8]) {
         return;
     };
     check_call(&call, &limits, &plan);
-    let request = Request::new(&call, &limits, &plan);
-    let message = with_payload(request.encode(&limits, &plan), plan.kind(), 0);
+    let request = request(&call, &limits, &plan);
+    let message = with_payload(encode(&request, &limits, &plan), plan.kind(), 0);
     let (_, conveyed) = decode(&limits, &message);
     let stream: Vec<_> = plan.payload(&call).collect();
     check_delivery(&call, &limits, &conveyed, &stream);
@@ -179,69 +180,46 @@ fn pages_of(buf: &Buf, region: &Registration) -> u32 {
     end.div_ceil(4096) - start / 4096
 }
 
-/// What the Requester registered for the RPC.
-struct Request {
-    reads: Vec<ReadSegment>,
-    writes: Vec<Vec<Segment>>,
-    reply: Option<Vec<Segment>>,
+/// The chunk lists that the Requester makes for the RPC.
+fn request(call: &CallShape<'_>, limits: &Limits, plan: &Plan) -> Lists {
+    let mut lists = Lists::default();
+    for region in plan.registrations(call) {
+        lists.add(region.chunk, register(call, &region, limits));
+    }
+    lists
 }
 
-impl Request {
-    fn new(call: &CallShape<'_>, limits: &Limits, plan: &Plan) -> Self {
-        let mut request = Self {
-            reads: Vec::new(),
-            writes: Vec::new(),
-            reply: None,
-        };
-        for region in plan.registrations(call) {
-            let segment = register(call, &region, limits);
-            match region.chunk {
-                ChunkRole::Read(position) => request.reads.push(ReadSegment { position, segment }),
-                ChunkRole::Write(index) => {
-                    let index = index as usize;
-                    if index == request.writes.len() {
-                        request.writes.push(Vec::new());
-                    }
-                    request.writes[index].push(segment);
-                }
-                ChunkRole::Reply => request.reply.get_or_insert_default().push(segment),
-            }
+fn encode(lists: &Lists, limits: &Limits, plan: &Plan) -> Vec<u8> {
+    let mut header = vec![0xee; plan.header_len as usize];
+    let len = match limits.version {
+        Version::V1 => v1::encode(&mut header, XID, 1, plan.kind(), lists),
+        Version::V2 => {
+            let outgoing = Outgoing {
+                xid: XID,
+                direction: MsgType::Call,
+                kind: plan.kind(),
+                more: false,
+                inv_handle: Handle::NONE,
+            };
+            v2::encode(&mut header, &outgoing, Grant::from_word(0x0001_0001), lists)
         }
-        request
-    }
-
-    fn encode(&self, limits: &Limits, plan: &Plan) -> Vec<u8> {
-        let mut header = vec![0xee; plan.header_len as usize];
-        let len = match limits.version {
-            Version::V1 => v1::encode(&mut header, XID, 1, plan.kind(), self),
-            Version::V2 => {
-                let outgoing = Outgoing {
-                    xid: XID,
-                    direction: MsgType::Call,
-                    kind: plan.kind(),
-                    more: false,
-                    inv_handle: Handle::NONE,
-                };
-                v2::encode(&mut header, &outgoing, Grant::from_word(0x0001_0001), self)
-            }
-        };
-        assert_eq!(
-            len,
-            Ok(header.len()),
-            "the plan knows the length of the header"
-        );
-        let arrays = self.writes.iter().chain(&self.reply);
-        let counts: Vec<_> = arrays.map(Vec::len).collect();
-        assert!(counts
-            .iter()
-            .all(|count| *count <= limits.chunk_segments as usize));
-        assert_eq!(
-            self.reads.len() + counts.iter().sum::<usize>(),
-            plan.segments() as usize
-        );
-        assert!(self.reads.is_sorted_by_key(|read| read.position));
-        header
-    }
+    };
+    assert_eq!(
+        len,
+        Ok(header.len()),
+        "the plan knows the length of the header"
+    );
+    let arrays = lists.writes.iter().chain(&lists.reply);
+    let counts: Vec<_> = arrays.map(Vec::len).collect();
+    assert!(counts
+        .iter()
+        .all(|count| *count <= limits.chunk_segments as usize));
+    assert_eq!(
+        lists.reads.len() + counts.iter().sum::<usize>(),
+        plan.segments() as usize
+    );
+    assert!(lists.reads.is_sorted_by_key(|read| read.position));
+    header
 }
 
 fn register(call: &CallShape<'_>, region: &Registration, limits: &Limits) -> Segment {
@@ -252,29 +230,10 @@ fn register(call: &CallShape<'_>, region: &Registration, limits: &Limits) -> Seg
     assert!(pages_of(buf, region) <= limits.segment_pages);
     let length = region.range.end - region.range.start;
     assert!(length != 0 && length <= limits.segment_bytes);
-    let before = match region.part {
-        PartName::Head => 0,
-        PartName::Pages => buf.head.len,
-        PartName::Tail => buf.head.len + buf.pages.len,
-    };
     Segment {
         handle: Handle(7),
         length,
-        offset: base + u64::from(before + region.range.start),
-    }
-}
-
-impl Chunks for Request {
-    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
-        self.reads.iter().copied()
-    }
-
-    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
-        self.writes.iter().map(|chunk| chunk.iter().copied())
-    }
-
-    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
-        self.reply.as_ref().map(|chunk| chunk.iter().copied())
+        offset: base + u64::from(stream_range(buf, region).start),
     }
 }
 
@@ -384,7 +343,7 @@ fn check_reply(
     source: &mut Source<'_>,
     call: &CallShape<'_>,
     limits: &Limits,
-    request: &Request,
+    request: &Lists,
     chunks: ChunkLists<'_>,
 ) {
     let (len, results) = draw_reply(source, call);

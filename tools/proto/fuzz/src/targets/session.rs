@@ -2,9 +2,9 @@
 
 //! Two peers that keep the rules, of any kind and with any order of events: all RPCs end well.
 
+use common::config::{both, small, v1_only};
+use common::world::{forward, reverse, Action, Fate, Setup, World};
 use rpcrdma_proto::proto::types::Version;
-use rpcrdma_world::setup::{both, forward, reverse, small, v1_only};
-use rpcrdma_world::{Action, Fate, Setup, World};
 
 use crate::source::Source;
 

@@ -2,10 +2,11 @@
 
 //! Arbitrary bytes as a version 2 message. What decodes encodes to the same bytes.
 
+use common::outgoing;
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::NoRoom;
-use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Xid};
+use rpcrdma_proto::proto::header::{Body, FixedWords, Kind};
+use rpcrdma_proto::proto::types::{Handle, Xid};
 use rpcrdma_proto::proto::v2;
 
 use super::v1::{check_lists, header_of};
@@ -32,17 +33,7 @@ pub fn run(message: &[u8]) {
             if flags.more {
                 assert!(conveyed.chunks.is_empty() && conveyed.inv_handle == Handle::NONE);
             }
-            let outgoing = Outgoing {
-                xid: fixed.xid,
-                direction: if flags.response {
-                    MsgType::Reply
-                } else {
-                    MsgType::Call
-                },
-                kind: conveyed.kind,
-                more: flags.more,
-                inv_handle: conveyed.inv_handle,
-            };
+            let outgoing = outgoing(&fixed, flags, &conveyed);
             let encode = |out: &mut [u8]| v2::encode(out, &outgoing, grant, &conveyed.chunks);
             let mut out = vec![0xee; header.len()];
             assert_eq!(encode(&mut out), Ok(header.len()));

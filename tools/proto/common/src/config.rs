@@ -3,13 +3,11 @@
 //! The kinds of peers there are.
 
 use rpcrdma_proto::proto::cm_private::CmPrivate;
-use rpcrdma_proto::proto::connection::{Config, Side};
+use rpcrdma_proto::proto::connection::Config;
 use rpcrdma_proto::proto::hostauth::Policy;
 use rpcrdma_proto::proto::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::property::{Properties, ReverseSupport};
 use rpcrdma_proto::proto::types::{Version, Xid};
-
-use crate::Rpc;
 
 /// Version 2 only, which no peer has to be, but some may.
 pub const V2_ONLY: Versions = Versions {
@@ -33,7 +31,7 @@ pub fn config(versions: Versions, ceiling: u16) -> Config {
         ceiling,
         continued: 1 << 20,
         keep_alive: Time(60_000),
-        answer: Time(10_000),
+        answer: Time(5_000),
         auth: Policy::Ignore,
         mechanism: false,
     }
@@ -69,20 +67,14 @@ pub fn small(ceiling: u16) -> Config {
     }
 }
 
-/// An RPC of the client.
-pub const fn forward(call: u32, reply: u32) -> Rpc {
-    Rpc {
-        caller: Side::Client,
-        call,
-        reply,
-    }
-}
-
-/// An RPC of the server.
-pub const fn reverse(call: u32, reply: u32) -> Rpc {
-    Rpc {
-        caller: Side::Server,
-        call,
-        reply,
+/// A client as the kernel's: version 1 alone, and nothing that version 2 needs.
+pub fn kernel(calls: u32) -> Config {
+    Config {
+        cm_private: CmPrivate::DEFAULT,
+        xid: Xid(0xc1),
+        calls,
+        grants: 8,
+        continued: 0,
+        ..config(Versions::V1, 0)
     }
 }

@@ -24,8 +24,6 @@ use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::negotiate::{Memory, Time};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 
-pub mod setup;
-
 /// An RPC that one side will make.
 #[derive(Clone, Copy, Debug)]
 pub struct Rpc {
@@ -35,6 +33,24 @@ pub struct Rpc {
     pub call: u32,
     /// The length of the Reply, at least 8.
     pub reply: u32,
+}
+
+/// An RPC of the client.
+pub const fn forward(call: u32, reply: u32) -> Rpc {
+    Rpc {
+        caller: Side::Client,
+        call,
+        reply,
+    }
+}
+
+/// An RPC of the server.
+pub const fn reverse(call: u32, reply: u32) -> Rpc {
+    Rpc {
+        caller: Side::Server,
+        call,
+        reply,
+    }
 }
 
 /// What a world starts from, and what may go wrong in it.

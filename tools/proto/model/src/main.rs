@@ -7,9 +7,9 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use common::config::{both, config, small, v1_only, V2_ONLY};
+use common::world::{forward, reverse, Action, Fate, Setup, World};
 use rpcrdma_proto::proto::types::Version;
-use rpcrdma_world::setup::{both, config, forward, reverse, small, v1_only, V2_ONLY};
-use rpcrdma_world::{Action, Fate, Setup, World};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 /// A pair of peers, and what has to come of it.
