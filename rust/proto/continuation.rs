@@ -159,7 +159,7 @@ impl Default for Assembler {
 /// One message of a sequence to be sent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cut {
-    /// Which octets of the Payload stream it carries.
+    /// Which bytes of the Payload stream it carries.
     pub range: Range<u32>,
     /// Whether another message follows.
     pub more: bool,
@@ -178,7 +178,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// Prepares to cut `len` octets for Sends of at most `threshold` octets, when the header of
+    /// Prepares to cut `len` bytes for Sends of at most `threshold` bytes, when the header of
     /// the last message has `last_header`.
     pub const fn new(len: u32, threshold: u32, last_header: u32) -> Self {
         Self {

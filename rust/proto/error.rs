@@ -10,7 +10,7 @@
 pub enum BadHeader {
     /// The message ends inside a field, or a count exceeds what follows it.
     Truncated,
-    /// Octets follow a header that has no Payload stream behind it.
+    /// Bytes follow a header that has no Payload stream behind it.
     Trailing,
     /// An optional-data word is neither 0 nor 1.
     Presence,
@@ -126,7 +126,7 @@ pub enum ErrorReport {
     WriteResource {
         /// Which one, counted from 1; 0 if unknown.
         chunk_index: u32,
-        /// How many octets the result has; 0 if unknown.
+        /// How many bytes the result has; 0 if unknown.
         length_needed: u32,
     },
     /// REPLY_RESOURCE: the Reply fits nowhere.

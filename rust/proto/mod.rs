@@ -78,7 +78,7 @@
 //! let len = client.send(now, &mut header, &message, &NoChunks).unwrap();
 //! assert_eq!(len as u32, plan.header_len);
 //!
-//! // The header, and an RPC Reply of 24 octets.
+//! // The header, and an RPC Reply of 24 bytes.
 //! let mut message = header[..len].to_vec();
 //! message.extend([0, 0, 0, 7, 0, 0, 0, 1]);
 //! message.resize(len + 24, 0);
@@ -86,7 +86,7 @@
 //! let (xid, start) = (arrived.fixed.xid, arrived.part.start);
 //! let reply = check_conveyed(xid, &arrived.conveyed, start, &NoChunks).unwrap();
 //! client.handle_call_ended();
-//! assert!(matches!(reply.payload, Payload::Inline(octets) if octets.len() == 24));
+//! assert!(matches!(reply.payload, Payload::Inline(bytes) if bytes.len() == 24));
 //! ```
 //!
 //! # Citations

@@ -68,9 +68,9 @@ impl ReverseSupport {
 /// The properties of one side.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Properties {
-    /// SBSIZ: the most octets it puts into one Send.
+    /// SBSIZ: the most bytes it puts into one Send.
     pub send_size: u32,
-    /// RBSIZ: the most octets it takes in one Receive.
+    /// RBSIZ: the most bytes it takes in one Receive.
     pub recv_size: u32,
     /// RSSIZ: the longest Segment it reads or writes.
     pub segment_size: u32,
@@ -254,9 +254,9 @@ pub fn subset_contains(words: &[u32], index: usize) -> bool {
 /// What holds on a version 2 connection, seen from one of its sides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Effective {
-    /// The most octets this side may put into one Send.
+    /// The most bytes this side may put into one Send.
     pub inline_send: u32,
-    /// The most octets this side has to expect in one Receive.
+    /// The most bytes this side has to expect in one Receive.
     pub inline_recv: u32,
     /// The longest Segment a Call of this side may name.
     pub segment_size: u32,

@@ -41,9 +41,9 @@ pub struct ReplyShape<'a> {
 pub struct ReplyLimits {
     /// The version of the connection.
     pub version: Version,
-    /// The most octets of one Send, header included.
+    /// The most bytes of one Send, header included.
     pub inline_send: u32,
-    /// How many octets of Payload stream may be sent in several messages; 0 for version 1.
+    /// How many bytes of Payload stream may be sent in several messages; 0 for version 1.
     pub continued: u32,
     /// Whether a Reply chunk is used; not in the reverse direction.
     pub reply_chunk: bool,
@@ -261,7 +261,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Returns `segments` with the lengths they have when `len` octets are put into them in order.
+/// Returns `segments` with the lengths they have when `len` bytes are put into them in order.
 #[inline]
 //= V1-064, V2-085, V2-090
 fn fill(segments: impl Iterator<Item = Segment>, len: u32) -> impl Iterator<Item = Segment> {

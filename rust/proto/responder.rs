@@ -97,14 +97,14 @@ pub struct Call<'a> {
     pub len: u32,
 }
 
-/// Where the next octets of the RPC message come from.
+/// Where the next bytes of the RPC message come from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Source {
     /// From this range of the Payload stream.
     Stream(Range<u32>),
     /// From the Requester's memory, by RDMA Read.
     Read(Segment),
-    /// Nowhere: so many zero octets of pad.
+    /// Nowhere: so many zero bytes of pad.
     Pad(u32),
 }
 
@@ -306,9 +306,9 @@ impl<'a> Call<'a> {
         positions(reads).map(move |p| (p, read_chunk_len(reads, p).unwrap_or(0)))
     }
 
-    /// Returns what the RPC message consists of, from its first octet to its last.
+    /// Returns what the RPC message consists of, from its first byte to its last.
     ///
-    /// Missing pad is supplied. Segments of no octets are skipped.
+    /// Missing pad is supplied. Segments of no bytes are skipped.
     //= V1-057, V2-079
     pub fn sources(&self) -> impl Iterator<Item = Source> + 'a {
         let reads = self.chunks.reads;
@@ -351,7 +351,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Returns the parts of `segments` that hold the octets `range`, counted over all of them.
+/// Returns the parts of `segments` that hold the bytes `range`, counted over all of them.
 //= V1-083, V2-186
 pub fn slice(
     segments: impl Iterator<Item = Segment>,
@@ -373,7 +373,7 @@ pub fn slice(
     })
 }
 
-/// Says whether a Read chunk of `chunk_len` octets can hold a counted array of `count` octets.
+/// Says whether a Read chunk of `chunk_len` bytes can hold a counted array of `count` bytes.
 ///
 /// When it cannot, the Call is answered with an RPC Reply GARBAGE_ARGS. Version 1 lets a chunk
 /// contain the pad of its item, version 2 does not.

@@ -43,7 +43,7 @@ pub enum Retry {
         /// How long.
         length: u32,
     },
-    /// With a Reply chunk of at least so many octets.
+    /// With a Reply chunk of at least so many bytes.
     LargerReplyChunk(u32),
 }
 

@@ -140,9 +140,9 @@ pub const MAX_CONTROL_LEN: usize = v2::PREFIX_LEN + property::SET_LEN;
 pub struct Arrived<'a> {
     /// The fixed words of the message.
     pub fixed: FixedWords,
-    /// The header and the octets behind it.
+    /// The header and the bytes behind it.
     pub conveyed: Conveyed<'a>,
-    /// Where in the RPC message these octets belong.
+    /// Where in the RPC message these bytes belong.
     pub part: Part,
     /// More parts follow; the chunk lists are in the last one.
     pub more: bool,
@@ -198,9 +198,9 @@ pub enum Event<'a> {
         fixed: FixedWords,
         /// Its flags; the set is complete when no more follows.
         flags: Flags,
-        /// Where these octets belong.
+        /// Where these bytes belong.
         offset: u32,
-        /// The octets.
+        /// The bytes.
         octets: &'a [u8],
     },
     /// The peer's authentication material, for the mechanism.
@@ -509,7 +509,7 @@ impl Connection {
         property::Effective::new(&self.config.properties, &peer)
     }
 
-    /// Returns the most octets of one Send.
+    /// Returns the most bytes of one Send.
     //= V1-019, V1-044, V1-047, V2-055, V2-057, V2-063, CM-032
     pub fn inline_send(&self) -> u32 {
         match self.version() {
@@ -518,7 +518,7 @@ impl Connection {
         }
     }
 
-    /// Returns the most octets to expect in one Receive.
+    /// Returns the most bytes to expect in one Receive.
     //= V1-044, V1-047, V2-055, V2-057, V2-063, CM-032
     pub fn inline_recv(&self) -> u32 {
         match self.version() {

@@ -159,7 +159,7 @@ impl Connection {
     /// Writes a message with a property set, or with a part of one, and returns its length. Its
     /// completion is to be reported.
     ///
-    /// Parts are sent in order. The first has four octets at least, and none is empty.
+    /// Parts are sent in order. The first has four bytes at least, and none is empty.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl Connection {
 
     /// Composes the next message that is no RPC message, if one is to be sent now.
     ///
-    /// `out` has [`MAX_CONTROL_LEN`](super::MAX_CONTROL_LEN) octets. `waiting` says whether RPCs
+    /// `out` has [`MAX_CONTROL_LEN`](super::MAX_CONTROL_LEN) bytes. `waiting` says whether RPCs
     /// of this side wait for the peer, and `busy` whether an RPC message is about to be sent,
     /// which will carry a grant.
     //= V1-092, V2-038, V2-039, V2-051, V2-116, D-11, D-12, D-14, D-20, D-51
