@@ -675,6 +675,27 @@ def callbacks_one_by_one(peer, reply):
     return f"all were answered, with credits and accepted: {answered}"
 
 
+@strikes_operation(SEQUENCE)
+def error_in_a_session(_, reply):
+    instead(reply, RDMA_ERROR, 2)
+
+
+@strikes_operation(SEQUENCE)
+def session_with_one_credit(_, reply):
+    reply.credits = reply.connection.credits = 1
+    reply.send()
+
+
+@strikes_operation(SEQUENCE)
+def callback_before_the_reply(peer, reply):
+    """The server may need the answer before it can reply, and the Reply's credit is the only one."""
+    late = list(peer.calls(1))
+    peer.connection.send(callback(0x73000000))
+    answered = any(message.xid == 0x73000000 for message in peer.calls(2))
+    reply.send()
+    return f"{'answered' if answered else 'not answered'}, with {len(late)} Calls beyond the grant"
+
+
 @strikes_operation(CREATE_SESSION)
 def session(peer, reply):
     """What the client wants the callbacks to be like."""

@@ -417,6 +417,48 @@ lose_the_connection() {
 	outcome
 }
 
+# Calls wait for the one credit there is; what answers a callback needs none.
+#= V1-119
+callbacks_need_no_credit() {
+	mount_4_1_through_the_peer
+	head -c 512 /dev/urandom >"$local/small"
+	cp "$local/small" "$dir/small"
+	strike session_with_one_credit
+	get_a_small_one
+	outcome
+	strike callback_before_the_reply
+	readers=
+	for _ in 1 2 3 4; do
+		get_a_small_one &
+		readers="$readers $!"
+	done
+	for reader in $readers; do
+		wait "$reader"
+	done
+	outcome | grep -x 'answered, with 0 Calls beyond the grant'
+	strike callback_before_the_reply
+	get_a_small_one
+	outcome | grep '^answered'
+}
+
+# It ends the RPC, and the session gets over the slot that has seen no Reply.
+#= NFS-055, NFS-060
+a_session_outlives_an_error() {
+	mount_4_1_through_the_peer
+	head -c 512 /dev/urandom >"$local/small"
+	cp "$local/small" "$dir/small"
+	connections=$(transport connect_count)
+	strike error_in_a_session
+	! get_a_small_one || fail "the Reply was taken"
+	outcome
+	get_a_small_one
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+}
+
+get_a_small_one() {
+	dd if="$dir/small" bs=512 iflag=direct 2>/dev/null | cmp - "$local/small"
+}
+
 # Nothing of a callback stays: with the last mount the module can go.
 callbacks_leave_nothing() {
 	mount_4_1_through_the_peer
@@ -753,6 +795,8 @@ tests "$@" \
 	"a_new_connection_owes_nothing" \
 	"callbacks_are_answered" \
 	"callbacks_are_answered lose_the_connection" \
+	"callbacks_need_no_credit" \
+	"a_session_outlives_an_error" \
 	"callbacks_leave_nothing" \
 	"session_asks_for_callbacks_that_fit" \
 	"more_callbacks_than_slots" \

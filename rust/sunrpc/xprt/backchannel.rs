@@ -20,6 +20,7 @@ use super::transport::{
 use super::Xprt;
 use crate::bindings;
 use crate::sunrpc::xdr_buf::CallBuf;
+use crate::support::memory::PAGE_SIZE;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::ffi::{
@@ -45,6 +46,9 @@ const PLACES: usize = 2 * SLOTS as usize;
 /// The most bytes of such a Call, or of its Reply.
 const MESSAGE: usize = 4096;
 
+/// The length of a Reply's buffer: svcxdr_init_encode() lets a Reply grow up to a page.
+const REPLY_BUFFER: usize = PAGE_SIZE as usize;
+
 /// A Call of the server, and the place for its Reply.
 #[repr(C)]
 struct Slot {
@@ -63,7 +67,7 @@ impl Slot {
             Self {
                 rqst: Opaque::new(bindings::rpc_rqst::default()),
                 call: KVec::from_elem(0, MESSAGE, GFP_KERNEL)?,
-                reply: KVec::from_elem(0, MESSAGE, GFP_KERNEL)?,
+                reply: KVec::from_elem(0, REPLY_BUFFER, GFP_KERNEL)?,
             },
             GFP_KERNEL,
         )?)
@@ -80,6 +84,10 @@ impl Slot {
             rq_xid: u32::from_ne_bytes(xid.to_be_bytes()),
             // Tells the core that the request is one of the backchannel.
             rq_bc_pa_state: 1 << bindings::RPC_BC_PA_IN_USE,
+            // The Reply takes no credit. Said to have one, it goes ahead of Calls that wait for
+            // theirs, and does not wait with them: the server may need it to answer the others.
+            //= V1-119
+            rq_cong: 1,
             ..Default::default()
         };
         rqst.rq_private_buf.len = call.len() as u32;
@@ -87,8 +95,8 @@ impl Slot {
         rqst.rq_rcv_buf.head[0].iov_len = call.len();
         rqst.rq_rcv_buf.len = call.len() as u32;
         rqst.rq_snd_buf.head[0].iov_base = self.reply.as_mut_ptr().cast();
-        rqst.rq_snd_buf.head[0].iov_len = MESSAGE;
-        rqst.rq_snd_buf.buflen = MESSAGE as u32;
+        rqst.rq_snd_buf.head[0].iov_len = REPLY_BUFFER;
+        rqst.rq_snd_buf.buflen = REPLY_BUFFER as u32;
         self.rqst = Opaque::new(rqst);
         true
     }

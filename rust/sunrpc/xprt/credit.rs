@@ -72,7 +72,8 @@ pub(super) fn end(xprt: &Xprt) {
 /// # Safety
 ///
 /// Called by xprt_release only, with the transport lock held: `task` has a request of a transport
-/// of ours, which is neither queued nor pinned.
+/// of ours, which is neither queued nor pinned, and its buffer, if it ever had one (`buf_free`
+/// comes next).
 pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
     task: *mut bindings::rpc_task,
 ) {
@@ -81,9 +82,13 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
         return;
     };
     let rqst = request.as_ptr();
-    // A Reply to a Call of the server takes no credit, and is in no slot.
     // SAFETY: `rq_cong` is protected by the transport lock, which the caller holds.
     if unsafe { (*rqst).rq_cong } == 0 {
+        return;
+    }
+    // A Reply to a Call of the server is in no slot, and has only been said to have a credit.
+    // SAFETY: call_allocate sets the buffer of each other request before it can get a credit.
+    if unsafe { (*rqst).rq_buffer.is_null() } {
         return;
     }
     // SAFETY: a request with a credit was given it by our send operation, so it is in a slot.
