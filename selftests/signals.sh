@@ -99,6 +99,34 @@ killed_waits_for_the_end_of_the_connection() {
 	still_works
 }
 
+# Those that are killed give their memory back while the connection ends that has it registered.
+killed_while_connections_break() {
+	VERS=$1
+	mount_export
+	head -c 4194304 /dev/urandom >"$local/whole"
+	cp "$local/whole" "$dir/whole"
+	before=$(transport connect_count)
+	breaks_every 15
+	for delay in 0.01 0.02 0.03 0.05 0.08 0.1 0.15 0.2 0.01 0.02 0.03 0.05 0.08 0.1 0.15 0.2; do
+		pids=
+		for n in 1 2 3; do
+			dd if="$dir/whole" of=/dev/null bs=1M iflag=direct 2>/dev/null &
+			pids="$pids $!"
+			dd if=/dev/zero of="$dir/$n" bs=512k count=8 oflag=direct 2>/dev/null &
+			pids="$pids $!"
+		done
+		sleep $delay
+		# shellcheck disable=SC2086 # A list of numbers.
+		kill -9 $pids 2>/dev/null || note "some had ended after $delay s"
+		wait
+	done
+	echo 0 >$breaking/probability
+	note "$(($(transport connect_count) - before)) breaks"
+	[ "$(transport connect_count)" -gt "$before" ] || fail "no connection has broken"
+	remount
+	cmp "$local/whole" "$dir/whole"
+}
+
 tests \
 	"killed readers 4.2 hard 24" \
 	"killed writers 4.2 hard 24" \
@@ -107,5 +135,7 @@ tests \
 	"killed writers 3 hard 24" \
 	"killed readers 4.2 soft 24" \
 	"killed_in_a_directory" \
+	"killed_while_connections_break 3" \
+	"killed_while_connections_break 4.2" \
 	"killed_waits_for_its_memory" \
 	"killed_waits_for_the_end_of_the_connection"
