@@ -62,6 +62,34 @@ device_goes_and_comes() {
 	cmp "$local/got" "$local/file"
 }
 
+# A network that cannot be reached now may be there later. Some mounts, as those of containers, end
+# when their network has gone; but a missing route does not say that.
+waits_for_a_route() {
+	VERS=$1
+	mount_export fatal_neterrors=ENETDOWN:ENETUNREACH ||
+		skip "this kernel has no mount option fatal_neterrors"
+	head -c 300001 /dev/urandom >"$local/file"
+	: >"$dir/file"
+	before=$(transport connect_count)
+	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
+	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+	ip route add throw "$SERVER/32"
+	trap 'ip route delete throw "$SERVER/32"' EXIT
+	# Even if the address is the same, the connection is given up.
+	echo "$SERVER" >"$1"
+	"$here/io.py" put "$local/file" "$dir/file" 300001 &
+	sleep 8
+	kill -0 $! || fail "it did not wait"
+	ip route delete throw "$SERVER/32"
+	trap - EXIT
+	wait $!
+	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"
+	remount
+	cmp "$local/file" "$dir/file"
+}
+
 tests \
 	"waits_longer_after_each_refusal" \
-	"device_goes_and_comes"
+	"device_goes_and_comes" \
+	"waits_for_a_route 3" \
+	"waits_for_a_route 4.2"
