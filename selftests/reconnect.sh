@@ -80,6 +80,50 @@ link_goes_away() {
 	stop_work
 }
 
+# Nobody answers for it meanwhile, which takes an attempt to connect its own time to find out.
+address_goes_and_comes() {
+	command -v lab-server >/dev/null || skip "would cut the server off from others"
+	VERS=$1
+	# shellcheck disable=SC2046 # Number, interface, family, and address.
+	set -- $(on_server ip -o -4 address show to "$SERVER")
+	interface=$2
+	prefix=$4
+	default=$(on_server ip route show default)
+	mount_export timeo=30
+	before=$(transport connect_count)
+	start_work
+	sleep 1
+	trap address_comes EXIT
+	on_server ip address delete "$prefix" dev "$interface"
+	sleep 15
+	address_comes
+	trap - EXIT
+	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
+	note "$(transport connect_count) connections after $before"
+	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"
+	stop_work
+}
+
+address_comes() {
+	on_server ip address add "$prefix" dev "$interface"
+	# shellcheck disable=SC2086 # Words of a command.
+	[ -z "$default" ] || on_server ip route replace $default
+}
+
+# A server whose frames get lost is given up after a minute; the next attempt finds it.
+connecting_takes_too_long() {
+	[ -n "${LONG:-}" ] || skip "takes two minutes: set LONG"
+	mount_export timeo=30
+	lossy_link
+	cp "$here/lib.sh" "$dir/file"
+	lose 100%
+	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000 &
+	sleep 100
+	lose 0%
+	wait $!
+	cmp "$here/lib.sh" "$dir/file"
+}
+
 # The server must hear of the end of a session, so unmounting waits until it is back.
 unmounts_when_the_server_is_back() {
 	needs_server_command
@@ -99,5 +143,8 @@ tests \
 	"frames_are_lost 2%" \
 	"link_goes_away 3 20" \
 	"link_goes_away 4.2 20" \
+	"address_goes_and_comes 3" \
+	"address_goes_and_comes 4.2" \
+	"connecting_takes_too_long" \
 	"unmounts_when_the_server_is_back 3" \
 	"unmounts_when_the_server_is_back 4.2"
