@@ -89,9 +89,9 @@ connections_break() {
 # When the Reply is overdue, the Call is encrypted anew into other pages, and the first ones are
 # freed: the server must not be able to read them any more by then.
 pages_are_taken_from_the_server_first() {
+	mount_protected krb5p 3 timeo=10
 	event=rpcrdma/xprtrdma_mr_localinv
 	[ -e /sys/kernel/tracing/events/$event ] || skip "this module does not trace $event"
-	mount_protected krb5p 3 timeo=10
 	lossy_link
 	trace=/sys/kernel/tracing/instances/rpcrdma-test
 	mkdir $trace
