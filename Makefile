@@ -25,7 +25,7 @@ CHECK_KERNEL ?= debian
 # rustfmt follows the modules from here.
 rust_roots = rust/rpcrdma_main.rs tools/proto/src/lib.rs tools/proto/panic/all.rs \
 	$(wildcard tools/proto/*/src/main.rs tools/proto/*/src/lib.rs tools/proto/tests/*.rs tools/proto/tests/*/main.rs) \
-	$(wildcard tools/lint/compile_fail/*.rs tools/lint/compile_fail/*/*.rs)
+	$(wildcard $(addprefix tools/lint/compile_fail/,*.rs */*.rs */*/*.rs))
 # What ends when make does, however that was.
 tied = setpriv --pdeathsig TERM
 step = $(tied) tools/check/step

@@ -58,13 +58,11 @@ kill_while_nothing_gets_through() {
 	mount_export "nolock,actimeo=600"
 	"$here/io.py" populate "$dir" 200 >"$local/made"
 	remount
-	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
-	tc qdisc add dev "$interface" root netem || skip "needs the netem queueing discipline"
-	trap 'tc qdisc del dev $interface root' EXIT
+	lossy_link
 	"$here/io.py" list_when_told "$dir" "$local/ready" "$local/go" >"$local/seen" &
 	process=$!
 	until [ -e "$local/ready" ]; do sleep 0.1; done
-	tc qdisc change dev "$interface" root netem loss 100%
+	lose 100%
 	: >"$local/go"
 	sleep 1
 	kill -9 $process
@@ -73,7 +71,7 @@ kill_while_nothing_gets_through() {
 }
 
 still_works() {
-	tc qdisc change dev "$interface" root netem loss 0%
+	lose 0%
 	remount
 	"$here/io.py" list "$dir" | cmp "$local/made" -
 }
@@ -81,7 +79,7 @@ still_works() {
 #= V1-090
 killed_waits_for_its_memory() {
 	kill_while_nothing_gets_through
-	tc qdisc change dev "$interface" root netem loss 0%
+	lose 0%
 	! wait $process
 	still_works
 }
