@@ -7,9 +7,9 @@
 pub struct CmPrivate {
     /// The peer agrees to remote invalidation (the R bit).
     pub remote_invalidation: bool,
-    /// The most octets the peer puts into one Send.
+    /// The most bytes the peer puts into one Send.
     pub send_size: u32,
-    /// The most octets the peer takes in one Receive.
+    /// The most bytes the peer takes in one Receive.
     pub recv_size: u32,
 }
 
@@ -97,9 +97,9 @@ impl CmPrivate {
 //= CM-008, CM-009, V1-044
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Effective {
-    /// The most octets this side may put into one Send.
+    /// The most bytes this side may put into one Send.
     pub inline_send: u32,
-    /// The most octets this side has to expect in one Receive.
+    /// The most bytes this side has to expect in one Receive.
     pub inline_recv: u32,
     /// Replies may arrive, or may be sent, with a Send With Invalidate.
     pub remote_invalidation: bool,

@@ -89,7 +89,7 @@ pub struct Conveyed<'a> {
     pub inv_handle: Handle,
     /// The chunk lists.
     pub chunks: ChunkLists<'a>,
-    /// The octets behind the header.
+    /// The bytes behind the header.
     pub payload: &'a [u8],
 }
 

@@ -86,18 +86,18 @@ pub enum MsgType {
     Reply,
 }
 
-/// The memory one Segment names: `length` octets from `offset` within the region `handle`.
+/// The memory one Segment names: `length` bytes from `offset` within the region `handle`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Segment {
     /// The region.
     pub handle: Handle,
-    /// How many octets; zero is legal and names none.
+    /// How many bytes; zero is legal and names none.
     pub length: u32,
     /// Where in the region.
     pub offset: u64,
 }
 
-/// A Segment of a Read chunk with the Position where its octets belong.
+/// A Segment of a Read chunk with the Position where its bytes belong.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReadSegment {
     /// Where in the unreduced Payload stream the chunk belongs.

@@ -145,7 +145,7 @@ fn decode_nomsg<'a>(xid: Xid, reader: &mut Reader<'a>) -> Result<Body<'a>, BadHe
 /// Reads an error message in either layout.
 ///
 /// A peer that knows only version 1 answers in the version 1 layout, which has no flags, with a
-/// copy of our version. Its 28 octets are told from the version 2 errors of 28 octets by the
+/// copy of our version. Its 28 bytes are told from the version 2 errors of 28 bytes by the
 /// word that is a version there and an error code here. Once the version is settled, only a word
 /// that can be no code of that length stands for a version.
 #[cold]
