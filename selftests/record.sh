@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # Records what the protocol core of a client is asked and what it answers, in a run with messages of
-# every form and connections that break. tools/check/replay asks the core the
+# every form, callbacks of the server and connections that break. tools/check/replay asks the core the
 # same again. RECORD names the file that is written.
 . "$(dirname "$0")/lib.sh"
 
@@ -32,7 +32,8 @@ save() {
 	cat $instance/trace >"$RECORD"
 	grep -h '^\(overrun\|dropped events\): [1-9]' $instance/per_cpu/*/stats && fail "events were lost"
 	for sign in 'protocol_connect: .* recv=' 'protocol_send: .* nomsg=0' 'protocol_send: .* nomsg=1' \
-		'protocol_message: .* event=reply' protocol_ended protocol_lost; do
+		'protocol_message: .* event=reply' 'protocol_message: .* event=call' \
+		'protocol_send: .* call=0 nomsg=0 result=0' protocol_ended protocol_lost; do
 		count=$(grep -c "rpcrdma_$sign" "$RECORD") || fail "nothing of $sign was recorded"
 		note "$count times $sign"
 	done
@@ -47,6 +48,18 @@ breaks_the_connection() {
 	[ "$(transport connect_count)" -gt "$before" ]
 }
 
+# A file that a client has open to read is written at the server, which asks for its delegation back.
+takes_a_callback() {
+	shared=$EXPORT/${dir##*/}/shared
+	# Nobody gets a delegation while somebody may still reclaim a lock.
+	on_server sh -c 'echo Y >/proc/fs/lockd/nlm_end_grace'
+	on_server sh -c "echo before >$shared"
+	exec 3<"$dir/shared"
+	on_server sh -c "echo after >>$shared"
+	exec 3<&-
+	rm "$dir/shared"
+}
+
 everything() {
 	needs_server_command
 	start_recording
@@ -54,6 +67,7 @@ everything() {
 	for version in 4.2 3; do
 		VERS=$version
 		mount_export
+		[ $version = 3 ] || takes_a_callback
 		for bytes in 10 4000 65533 1048576; do
 			head -c $bytes "$local/large" >"$local/file"
 			"$here/io.py" put "$local/file" "$dir/file" $bytes
