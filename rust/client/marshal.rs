@@ -70,6 +70,7 @@ use crate::{
         work::Job, //
     }, //
 };
+use core::slice;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -175,9 +176,11 @@ impl SendSide {
 /// As for [`crate::sunrpc::Transport::send`].
 #[inline]
 pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
-    let shape = Shape::of(rqst);
-    let call = shape.call();
-    let plan = match plan(&call, &side.limits) {
+    let mut items = [Item::default(); 2];
+    let call = shape(rqst, &mut items);
+    let plan = plan(&call, &side.limits);
+    // By reference: a plan is a dozen words.
+    let plan = match &plan {
         Ok(plan) => plan,
         Err(error) => {
             trace::marshal_failed(|| (side.endpoint.shared().role.cid, rqst.xid(), error.name()));
@@ -188,7 +191,7 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
     let mrs = if segments == 0 {
         MrList::new()
     } else {
-        match map_chunks(side, rqst, &call, &plan) {
+        match map_chunks(side, rqst, &call, plan) {
             Ok(mrs) => mrs,
             Err((error, mrs)) => {
                 side.put_back(mrs);
@@ -196,9 +199,9 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
             }
         }
     };
-    match post(side, rqst, &call, &plan, segments, mrs) {
+    match post(side, rqst, &call, plan, segments, mrs) {
         Ok(()) => {
-            count(&side.endpoint.shared().role.stats, &call, &plan, segments);
+            count(&side.endpoint.shared().role.stats, &call, plan, segments);
             Ok(())
         }
         Err((error, mrs)) => {
@@ -361,53 +364,34 @@ fn not_marshalled(side: &SendSide, error: SendError) -> SendError {
     error
 }
 
-/// The measures of a request.
-struct Shape {
-    send: Buf,
-    receive: Buf,
-    argument: [Item; 1],
-    has_argument: bool,
-    result: [Item; 1],
-    has_result: bool,
-    protected: bool,
-}
-
-impl Shape {
-    #[inline]
-    //= V1-137
-    fn of(rqst: &RdmaRqst) -> Self {
-        let (call, reply) = (rqst.call(), rqst.receive());
-        let (send, receive) = (measures(call.measure()), measures(reply.measure()));
-        Self {
-            // Counts and presence words are in head or tail, and stay in the message.
-            //= V1-051, V1-053, V1-054
-            //= NFS-009, NFS-010, NFS-013
-            //= NFS-020, NFS-021, NFS-024
-            argument: [send.page_item()],
-            has_argument: call.is_write_payload(),
-            //= NFS-011, NFS-012, NFS-018
-            //= NFS-022, NFS-023
-            result: [receive.page_item()],
-            has_result: reply.is_read_payload(),
-            protected: rqst.is_protected(),
-            send,
-            receive,
-        }
-    }
-
-    #[inline]
-    fn call(&self) -> CallShape<'_> {
-        CallShape {
-            send: self.send,
-            arguments: if self.has_argument {
-                &self.argument
-            } else {
-                &[]
-            },
-            receive: self.receive,
-            results: if self.has_result { &self.result } else { &[] },
-            protected: self.protected,
-        }
+/// The measures of a request. Those of its items that may be reduced go to `items`.
+#[inline]
+//= V1-137
+fn shape<'a>(rqst: &RdmaRqst, [argument, result]: &'a mut [Item; 2]) -> CallShape<'a> {
+    let (call, reply) = (rqst.call(), rqst.receive());
+    let (send, receive) = (measures(call.measure()), measures(reply.measure()));
+    CallShape {
+        // Counts and presence words are in head or tail, and stay in the message.
+        //= V1-051, V1-053, V1-054
+        //= NFS-009, NFS-010, NFS-013
+        //= NFS-020, NFS-021, NFS-024
+        arguments: if call.is_write_payload() {
+            *argument = send.page_item();
+            slice::from_ref(argument)
+        } else {
+            &[]
+        },
+        //= NFS-011, NFS-012, NFS-018
+        //= NFS-022, NFS-023
+        results: if reply.is_read_payload() {
+            *result = receive.page_item();
+            slice::from_ref(result)
+        } else {
+            &[]
+        },
+        protected: rqst.is_protected(),
+        send,
+        receive,
     }
 }
 

@@ -313,7 +313,46 @@ impl<'a> ChunkLists<'a> {
             *reader = ahead;
             return Ok(Self::EMPTY);
         }
-        Self::decode_chunks(reader)
+        match Self::decode_one(reader) {
+            Some(lists) => Ok(lists),
+            None => Self::decode_chunks(reader),
+        }
+    }
+
+    /// Reads lists of nothing but one Write chunk or the Reply chunk, with one Segment: what most
+    /// of the other Replies have. Reads nothing of anything else, be it good or bad.
+    #[inline(always)]
+    //= V1-011, V1-012, V1-013, V1-111, V2-007, V2-109
+    fn decode_one(reader: &mut Reader<'a>) -> Option<Self> {
+        // A word that says that something is there, and another 1.
+        const ONE_OF_ONE: u64 = (1 << 32) | 1;
+        let mut ahead = *reader;
+        if ahead.u32() != Ok(0) {
+            return None;
+        }
+        let mut lists = Self::EMPTY;
+        let segment: &[u8; Segment::ENCODED_LEN];
+        let writes = ahead.rest();
+        if ahead.u64() == Ok(ONE_OF_ONE) {
+            segment = ahead.array().ok()?;
+            if ahead.u64() != Ok(0) {
+                return None;
+            }
+            lists.writes = WriteList {
+                wire: writes.get(..24)?,
+                count: 1,
+            };
+        } else {
+            ahead = Reader::new(writes);
+            if ahead.u32() != Ok(0) || ahead.u64() != Ok(ONE_OF_ONE) {
+                return None;
+            }
+            segment = ahead.array().ok()?;
+            lists.reply = Some(Chunk { wire: segment });
+        }
+        Segment::from_wire(segment).check().ok()?;
+        *reader = ahead;
+        Some(lists)
     }
 
     #[inline(never)]
@@ -509,18 +548,25 @@ impl<I: Iterator<Item = Segment> + Clone> Chunks for Laid<I> {
         for segment in segments.by_ref().take(reads as usize) {
             out.array(&ReadSegment { position, segment }.to_wire())?;
         }
-        if writes | replies == 0 {
-            return out.array(&[0; 12]);
+        // The words between the chunks are written together.
+        match (writes, replies) {
+            (0, 0) => out.array(&[0; 12]),
+            (0, _) => {
+                out.u64(0)?;
+                encode_counted(out, replies, &mut segments)
+            }
+            (_, 0) => {
+                out.u32(0)?;
+                encode_counted(out, writes, &mut segments)?;
+                out.u64(0)
+            }
+            (_, _) => {
+                out.u32(0)?;
+                encode_counted(out, writes, &mut segments)?;
+                out.u32(0)?;
+                encode_counted(out, replies, &mut segments)
+            }
         }
-        out.u32(0)?;
-        if writes != 0 {
-            encode_counted(out, writes, &mut segments)?;
-        }
-        out.u32(0)?;
-        if replies == 0 {
-            return out.u32(0);
-        }
-        encode_counted(out, replies, &mut segments)
     }
 }
 
@@ -532,7 +578,7 @@ fn encode_counted(
     count: u32,
     segments: &mut impl Iterator<Item = Segment>,
 ) -> Result<(), NoRoom> {
-    out.array(&((1 << 32) | u64::from(count)).to_be_bytes())?;
+    out.u64((1 << 32) | u64::from(count))?;
     for segment in segments.take(count as usize) {
         out.array(&segment.to_wire())?;
     }

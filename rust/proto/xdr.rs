@@ -67,6 +67,12 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes(*self.array()?))
     }
 
+    /// Reads two words as one number.
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64, BadHeader> {
+        Ok(u64::from_be_bytes(*self.array()?))
+    }
+
     /// Reads the word that says whether an optional item follows.
     #[inline]
     //= V1-015
@@ -149,6 +155,12 @@ impl<'a> Writer<'a> {
     #[inline(always)]
     //= V1-001
     pub fn u32(&mut self, value: u32) -> Result<(), NoRoom> {
+        self.array(&value.to_be_bytes())
+    }
+
+    /// Writes two words as one number.
+    #[inline(always)]
+    pub fn u64(&mut self, value: u64) -> Result<(), NoRoom> {
         self.array(&value.to_be_bytes())
     }
 

@@ -165,6 +165,18 @@ impl Cut {
         }
     }
 
+    /// Returns how many Segments all of a stream takes, `None` if none is allowed.
+    #[inline]
+    pub(super) fn all(self, buf: &Buf) -> Option<u32> {
+        let mut count = 0_u32;
+        for part in [&buf.head, &buf.pages, &buf.tail] {
+            if part.len != 0 {
+                count = count.saturating_add(self.regions(part, 0, part.len)?);
+            }
+        }
+        Some(count)
+    }
+
     /// Returns how many Segments a range of the stream takes, `None` if none is allowed.
     #[inline]
     pub(super) fn segments(self, buf: &Buf, range: &Range<u32>) -> Option<u32> {

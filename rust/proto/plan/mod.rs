@@ -146,6 +146,8 @@ pub struct Plan {
     pub write_segments: u32,
     /// How many Segments the Reply chunk has.
     pub reply_segments: u32,
+    /// The sum of the three.
+    segments: u32,
     first: First,
     /// How the regions are cut.
     cut: Cut,
@@ -183,6 +185,17 @@ impl First {
         start: 0,
         end: 0,
     };
+
+    /// The first region of a chunk over a whole part that is not empty.
+    #[inline]
+    fn of_part(chunk: ChunkRole, name: PartName, part: &Part, cut: Cut) -> Self {
+        Self {
+            chunk,
+            part: name,
+            start: 0,
+            end: cut.first(part, 0).min(part.len),
+        }
+    }
 }
 
 impl PlanError {
@@ -212,6 +225,7 @@ impl Plan {
             read_segments: 0,
             write_segments: 0,
             reply_segments: 0,
+            segments: 0,
             first: First::NONE,
             cut: Cut::NONE,
         }
@@ -230,9 +244,7 @@ impl Plan {
     /// Returns how many Segments the header has, and with it how many registrations there are.
     #[inline]
     pub const fn segments(&self) -> u32 {
-        self.read_segments
-            .saturating_add(self.write_segments)
-            .saturating_add(self.reply_segments)
+        self.segments
     }
 
     /// Returns how many bytes behind the header do not come from `head[0]` of the Call.
@@ -242,16 +254,6 @@ impl Plan {
             Conveyance::Long => 0,
             _ => self.payload_len.saturating_sub(call.send.head.len),
         }
-    }
-
-    /// Says whether the message fits a Send, and its only chunk and header have no more Segments
-    /// than they may have.
-    #[inline]
-    //= V2-055, D-25
-    const fn is_within(&self, limits: &Limits) -> bool {
-        fits(self.header_len, self.payload_len, limits.inline_send)
-            && self.segments() <= limits.chunk_segments
-            && self.segments() <= limits.header_segments
     }
 
     /// Returns what belongs to which chunk, of a header with at most one of each kind.
@@ -335,14 +337,17 @@ impl Header {
         }
     }
 
+    #[inline]
+    const fn segments(self) -> u32 {
+        self.reads
+            .saturating_add(self.writes)
+            .saturating_add(self.replies)
+    }
+
     //= V2-055, D-25
     #[inline]
     const fn check(self, limits: &Limits) -> Result<Self, PlanError> {
-        let segments = self
-            .reads
-            .saturating_add(self.writes)
-            .saturating_add(self.replies);
-        if segments > limits.header_segments {
+        if self.segments() > limits.header_segments {
             Err(PlanError::TooManySegments)
         } else if self.len > limits.inline_send {
             Err(PlanError::HeaderTooLong)
@@ -387,79 +392,89 @@ fn place_reply(
     receive: u32,
 ) -> Result<Plan, PlanError> {
     let fixed = limits.version.empty_header_len();
-    let mut plan = Plan::inline(fixed, send);
-    let cut = limits.cut();
-    plan.cut = cut;
-    let left = match call.results {
-        [item] if !call.protected && limits.write_chunks != 0 && call.receive.pages_are(item) => {
-            let Some(segments) = cut.regions(&call.receive.pages, 0, item.len) else {
-                return plan_chunks(call, limits);
-            };
-            plan.header_len = longer(fixed, WRITE_CHUNK_LEN, Segment::ENCODED_LEN, segments);
-            plan.writes = ItemSet::FIRST;
-            plan.write_segments = segments;
-            plan.first = First {
-                chunk: ChunkRole::Write(0),
-                part: PartName::Pages,
-                start: 0,
-                end: cut.first(&call.receive.pages, 0).min(item.len),
-            };
-            receive.saturating_sub(item.reduces(receive))
+    let (buf, cut) = (&call.receive, limits.cut());
+    match call.results {
+        [item] if !call.protected && limits.write_chunks != 0 && buf.pages_are(item) => {
+            if let Some(segments) = cut.regions(&buf.pages, 0, item.len) {
+                let header = longer(fixed, WRITE_CHUNK_LEN, Segment::ENCODED_LEN, segments);
+                let left = receive.saturating_sub(item.reduces(receive));
+                if fits(header, left, limits.inline_recv)
+                    && is_within(limits, header, send, segments)
+                {
+                    return Ok(Plan {
+                        writes: ItemSet::FIRST,
+                        write_segments: segments,
+                        segments,
+                        first: First::of_part(
+                            ChunkRole::Write(0),
+                            PartName::Pages,
+                            &buf.pages,
+                            cut,
+                        ),
+                        cut,
+                        ..Plan::inline(header, send)
+                    });
+                }
+            }
         }
         [] if limits.continued_recv == 0 => {
-            let Some(segments) = cut.segments(&call.receive, &(0..receive)) else {
-                return plan_chunks(call, limits);
-            };
-            plan.header_len = longer(fixed, REPLY_CHUNK_LEN, Segment::ENCODED_LEN, segments);
-            plan.reply_chunk = true;
-            plan.reply_segments = segments;
-            let (part, Range { start, end }) = cut.first_region(&call.receive, &(0..receive));
-            plan.first = First {
-                chunk: ChunkRole::Reply,
-                part,
-                start,
-                end,
-            };
-            0
+            if let Some(segments) = cut.all(buf) {
+                let header = longer(fixed, REPLY_CHUNK_LEN, Segment::ENCODED_LEN, segments);
+                if header <= limits.inline_recv && is_within(limits, header, send, segments) {
+                    let (name, part) = buf.first_part();
+                    return Ok(Plan {
+                        reply_chunk: true,
+                        reply_segments: segments,
+                        segments,
+                        first: First::of_part(ChunkRole::Reply, name, part, cut),
+                        cut,
+                        ..Plan::inline(header, send)
+                    });
+                }
+            }
         }
-        _ => return plan_chunks(call, limits),
-    };
-    if fits(plan.header_len, left, limits.inline_recv) && plan.is_within(limits) {
-        Ok(plan)
-    } else {
-        plan_chunks(call, limits)
+        _ => {}
     }
+    plan_chunks(call, limits)
 }
 
 /// Decides as [`plan_chunks`] does when only the Call is too long: by arithmetic if what its page
 /// list holds is the one eligible argument.
 fn reduce_pages(call: &CallShape<'_>, limits: &Limits, send: u32) -> Result<Plan, PlanError> {
     let fixed = limits.version.empty_header_len();
-    let cut = limits.cut();
-    let item = match call.arguments {
-        [item] if !call.protected && limits.read_chunks != 0 && call.send.pages_are(item) => item,
-        _ => return plan_chunks(call, limits),
-    };
-    let Some(segments) = cut.regions(&call.send.pages, 0, item.len) else {
-        return plan_chunks(call, limits);
-    };
-    let mut plan = Plan::inline(fixed, send.saturating_sub(item.reduces(send)));
-    plan.header_len = longer(fixed, 0, ReadSegment::ENCODED_LEN, segments);
-    plan.reads = ItemSet::FIRST;
-    plan.read_segments = segments;
-    plan.read_bytes = item.len;
-    plan.cut = cut;
-    plan.first = First {
-        chunk: ChunkRole::Read(Position(item.offset)),
-        part: PartName::Pages,
-        start: 0,
-        end: cut.first(&call.send.pages, 0).min(item.len),
-    };
-    if plan.is_within(limits) {
-        Ok(plan)
-    } else {
-        plan_chunks(call, limits)
+    let (buf, cut) = (&call.send, limits.cut());
+    match call.arguments {
+        [item] if !call.protected && limits.read_chunks != 0 && buf.pages_are(item) => {
+            if let Some(segments) = cut.regions(&buf.pages, 0, item.len) {
+                let header = longer(fixed, 0, ReadSegment::ENCODED_LEN, segments);
+                let left = send.saturating_sub(item.reduces(send));
+                if is_within(limits, header, left, segments) {
+                    let chunk = ChunkRole::Read(Position(item.offset));
+                    return Ok(Plan {
+                        reads: ItemSet::FIRST,
+                        read_bytes: item.len,
+                        read_segments: segments,
+                        segments,
+                        first: First::of_part(chunk, PartName::Pages, &buf.pages, cut),
+                        cut,
+                        ..Plan::inline(header, left)
+                    });
+                }
+            }
+        }
+        _ => {}
     }
+    plan_chunks(call, limits)
+}
+
+/// Says whether a message fits a Send, and its only chunk and header have no more Segments than
+/// they may have.
+#[inline]
+//= V2-055, D-25
+const fn is_within(limits: &Limits, header: u32, payload: u32, segments: u32) -> bool {
+    fits(header, payload, limits.inline_send)
+        && segments <= limits.chunk_segments
+        && segments <= limits.header_segments
 }
 
 #[inline]
@@ -505,6 +520,7 @@ fn plan_chunks(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError>
         read_segments: header.reads,
         write_segments: header.writes,
         reply_segments: header.replies,
+        segments: header.segments(),
         first: First::NONE,
         cut: Cut::NONE,
     };

@@ -63,6 +63,18 @@ impl Buf {
         }
     }
 
+    /// Returns the first part that is not empty, or the tail.
+    #[inline]
+    pub(super) const fn first_part(&self) -> (PartName, &Part) {
+        if self.head.len != 0 {
+            (PartName::Head, &self.head)
+        } else if self.pages.len != 0 {
+            (PartName::Pages, &self.pages)
+        } else {
+            (PartName::Tail, &self.tail)
+        }
+    }
+
     /// Says whether `item` is what the page list holds, and may be reduced.
     #[inline]
     pub(super) const fn pages_are(&self, item: &Item) -> bool {
