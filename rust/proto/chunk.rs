@@ -214,20 +214,19 @@ impl Iterator for ReadSegments<'_> {
 pub struct WriteList<'a> {
     /// Whole, checked chunks, each with a presence word of 1; the closing 0 is cut off.
     wire: &'a [u8],
-    count: usize,
 }
 
 impl<'a> WriteList<'a> {
-    /// Returns the number of Write chunks.
-    #[inline]
-    pub const fn count(&self) -> usize {
-        self.count
+    /// Returns the number of Write chunks. Counts them one by one.
+    pub fn count(&self) -> usize {
+        self.iter()
+            .fold(0, |count: usize, _| count.saturating_add(1))
     }
 
     /// Says whether the list is empty.
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        self.count == 0
+        self.wire.is_empty()
     }
 
     /// Returns the Write chunks in list order.
@@ -242,15 +241,13 @@ impl<'a> WriteList<'a> {
     //= V1-012, V2-008
     fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
         let start = reader.rest();
-        let mut count = 0_usize;
         let mut len = 0_usize;
         while reader.present()? {
             Chunk::decode(reader)?;
-            count = count.saturating_add(1);
             len = start.len().saturating_sub(reader.rest().len());
         }
         let wire = start.get(..len).ok_or(BadHeader::Truncated)?;
-        Ok(Self { wire, count })
+        Ok(Self { wire })
     }
 }
 
@@ -290,10 +287,7 @@ impl<'a> ChunkLists<'a> {
     /// No chunks.
     pub const EMPTY: Self = Self {
         reads: ReadList { wire: &[] },
-        writes: WriteList {
-            wire: &[],
-            count: 0,
-        },
+        writes: WriteList { wire: &[] },
         reply: None,
     };
 
@@ -340,7 +334,6 @@ impl<'a> ChunkLists<'a> {
             }
             lists.writes = WriteList {
                 wire: writes.get(..24)?,
-                count: 1,
             };
         } else {
             ahead = Reader::new(writes);
@@ -355,7 +348,7 @@ impl<'a> ChunkLists<'a> {
         Some(lists)
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn decode_chunks(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
         let mut ahead = *reader;
         let reads = ReadList::decode(&mut ahead)?;

@@ -93,13 +93,12 @@ pub(super) fn fixed_words(
     credit: u32,
     htype: u32,
 ) -> Result<(), NoRoom> {
-    let [x0, x1, x2, x3] = xid.0.to_be_bytes();
-    let [v0, v1, v2, v3] = version.to_be_bytes();
-    let [c0, c1, c2, c3] = credit.to_be_bytes();
-    let [t0, t1, t2, t3] = htype.to_be_bytes();
-    out.array(&[
-        x0, x1, x2, x3, v0, v1, v2, v3, c0, c1, c2, c3, t0, t1, t2, t3,
-    ])
+    // One number, so that it is stored by words and not byte by byte.
+    let words = [xid.0, version, credit, htype];
+    let number = words
+        .iter()
+        .fold(0, |number, word| (number << 32) | u128::from(*word));
+    out.array(&number.to_be_bytes())
 }
 
 /// Writes the header of a message that conveys an RPC message, and returns its length.

@@ -134,6 +134,44 @@ fn bad_v1_headers_are_named_by_their_first_bad_word() {
     }
 }
 
+//= V1-010, V1-011, V1-012, V1-013, V1-015, V1-111 (test)
+#[test]
+fn a_lone_chunk_is_read_as_it_is_behind_a_read_list() {
+    fn decode(words: &[u8]) -> (Result<Lists, BadHeader>, &[u8]) {
+        let mut reader = Reader::new(words);
+        let lists = ChunkLists::decode(&mut reader);
+        (lists.map(|lists| Lists::of(&lists)), reader.rest())
+    }
+    fn check(message: &[u8]) {
+        let (found, rest) = decode(message);
+        let behind = [&words(&[1, 4, 7, 8, 0, 9])[..], message].concat();
+        let (expected, expected_rest) = decode(&behind);
+        let expected = expected.map(|mut lists| {
+            lists.reads.remove(0);
+            lists
+        });
+        assert_eq!(found, expected, "{message:?}");
+        assert!(found.is_err() || rest == expected_rest, "{message:?}");
+    }
+    // The second Segment would end behind the last address.
+    for [high, low] in [[0, 9], [u32::MAX, u32::MAX - 6]] {
+        let write = [0, 1, 1, 7, 8, high, low, 0, 0];
+        let reply = [0, 0, 1, 1, 7, 8, high, low];
+        for lone in [&write[..], &reply] {
+            for at in 0..lone.len() {
+                for word in [lone[at], 0, 1, 2, u32::MAX] {
+                    let mut message = lone.to_vec();
+                    message[at] = word;
+                    let message = words(&[&message[..], &[5, 6]].concat());
+                    for len in 0..=message.len() {
+                        check(&message[..len]);
+                    }
+                }
+            }
+        }
+    }
+}
+
 //= V1-017, V1-018, V1-020, V1-099 (test)
 #[test]
 fn v1_errors_are_read_as_far_as_they_go() {
