@@ -112,7 +112,7 @@ pub(crate) enum Waiter {
 }
 
 /// Takes what a message is for out of the table. Endpoint's lock held.
-#[inline]
+#[inline(always)]
 //= V1-030, V1-031
 pub(super) fn claim(
     client: &Client,
@@ -149,7 +149,7 @@ pub(super) fn claim(
 }
 
 /// Handles a message.
-#[inline]
+#[inline(always)]
 pub(super) fn arrived(
     shared: &Shared<Client>,
     event: Event<'_>,
@@ -248,7 +248,7 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
 }
 
 /// Ends the peer's access to the RPC's memory, as far as the peer has not, and finishes.
-#[inline]
+#[inline(always)]
 fn settle(
     shared: &Shared<Client>,
     rqst: Pinned,
@@ -423,7 +423,7 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 }
 
 /// The RPC's memory is its own again: completes it.
-#[inline]
+#[inline(always)]
 //= V1-089, V1-141
 fn finish(client: &Client, mut rqst: Pinned, message: &Message, form: Form, _proof: Unexposed) {
     match place(&client.stats, &mut rqst, message, form) {

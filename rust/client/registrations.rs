@@ -233,7 +233,7 @@ pub(super) enum Sent {
 
 impl Sent {
     /// Checks a Reply against what was provided.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check<'a>(
         &self,
         xid: Xid,
@@ -249,7 +249,11 @@ impl Sent {
                 };
                 reply::check_conveyed(xid, conveyed, start, &provided)
             }
-            Self::Exposed(exposed) => exposed.check(xid, conveyed, start),
+            Self::Exposed(exposed) => {
+                // A copy for what is out of line: `conveyed` need not be in memory otherwise.
+                let conveyed = *conveyed;
+                exposed.check(xid, &conveyed, start)
+            }
         }
     }
 }

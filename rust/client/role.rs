@@ -145,7 +145,7 @@ impl Role for Client {
         self.cid
     }
 
-    #[inline]
+    #[inline(always)]
     fn claim(
         &self,
         protocol: &mut Protocol,
@@ -156,7 +156,7 @@ impl Role for Client {
         complete::claim(self, protocol, requests, event, invalidated)
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(
         &self,
         shared: &Shared<Self>,

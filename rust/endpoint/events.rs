@@ -7,6 +7,7 @@ use super::{
     CloseReason,
     Role,
     Shared,
+    State,
     Step, //
 };
 use crate::{
@@ -22,7 +23,11 @@ use crate::{
             Idle,
             MrList, //
         },
-        proof::Unexposed,
+        proof::{
+            Invalidated,
+            Unexposed, //
+        },
+        qp::QpRef,
         recv::Received,
         send::SendBufs,
         wqe::Status,
@@ -32,6 +37,10 @@ use crate::{
         errno,
         trace, //
     }, //
+};
+use kernel::sync::lock::{
+    spinlock::SpinLockBackend,
+    Guard, //
 };
 
 /// What becomes of a message that was handled.
@@ -80,27 +89,8 @@ impl<R: Role> Handler for Shared<R> {
             let handle = handle.map_or(0, |handle| handle.0);
             (self.role.cid(), message.bytes().len() as u32, handle)
         });
-        let mut invalidated = message.take_invalidated();
-        let (event, claim) = {
-            let mut guard = self.lock();
-            let state = &mut *guard;
-            let Some(protocol) = &mut state.protocol else {
-                // Nothing was sent yet that this could answer.
-                drop(guard);
-                return cx.repost(message);
-            };
-            let event = protocol.handle_message(now(), message.bytes(), handle);
-            let claim = self
-                .role
-                .claim(protocol, &mut state.role, &event, &mut invalidated);
-            // A refusal is the only message of its own that version 1 has.
-            if matches!(event, Event::Refused(_)) && state.transmit(cx.qp()).is_err() {
-                drop(guard);
-                return self.lose(CloseReason::NotPosted);
-            }
-            (event, claim)
-        };
-        match self.role.arrived(self, event, claim, &message, invalidated) {
+        let invalidated = message.take_invalidated();
+        match self.judge(cx.qp(), &message, handle, invalidated) {
             Fate::Done => cx.repost(message),
             Fate::Keep(pending) => self.role.keep(self, cx, pending, message),
             Fate::Close(why) => self.lose(why),
@@ -136,5 +126,74 @@ impl<R: Role> Handler for Shared<R> {
         } else {
             CloseReason::WorkRequest(status)
         });
+    }
+}
+
+impl<R: Role> Shared<R> {
+    /// Has a message handled, by the protocol and then by the role.
+    #[inline(always)]
+    fn judge(
+        &self,
+        qp: &QpRef<Self>,
+        message: &Received<Self>,
+        handle: Option<Handle>,
+        invalidated: Option<Invalidated>,
+    ) -> Fate<R::Pending> {
+        let mut guard = self.lock();
+        let Some(protocol) = &mut guard.protocol else {
+            // Nothing was sent yet that this could answer.
+            return Fate::Done;
+        };
+        match protocol.handle_reply(now(), message.bytes(), handle) {
+            Some(reply) => self.claim(guard, qp, Event::Reply(reply), message, invalidated),
+            None => self.judge_any(guard, qp, message, handle, invalidated),
+        }
+    }
+
+    /// As [`judge`](Self::judge), for what is not a good Reply. It is apart so that in the way of
+    /// Replies the compiler need not make an event in memory.
+    #[inline(never)]
+    fn judge_any(
+        &self,
+        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        qp: &QpRef<Self>,
+        message: &Received<Self>,
+        handle: Option<Handle>,
+        invalidated: Option<Invalidated>,
+    ) -> Fate<R::Pending> {
+        let Some(protocol) = &mut guard.protocol else {
+            return Fate::Done;
+        };
+        let event = protocol.handle_message(now(), message.bytes(), handle);
+        self.claim(guard, qp, event, message, invalidated)
+    }
+
+    /// Has the role take what an event concerns, and handle it without the lock.
+    #[inline(always)]
+    fn claim(
+        &self,
+        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        qp: &QpRef<Self>,
+        event: Event<'_>,
+        message: &Received<Self>,
+        mut invalidated: Option<Invalidated>,
+    ) -> Fate<R::Pending> {
+        let state = &mut *guard;
+        let Some(protocol) = &mut state.protocol else {
+            return Fate::Done;
+        };
+        let claim = self
+            .role
+            .claim(protocol, &mut state.role, &event, &mut invalidated);
+        // A refusal is the only message of its own that version 1 has.
+        let transmitted = match event {
+            Event::Refused(_) => state.transmit(qp),
+            _ => Ok(()),
+        };
+        drop(guard);
+        if transmitted.is_err() {
+            return Fate::Close(CloseReason::NotPosted);
+        }
+        self.role.arrived(self, event, claim, message, invalidated)
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     proto::{
         chunk::Chunks,
         connection::{
+            Arrived,
             Config,
             Connection,
             Event,
@@ -114,8 +115,32 @@ impl Protocol {
         result
     }
 
+    /// As [`Connection::handle_reply`].
+    #[inline(always)]
+    pub(super) fn handle_reply<'a>(
+        &mut self,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Arrived<'a>> {
+        let arrived = self.connection.handle_reply(message)?;
+        let xid = arrived.fixed.xid;
+        trace::protocol_message(|| {
+            (
+                self.cid,
+                now.0,
+                message.len() as u32,
+                invalidated.map_or(0, |handle| handle.0),
+                message.get(..RECORDED).unwrap_or(message),
+                "reply",
+                xid.0,
+                self.limit(),
+            )
+        });
+        Some(arrived)
+    }
+
     /// As [`Connection::handle_message`].
-    #[inline]
     pub(super) fn handle_message<'a>(
         &mut self,
         now: Time,

@@ -109,6 +109,7 @@ impl<H: Handler> Completions<'_, H> {
     /// buffers are there to post them together ([`Size::recv_batch`](super::qp::Size)).
     ///
     /// When the queue pair takes none, the handler hears that the connection is lost.
+    #[inline]
     pub(crate) fn repost(&mut self, message: Received<H>) {
         let mut buffer = message.buffer;
         let own = self.own();
@@ -124,6 +125,7 @@ impl<H: Handler> Completions<'_, H> {
         }
     }
 
+    #[inline(never)]
     fn post_withheld(&mut self) {
         let own = self.own();
         own.withheld_len = 0;

@@ -64,24 +64,46 @@ impl Connection {
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Event<'a> {
-        if let Some((fixed, rest)) = FixedWords::split(message) {
-            if fixed.version == Version::V1.number() && self.negotiation.is_settled_v1() {
-                if let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) {
-                    let start = RpcStart::peek(conveyed.payload);
-                    match v1_direction(&fixed, &conveyed, start, self.side) {
-                        Ok(MsgType::Reply) => {
-                            self.calls.handle_grant(fixed.credit);
-                            return Event::Reply(whole(&fixed, conveyed, start));
-                        }
-                        Ok(MsgType::Call) if invalidated.is_none() && self.auth.may_proceed() => {
-                            return Event::Call(whole(&fixed, conveyed, start));
-                        }
-                        _ => {}
-                    }
-                }
+        match self.decode_usual(message) {
+            Some((MsgType::Reply, arrived)) => {
+                self.calls.handle_grant(arrived.fixed.credit);
+                Event::Reply(arrived)
             }
+            Some((MsgType::Call, arrived)) if invalidated.is_none() && self.auth.may_proceed() => {
+                Event::Call(arrived)
+            }
+            _ => self.handle_any(now, message, invalidated),
         }
-        self.handle_any(now, message, invalidated)
+    }
+
+    /// Does what [`handle_message`](Self::handle_message) does with a good Reply after version 1 is
+    /// settled, which is what a client gets but for exceptions, and returns what would be in its
+    /// event. Of anything else it takes no notice, and `handle_message` is to be called.
+    ///
+    /// So whoever handles Replies in a hurry need not have them in an event, among all others.
+    #[inline(always)]
+    //= V1-033, V1-035
+    pub fn handle_reply<'a>(&mut self, message: &'a [u8]) -> Option<Arrived<'a>> {
+        let (MsgType::Reply, arrived) = self.decode_usual(message)? else {
+            return None;
+        };
+        self.calls.handle_grant(arrived.fixed.credit);
+        Some(arrived)
+    }
+
+    /// Decodes a good RPC message that comes after version 1 is settled.
+    #[inline(always)]
+    fn decode_usual<'a>(&self, message: &'a [u8]) -> Option<(MsgType, Arrived<'a>)> {
+        let (fixed, rest) = FixedWords::split(message)?;
+        if fixed.version != Version::V1.number() || !self.negotiation.is_settled_v1() {
+            return None;
+        }
+        let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
+            return None;
+        };
+        let start = RpcStart::peek(conveyed.payload);
+        let direction = v1_direction(&fixed, &conveyed, start, self.side).ok()?;
+        Some((direction, whole(&fixed, conveyed, start)))
     }
 
     /// Handles every message there may be.
