@@ -205,11 +205,7 @@ impl Transport for Rdma {
         if !rqst.request().is_outstanding() {
             return;
         }
-        // A reference, since ending an exposure may sleep when the connection ends meanwhile.
-        let current = self.current.lock().clone();
-        if let Some(done) = current.and_then(|endpoint| complete::abandon(&endpoint, rqst)) {
-            done.wait();
-        }
+        self.abandon(rqst);
     }
 
     fn buffers_grew(&self, bytes: usize) {
@@ -232,6 +228,18 @@ impl Transport for Rdma {
 
     fn print_stats(&self, xprt: &Xprt, seq: &SeqFile) {
         self.stats.print(xprt, seq);
+    }
+}
+
+impl Rdma {
+    /// The task gives up its RPC before the Reply has come.
+    #[cold]
+    fn abandon(&self, rqst: &RdmaRqst) {
+        // A reference, since ending an exposure may sleep when the connection ends meanwhile.
+        let current = self.current.lock().clone();
+        if let Some(done) = current.and_then(|endpoint| complete::abandon(&endpoint, rqst)) {
+            done.wait();
+        }
     }
 }
 
