@@ -66,46 +66,6 @@ transports_are_made_whole_or_not() {
 	at_rest "$rest"
 }
 
-# Each time another allocation of the worker that connects fails; STRIDE says which.
-connections_are_made_whole_or_not() {
-	needs rdma
-	failslab probability=0 task-filter=N
-	VERS=3
-	rest=$(resources)
-	mount_export nolock,noac
-	: >"$dir/file"
-	stat "$dir/file" >/dev/null
-	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
-	address=$(cat "$1")
-	before=$(transport connect_count)
-	hit=0
-	number=1
-	while [ $number -le 80 ]; do
-		for worker in $(pgrep '^kworker'); do
-			echo $number 2>/dev/null >"/proc/$worker/fail-nth" || :
-		done
-		# Whatever its address becomes, the connection is given up.
-		echo "$address" >"$1"
-		stat "$dir/file" >/dev/null &
-		# One attempt: the next one has all it needs.
-		sleep 0.4
-		left=0
-		for worker in $(pgrep '^kworker'); do
-			[ "$(cat "/proc/$worker/fail-nth" 2>/dev/null)" != 0 ] || left=$((left + 1))
-			echo 0 2>/dev/null >"/proc/$worker/fail-nth" || :
-		done
-		wait $!
-		[ $left = 0 ] || hit=$((hit + 1))
-		number=$((number + STRIDE))
-	done
-	note "$(($(transport connect_count) - before)) connections, allocations failed in $hit rounds"
-	[ $hit -gt 0 ] || fail "nothing has failed"
-	rm -rf "$dir"
-	unmount
-	at_rest "$rest"
-}
-
 memory_is_short() {
 	VERS=$1
 	needs rdma
@@ -145,7 +105,6 @@ memory_is_short() {
 
 tests \
 	"transports_are_made_whole_or_not" \
-	"connections_are_made_whole_or_not" \
 	"memory_is_short 4.2 1700 0" \
 	"memory_is_short 3 1700 200" \
 	"memory_is_short 4.2 1700 200"
