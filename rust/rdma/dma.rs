@@ -8,6 +8,7 @@
 use super::pd::Pd;
 use crate::bindings;
 use core::alloc::Layout;
+use core::mem::MaybeUninit;
 use kernel::alloc::allocator::Kmalloc;
 use kernel::alloc::{
     Allocator,
@@ -170,4 +171,13 @@ fn zeroed(len: usize, node: NumaNode) -> Result<KBox<[u8]>> {
     let data = Kmalloc::alloc(layout, flags, node)?;
     // SAFETY: `Kmalloc` has allocated it with the layout of these `len` bytes, which are zeroed.
     Ok(unsafe { KBox::from_raw(data.as_ptr()) })
+}
+
+/// Puts `value` into a box on `node`. Context: may sleep. Errors: `ENOMEM`.
+pub(super) fn boxed_on<T>(node: NumaNode, value: T) -> Result<KBox<T>> {
+    let flags = GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN;
+    let memory = Kmalloc::alloc(Layout::new::<T>(), flags, node)?.cast::<MaybeUninit<T>>();
+    // SAFETY: `Kmalloc` has just allocated it with the layout of a `T`, and nobody else has it.
+    let uninit = unsafe { KBox::from_raw(memory.as_ptr()) };
+    Ok(KBox::write(uninit, value))
 }

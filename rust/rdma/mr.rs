@@ -18,7 +18,10 @@
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
-use super::dma::Direction;
+use super::dma::{
+    boxed_on,
+    Direction, //
+};
 use super::pd::Pd;
 use super::proof::{
     Drained,
@@ -251,13 +254,15 @@ pub(crate) struct Mr<S> {
 }
 
 impl Mr<Idle> {
-    /// A registration without memory, for at most `pages` pages. Context: may sleep.
+    /// A registration without memory, for at most `pages` pages, near the device. Context: may
+    /// sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, or what the driver says, of a firmware that is short of something, too.
     pub(crate) fn new(pd: Arc<Pd>, pages: u32) -> Result<Self> {
         let sg = SgTable::new(&pd, pages)?;
+        let node = pd.node();
         // An RPC's pages have no gap between them, and some devices are slow with those that may.
         // SAFETY: the domain is valid while `pd` is.
         let raw = unsafe {
@@ -281,7 +286,7 @@ impl Mr<Idle> {
             pd,
         };
         Ok(Self {
-            inner: KBox::new(inner, GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN)?,
+            inner: boxed_on(node, inner)?,
             _state: PhantomData,
         })
     }
