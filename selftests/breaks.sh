@@ -16,11 +16,14 @@ connections_break() {
 	breaks_every "$3"
 	before=$(transport connect_count)
 	broken=0
-	for _ in $(seq "$((BREAKS * 2))"); do
+	# As long as connections break, however slowly.
+	quiet=0
+	while [ $broken -lt "$BREAKS" ] && [ $quiet -lt 120 ] && kill -0 $churn; do
 		sleep 1
-		kill -0 $churn || break
-		broken=$(($(transport connect_count) - before))
-		[ $broken -lt "$BREAKS" ] || break
+		quiet=$((quiet + 1))
+		count=$(($(transport connect_count) - before))
+		[ $count = $broken ] || quiet=0
+		broken=$count
 	done
 	echo 0 >$breaking/probability
 	touch "$local/stop"
