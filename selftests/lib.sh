@@ -197,6 +197,7 @@ needs_server_command() {
 	[ -n "${SERVER_COMMAND:-}" ] || command -v lab-server >/dev/null ||
 		skip "set SERVER_COMMAND to what runs a command on the server as root, such as: ssh server"
 }
+
 needs() {
 	command -v "$1" >/dev/null || skip "needs $1"
 }
@@ -232,4 +233,20 @@ breaks_every() {
 	echo -1 >$breaking/times
 	echo "$1" >$breaking/interval
 	echo 100 >$breaking/probability
+}
+
+# The software RDMA device that leads to the server, and what it is made of.
+software_device() {
+	needs rdma
+	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+	device=$(rdma link | sed -n "s,^link \([^/]*\)/.* netdev $interface *$,\1,p")
+	type=${device%%[0-9]*}
+	case $type in
+	rxe | siw) ;;
+	*) skip "needs a software RDMA device (rxe or siw)" ;;
+	esac
+}
+
+device_comes_back() {
+	rdma link show "$device/1" >/dev/null 2>&1 || rdma link add "$device" type "$type" netdev "$interface"
 }

@@ -6,22 +6,6 @@
 
 LONG=${LONG:-}
 
-# The software RDMA device that leads to the server, and what it is made of.
-software_device() {
-	needs rdma
-	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
-	device=$(rdma link | sed -n "s,^link \([^/]*\)/.* netdev $interface *$,\1,p")
-	type=${device%%[0-9]*}
-	case $type in
-	rxe | siw) ;;
-	*) skip "needs a software RDMA device (rxe or siw)" ;;
-	esac
-}
-
-device_comes_back() {
-	rdma link show "$device/1" >/dev/null 2>&1 || rdma link add "$device" type "$type" netdev "$interface"
-}
-
 device_goes_and_comes_back() {
 	software_device
 	VERS=$1

@@ -22,10 +22,8 @@ failslab() {
 
 enough() {
 	echo 0 >$faults/probability
-	[ ! -e $breaks ] || echo 0 >$breaks/probability
+	[ ! -e $breaking ] || echo 0 >$breaking/probability
 }
-
-breaks=/sys/kernel/debug/fail_sunrpc
 
 # Work that the kernel does for somebody else: connecting, and everything asynchronous.
 mark_workers() {
@@ -36,7 +34,17 @@ mark_workers() {
 
 # What there is of each kind of RDMA object.
 resources() {
-	rdma resource show | sed 's/ ctx.*//'
+	rdma resource show | sed 's/^[0-9]*: //; s/ ctx.*//'
+}
+
+# A queue pair of soft RoCE that finds no memory for a packet is in error from then on. If it is the
+# one of the connection manager, no connection comes to be any more: only a new device helps.
+revive_device() {
+	rdma resource show qp | grep -q 'type GSI state ERR' || return 0
+	note "the connection manager's queue pair is in error: making the device anew"
+	software_device
+	rdma link delete "$device"
+	device_comes_back
 }
 
 # What a transport held is given back some moments after it was unmounted.
@@ -78,17 +86,19 @@ memory_is_short() {
 	echo "$2" >$faults/interval
 	echo 100 >$faults/probability
 	if [ "$3" != 0 ]; then
-		echo Y >$breaks/ignore-cache-wait
-		echo 0 >$breaks/verbose
-		echo -1 >$breaks/times
-		echo "$3" >$breaks/interval
-		echo 100 >$breaks/probability
+		echo Y >$breaking/ignore-cache-wait
+		echo 0 >$breaking/verbose
+		echo -1 >$breaking/times
+		echo "$3" >$breaking/interval
+		echo 100 >$breaking/probability
 	fi
 	for _ in $(seq "$SHORTAGE"); do
 		mark_workers
 		sleep 1
+		revive_device
 	done
 	enough
+	revive_device
 	touch "$local/stop"
 	wait $churn || {
 		cat "$local/churn"
