@@ -266,7 +266,9 @@ fn post(
 /// Copies the Payload stream, but for what is in chunks, behind the header.
 #[inline]
 fn inline(rqst: &RdmaRqst, call: &CallShape<'_>, plan: &Plan, out: &mut [u8]) -> Option<usize> {
-    if plan.read_segments != 0 {
+    // What becomes a Read chunk is in the page list, and often nothing is behind it.
+    let head_alone = plan.kind() == Kind::Msg && plan.pulled_up(call) == 0;
+    if plan.read_segments != 0 && !head_alone {
         return inline_rest(rqst, call, plan, out);
     }
     let len = plan.payload_len as usize;
@@ -274,7 +276,7 @@ fn inline(rqst: &RdmaRqst, call: &CallShape<'_>, plan: &Plan, out: &mut [u8]) ->
     Some(len)
 }
 
-/// As [`inline`], with Read chunks.
+/// As [`inline`], with Read chunks, and more than the head behind the header or nothing at all.
 #[inline(never)]
 fn inline_rest(
     rqst: &RdmaRqst,
