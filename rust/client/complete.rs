@@ -439,7 +439,7 @@ fn finish(client: &Client, mut rqst: Pinned, message: &Message, form: Form, _pro
 ///
 /// The decoder refuses a length that is no multiple of four. Some servers leave XDR pad out of an
 /// inline Reply, or pad it wrongly; what the decoder looks at is there all the same.
-#[inline]
+#[inline(always)]
 fn place(stats: &Stats, rqst: &mut Pinned, message: &Message, form: Form) -> Result<usize> {
     match form {
         Form::Inline { len, written } => {

@@ -92,7 +92,7 @@ impl Failure {
 ///
 /// All forms of Reply are taken, whatever was offered: inline although a Reply chunk was there,
 /// and with results inline that a Write chunk could have held.
-#[inline]
+#[inline(always)]
 //= V1-064, D-44, NFS-055
 pub fn check_conveyed<'a, C: Chunks + ?Sized>(
     xid: Xid,

@@ -128,7 +128,7 @@ unsafe impl Node for Inner {
 
 impl Inner {
     /// Maps `span` for the device, and makes a key and an address for it.
-    #[inline]
+    #[inline(always)]
     fn map(&mut self, span: Span<'_>, direction: Direction, tag: u32) -> Result {
         let nents = self.sg.fill(span)?;
         let (device, sg) = (self.pd.device(), self.sg.as_raw());

@@ -223,7 +223,7 @@ impl<H: Handler> QpRef<H> {
     ///
     /// `EINVAL`: `queue` is that of another queue pair. Else what the driver says; the buffer
     /// stays in `queue` then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post_send(
         &self,
         queue: &mut SendQueue<H>,
