@@ -22,7 +22,8 @@ use crate::{
     sunrpc::{
         ConnectError,
         Xprt, //
-    }, //
+    },
+    support::memalloc::patiently, //
 };
 use kernel::{
     prelude::*,
@@ -89,7 +90,7 @@ pub(super) fn establish(endpoint: &Endpoint<Client>, sizes: &Sizes) -> Result<()
         (large, sizes.mr_pages),
     ] {
         for _ in 0..count {
-            add(endpoint, pages)?;
+            patiently(|| add(endpoint, pages))?;
         }
     }
     Ok(())

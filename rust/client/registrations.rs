@@ -59,7 +59,10 @@ use crate::{
         }, //
     },
     support::{
-        memalloc::NofsScope,
+        memalloc::{
+            patiently,
+            NofsScope, //
+        },
         racy::Racy,
         work::Run, //
     }, //
@@ -290,11 +293,11 @@ enum Entry {
 pub(super) struct Table(KVec<Entry>);
 
 impl Table {
-    /// Entries for `slots` slots. Context: may sleep.
+    /// Entries for `slots` slots. Context: process, sleeps.
     pub(super) fn new(slots: u32) -> Result<Self> {
         let mut entries = KVec::with_capacity(slots as usize, GFP_KERNEL)?;
         for _ in 0..slots {
-            entries.push(Entry::Idle(LocalInv::new()?), GFP_KERNEL)?;
+            entries.push(Entry::Idle(patiently(LocalInv::new)?), GFP_KERNEL)?;
         }
         Ok(Self(entries))
     }

@@ -73,7 +73,7 @@ pub(crate) struct Rdma {
     current: SpinLock<Option<Arc<Endpoint<Client>>>>,
     /// The most bytes of a Call of the server, or of its Reply, on this connection.
     max_callback: Atomic<u32>,
-    /// The last attempt to connect failed.
+    /// The last attempt to connect failed, and not for want of memory.
     failed: Atomic<bool>,
     stats: Arc<Stats>,
     backchannel: Arc<Backchannel>,
@@ -147,7 +147,9 @@ impl Transport for Rdma {
         );
         trace::connect(|| (cid, &peer, error));
         self.history.tried(peer, error);
-        self.failed.store(result.is_err(), Relaxed);
+        // A shortage here is no reason to spare the server; RPCs wait on their own account then.
+        let failed = result.is_err_and(|error| error != ConnectError::NoMemory);
+        self.failed.store(failed, Relaxed);
         result
     }
 

@@ -70,6 +70,7 @@ use crate::{
         }, //
     },
     support::{
+        memalloc::patiently,
         net::{
             Net,
             SockAddr, //
@@ -303,14 +304,14 @@ impl<R: Role> Endpoint<R> {
         self.shared.progress.wait(Step::Established, timeout)
     }
 
-    /// Makes the buffers and posts all Receives. Context: process, may sleep.
+    /// Makes the buffers and posts all Receives. Context: process, sleeps.
     pub(crate) fn provide(&self, buffers: &Buffers) -> Result {
         for _ in 0..buffers.receives {
-            let buffer = RecvBuf::new(self.pd.clone(), buffers.recv_len)?;
+            let buffer = patiently(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
             self.qp.post_recv(buffer).map_err(|_| EIO)?;
         }
         for _ in 0..buffers.sends {
-            let buffer = SendBuf::new(self.pd.clone(), buffers.send_len)?;
+            let buffer = patiently(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
             self.shared.lock().sends.push(buffer);
         }
         Ok(())

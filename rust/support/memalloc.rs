@@ -1,10 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Scopes that restrict what memory reclaim may do.
+//! What to do where memory is short: scopes that restrict what memory reclaim may do, and patience.
 
 use crate::bindings;
 use kernel::ffi::c_uint;
+use kernel::prelude::*;
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
 use kernel::types::NotThreadSafe;
+
+/// How often something is tried for which there is no memory, and the time between.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Delta = Delta::from_millis(20);
+
+/// What `make` makes. As long as there is no memory for it, it is tried again, for a second.
+///
+/// For what is one of hundreds that have to be there together: if each failure undid the others,
+/// a shortage of which each feels little would leave none.
+///
+/// Context: process, sleeps.
+///
+/// # Errors
+///
+/// The last of `make`.
+pub(crate) fn patiently<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..ATTEMPTS {
+        match make() {
+            Err(error) if error == ENOMEM => fsleep(PAUSE),
+            result => return result,
+        }
+    }
+    make()
+}
 
 /// While this lives, no allocation of the current task enters a file system.
 ///

@@ -43,7 +43,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// Context: process, may sleep; send lock held; no file system reclaim.
     fn connect(&self, lock: &mut SendLock<'_>, xprt: &Xprt) -> Result<(), ConnectError>;
 
-    /// Whether the last attempt to connect failed.
+    /// Whether the last attempt to connect failed, so that the next one has to wait.
     fn last_connect_failed(&self) -> bool;
 
     /// Closes the connection, if there is one. Afterwards the peer reaches no memory of any
