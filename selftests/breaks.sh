@@ -11,31 +11,7 @@ connections_break() {
 	VERS=$1
 	mount_export "nconnect=$2"
 	[ "$(transport connections)" = "$2" ]
-	"$here/io.py" churn "$dir" 6 "$local/stop" >"$local/churn" 2>&1 &
-	churn=$!
-	breaks_every "$3"
-	before=$(transport connect_count)
-	broken=0
-	# As long as connections break, however slowly.
-	quiet=0
-	while [ $broken -lt "$BREAKS" ] && [ $quiet -lt 120 ] && kill -0 $churn; do
-		sleep 1
-		quiet=$((quiet + 1))
-		count=$(($(transport connect_count) - before))
-		[ $count = $broken ] || quiet=0
-		broken=$count
-	done
-	echo 0 >$breaking/probability
-	touch "$local/stop"
-	wait $churn || {
-		cat "$local/churn"
-		exit 1
-	}
-	note "$broken breaks; $(tr '\n' ';' <"$local/churn")"
-	"$here/io.py" settled "$dir"
-	remount
-	"$here/io.py" settled "$dir"
-	[ $broken -ge "$BREAKS" ] || fail "there have been only $broken breaks"
+	break_under_load 6 "$3" "$BREAKS"
 }
 
 tests \

@@ -63,27 +63,7 @@ data_are_the_same() {
 
 connections_break() {
 	mount_protected "$1" "$2"
-	"$here/io.py" churn "$dir" 4 "$local/stop" >"$local/churn" 2>&1 &
-	churn=$!
-	breaks_every 50
-	before=$(transport connect_count)
-	for _ in $(seq "$BREAKS"); do
-		sleep 1
-		kill -0 $churn || break
-		broken=$(($(transport connect_count) - before))
-		[ $broken -lt "$BREAKS" ] || break
-	done
-	echo 0 >$breaking/probability
-	touch "$local/stop"
-	wait $churn || {
-		cat "$local/churn"
-		exit 1
-	}
-	note "$broken breaks; $(tr '\n' ';' <"$local/churn")"
-	"$here/io.py" settled "$dir"
-	remount
-	"$here/io.py" settled "$dir"
-	[ "$broken" -gt 0 ] || fail "no connection has broken"
+	break_under_load 4 50 "$BREAKS"
 }
 
 # Writes the file while nothing gets through for five seconds, and keeps what was invalidated then;

@@ -235,6 +235,36 @@ breaks_every() {
 	echo 100 >$breaking/probability
 }
 
+# break_under_load JOBS CALLS BREAKS: so many processes work at the mount and compare every byte
+# until so many connections have broken, one in CALLS of the RPCs each.
+break_under_load() {
+	"$here/io.py" churn "$dir" "$1" "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+	breaks_every "$2"
+	before=$(transport connect_count)
+	broken=0
+	# As long as connections break, however slowly.
+	quiet=0
+	while [ $broken -lt "$3" ] && [ $quiet -lt 120 ] && kill -0 $churn; do
+		sleep 1
+		quiet=$((quiet + 1))
+		count=$(($(transport connect_count) - before))
+		[ $count = $broken ] || quiet=0
+		broken=$count
+	done
+	echo 0 >$breaking/probability
+	touch "$local/stop"
+	wait $churn || {
+		cat "$local/churn"
+		exit 1
+	}
+	note "$broken breaks; $(tr '\n' ';' <"$local/churn")"
+	"$here/io.py" settled "$dir"
+	remount
+	"$here/io.py" settled "$dir"
+	[ $broken -ge "$3" ] || fail "there have been only $broken breaks"
+}
+
 # The software RDMA device that leads to the server, and what it is made of.
 software_device() {
 	needs rdma

@@ -187,8 +187,7 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
             return Err(not_marshalled(side, SendError::TooLarge));
         }
     };
-    let segments = plan.segments();
-    let mrs = if segments == 0 {
+    let mrs = if plan.segments() == 0 {
         MrList::new()
     } else {
         match map_chunks(side, rqst, &call, plan) {
@@ -199,9 +198,9 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
             }
         }
     };
-    match post(side, rqst, &call, plan, segments, mrs) {
+    match post(side, rqst, &call, plan, mrs) {
         Ok(()) => {
-            count(&side.endpoint.shared().role.stats, &call, plan, segments);
+            count(&side.endpoint.shared().role.stats, &call, plan);
             Ok(())
         }
         Err((error, mrs)) => {
@@ -218,7 +217,6 @@ fn post(
     rqst: &RdmaRqst,
     call: &CallShape<'_>,
     plan: &Plan,
-    segments: u32,
     mrs: MrList<Mapped>,
 ) -> Result<(), (ComposeError, MrList<Mapped>)> {
     let index = rqst.index();
@@ -234,14 +232,14 @@ fn post(
     if !state.role.table.is_idle(index) {
         return Err((ComposeError::Protocol(connection::SendError::Busy), mrs));
     }
-    let composed = if segments == 0 {
+    let composed = if plan.segments() == 0 {
         state.compose(&outgoing, 0, &NoChunks, |out| inline(rqst, call, plan, out))
     } else {
         let provided = Laid {
             layout,
             segments: mrs.regions().map(segment),
         };
-        state.compose(&outgoing, segments, &provided, |out| {
+        state.compose(&outgoing, plan.segments(), &provided, |out| {
             inline(rqst, call, plan, out)
         })
     };
@@ -251,7 +249,7 @@ fn post(
     };
     let cid = side.endpoint.shared().role.cid;
     trace::marshal(|| marshalled(cid, rqst, call, plan));
-    trace::post_send(|| (cid, rqst.xid(), segments, composed.1 as u32));
+    trace::post_send(|| (cid, rqst.xid(), plan.segments(), composed.1 as u32));
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(index, mrs, layout);
@@ -434,6 +432,7 @@ fn map_chunks(
     Ok(mapped)
 }
 
+/// As [`map_chunks`], for more than the one registration that nearly all RPCs have.
 #[inline(never)]
 fn map_many(
     side: &mut SendSide,
@@ -551,8 +550,8 @@ fn marshalled(
 
 /// Counts what was sent.
 #[inline]
-fn count(stats: &Stats, call: &CallShape<'_>, plan: &Plan, segments: u32) {
-    if segments != 0 {
+fn count(stats: &Stats, call: &CallShape<'_>, plan: &Plan) {
+    if plan.segments() != 0 {
         stats.read_segments.add(plan.read_segments.into());
         stats.total_rdma_request.add(plan.read_bytes.into());
         stats.write_segments.add(plan.write_segments.into());

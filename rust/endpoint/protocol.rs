@@ -26,7 +26,8 @@ use crate::{
         types::{
             Handle,
             MsgType,
-            Version, //
+            Version,
+            Xid, //
         }, //
     },
     support::trace, //
@@ -125,18 +126,7 @@ impl Protocol {
     ) -> Option<Arrived<'a>> {
         let arrived = self.connection.handle_reply(message)?;
         let xid = arrived.fixed.xid;
-        trace::protocol_message(|| {
-            (
-                self.cid,
-                now.0,
-                message.len() as u32,
-                invalidated.map_or(0, |handle| handle.0),
-                message.get(..RECORDED).unwrap_or(message),
-                "reply",
-                xid.0,
-                self.limit(),
-            )
-        });
+        trace::protocol_message(|| self.record(now, message, invalidated, "reply", xid));
         Some(arrived)
     }
 
@@ -149,18 +139,31 @@ impl Protocol {
     ) -> Event<'a> {
         let event = self.connection.handle_message(now, message, invalidated);
         trace::protocol_message(|| {
-            (
-                self.cid,
-                now.0,
-                message.len() as u32,
-                invalidated.map_or(0, |handle| handle.0),
-                message.get(..RECORDED).unwrap_or(message),
-                event.name(),
-                event.xid().map_or(0, |xid| xid.0),
-                self.limit(),
-            )
+            let xid = event.xid().unwrap_or(Xid(0));
+            self.record(now, message, invalidated, event.name(), xid)
         });
         event
+    }
+
+    /// What the trace says of a message: from when it is, and what the core has made of it.
+    fn record<'a>(
+        &self,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+        event: &'static str,
+        xid: Xid,
+    ) -> (u32, u64, u32, u32, &'a [u8], &'static str, u32, u32) {
+        (
+            self.cid,
+            now.0,
+            message.len() as u32,
+            invalidated.map_or(0, |handle| handle.0),
+            message.get(..RECORDED).unwrap_or(message),
+            event,
+            xid.0,
+            self.limit(),
+        )
     }
 
     /// As [`Connection::handle_call_ended`].

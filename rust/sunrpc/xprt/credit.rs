@@ -86,9 +86,11 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
     if unsafe { (*rqst).rq_cong } == 0 {
         return;
     }
-    // A Reply to a Call of the server is in no slot, and has only been said to have a credit.
-    // SAFETY: call_allocate sets the buffer of each other request before it can get a credit.
-    if unsafe { (*rqst).rq_buffer.is_null() } {
+    // A Reply to a Call of the server is in no slot, and has only been said to have a credit. What
+    // tells it apart is what xprt_release itself looks at (bc_prealloc()).
+    // SAFETY: written before the core had the request, and cleared by whoever takes it back, which
+    // xprt_release does after this (xprt_free_bc_request).
+    if unsafe { (*rqst).rq_bc_pa_state } & (1 << bindings::RPC_BC_PA_IN_USE) != 0 {
         return;
     }
     // SAFETY: a request with a credit was given it by our send operation, so it is in a slot.
