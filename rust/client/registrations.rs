@@ -454,9 +454,15 @@ impl Run for Refill {
         let _nofs = NofsScope::enter();
         let pages = self.short.load(Relaxed);
         for _ in 0..MORE {
-            // If there are none, memory is short. Those that the sender lacks are in use: whoever
-            // gives them back wakes it.
-            if !self.make_room(pages) || add(&self.endpoint, pages).is_err() {
+            // Without room all are in use: whoever gives one back wakes the sender.
+            if !self.make_room(pages) {
+                break;
+            }
+            if patiently(|| add(&self.endpoint, pages)).is_err() {
+                // Perhaps none is in use, since room was made by freeing what would do: the sender
+                // has to look again, and ask again.
+                let client = &self.endpoint.shared().role;
+                client.wake_sender(client.pool.take_wanted());
                 break;
             }
         }
