@@ -32,7 +32,7 @@ tests() {
 	mnt=$scratch/mnt
 	local=$scratch/local
 	trap 'leave; rm -rf "$scratch"' EXIT
-	trap 'exit 130' INT TERM HUP
+	trap interrupted INT TERM HUP
 	mkdir "$mnt"
 
 	echo "TAP version 13"
@@ -80,6 +80,13 @@ tests() {
 	done
 	[ $failed = 0 ]
 	exit
+}
+
+# Says how far the test came, before cleaning up may hang, too.
+interrupted() {
+	echo "# interrupted: $name"
+	sed 's/^/# /' "$scratch/log"
+	exit 130
 }
 
 selected() {
