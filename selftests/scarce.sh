@@ -107,8 +107,12 @@ memory_is_short() {
 		[ "$second" -lt "$SHORTAGE" ] || [ $breaks -lt "$least" ] || break
 	done
 	enough
-	revive_device
 	touch "$local/stop"
+	# What failed last may show only now.
+	while kill -0 $churn 2>/dev/null; do
+		revive_device
+		sleep 1
+	done
 	wait $churn || {
 		cat "$local/churn"
 		exit 1
