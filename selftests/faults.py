@@ -493,7 +493,8 @@ def reply_before_its_call(peer, reply):
     for call in peer.calls(2):
         peer.answer(call)
         came.add(call.xid)
-    return f"{len(came & forged)} Calls came after their Replies"
+    return (f"{len(early + later)} Calls beyond the grant, "
+            f"{len(came & forged)} after their Replies")
 
 
 def counted(xid):
