@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RPC over RDMA: a transport of the Linux NFS client (RFC 8166, RFC 8797).
+//! RPC over RDMA: a transport of the Linux NFS client and server (RFC 8166, RFC 8797).
 //!
 //! Layers, each using only those above it:
 //!
 //! - `proto`: the protocol, pure; `bindings`: the C side, raw
 //! - `support`, `rdma`, `sunrpc`: the C side, safe; they do not know each other
+//! - `endpoint`: one connection of either role
 //! - `client`: the requester
+//! - `server`: the responder
 //! - this file: registration
 
 #![crate_name = "rpcrdma"]
@@ -18,6 +20,7 @@ mod client;
 mod endpoint;
 pub mod proto;
 mod rdma;
+mod server;
 mod sunrpc;
 mod support;
 
@@ -32,7 +35,9 @@ module! {
 
 /// The loaded module; what is registered goes in this order.
 struct RpcRdma {
+    _responder: server::Registration,
     _requester: sunrpc::Registration<client::transport::Rdma>,
+    _server_settings: support::sysctl::Table,
     _settings: support::sysctl::Table,
     _debugfs: support::debugfs::Root,
 }
@@ -42,7 +47,9 @@ impl kernel::Module for RpcRdma {
         Ok(Self {
             _debugfs: support::debugfs::Root::new(c"rpcrdma")?,
             _settings: client::settings::register()?,
+            _server_settings: server::settings::register()?,
             _requester: sunrpc::Registration::new()?,
+            _responder: server::Registration::new()?,
         })
     }
 }

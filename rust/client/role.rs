@@ -129,6 +129,7 @@ impl Role for Client {
     type Claim = Claim;
     type Pending = Pending;
     type Waiter = Waiter;
+    type Note = ();
 
     fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol> {
         let config = self.config.as_ref()?;

@@ -87,6 +87,8 @@ impl Sizes {
                 recv_wr: resources.receives,
                 recv_batch: resources.recv_batch,
                 signal_interval: resources.signal_interval,
+                rw_sge: 1,
+                rw_registrations: 0,
             },
             reads_in: device.max_reads_in,
         })

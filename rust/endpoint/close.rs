@@ -18,7 +18,11 @@ use crate::{
             LocalInvList, //
         },
         proof::Drained,
-        send::SendList, //
+        recv::RecvBatch,
+        send::{
+            self,
+            SendList, //
+        },
         wqe::Status,
     },
     support::trace, //
@@ -76,6 +80,7 @@ impl<R: Role> Shared<R> {
     pub(crate) fn lose(&self, why: CloseReason) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
             self.note(why);
+            self.wake_waiters();
             self.role.lost();
         }
     }
@@ -147,10 +152,13 @@ impl<R: Role> Endpoint<R> {
             let mut sends = core::mem::replace(&mut state.sends, SendList::new());
             sends.append(state.queue.drained(proof));
             let unposted = core::mem::replace(&mut state.unposted, LocalInvList::new());
-            ((mrs, sends), unposted)
+            let receives = core::mem::replace(&mut state.receives, RecvBatch::new(1));
+            ((mrs, sends, receives), unposted)
         };
         // Nothing is freed under the lock.
-        drop(freed);
+        let (mrs, mut sends, receives) = freed;
+        send::end_writes(&mut sends, &self.qp, proof);
+        drop((mrs, sends, receives));
         while let Some(inv) = unposted.pop() {
             shared.retire(inv, proof);
         }

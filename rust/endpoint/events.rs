@@ -13,6 +13,8 @@ use super::{
 use crate::{
     proto::{
         connection::Event,
+        error::ErrorReport,
+        header::FixedWords,
         types::Handle, //
     },
     rdma::{
@@ -49,12 +51,15 @@ pub(crate) enum Fate<P> {
     Done,
     /// The role keeps it for now.
     Keep(P),
+    /// It is answered by an error message, with these fixed words.
+    Refuse(FixedWords, ErrorReport),
     /// The connection has to end.
     Close(CloseReason),
 }
 
 impl<R: Role> Handler for Shared<R> {
     type Waiter = R::Waiter;
+    type Note = R::Note;
 
     fn cm_event(&self, event: cm::Event<'_>) {
         use cm::Event as E;
@@ -62,8 +67,11 @@ impl<R: Role> Handler for Shared<R> {
             E::AddressResolved => return self.progress.reached(Step::Address),
             E::RouteResolved => return self.progress.reached(Step::Route),
             E::Established(private_data) => {
-                let protocol = self.role.begin(private_data, now());
-                self.lock().protocol = protocol;
+                // Of the accepting side it has begun with the request.
+                if self.lock().protocol.is_none() {
+                    let protocol = self.role.begin(private_data, now());
+                    self.lock().protocol = protocol;
+                }
                 return self.progress.reached(Step::Established);
             }
             E::Other => return,
@@ -93,13 +101,27 @@ impl<R: Role> Handler for Shared<R> {
         match self.judge(cx.qp(), &message, handle, invalidated) {
             Fate::Done => cx.repost(message),
             Fate::Keep(pending) => self.role.keep(self, cx, pending, message),
+            Fate::Refuse(fixed, report) => {
+                // The peer has its credit back with the answer.
+                cx.repost(message);
+                if let Err(why) = self.refuse(cx.qp(), &fixed, report) {
+                    self.lose(why);
+                }
+            }
             Fate::Close(why) => self.lose(why),
         }
     }
 
-    fn sent(&self, buffers: SendBufs<Self>) {
+    fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>) {
         trace::wc_send(|| (self.role.cid(),));
-        self.lock().sent(buffers);
+        let mut state = self.lock();
+        state.sent(buffers);
+        let lost = state.untold && state.transmit(cx.qp()).is_err();
+        drop(state);
+        if lost {
+            self.lose(CloseReason::NotPosted);
+        }
+        self.wake_waiters();
         self.role.writable();
     }
 

@@ -12,6 +12,8 @@
 //! - `protocol`: the protocol's state, and a record of every call on it
 //! - `progress`: how far connecting has come
 //! - `close`: why a connection ends, and the order in which it does
+//! - `accept`: what only the accepting side does: it is asked, reads and writes the peer's memory,
+//!   and waits for room in the send queue
 //!
 //! # The lock
 //!
@@ -20,16 +22,21 @@
 //! are posted in the order in which the protocol composed them, and a Reply is never looked at
 //! before the request is entered as sent. An arriving message takes it once.
 
+mod accept;
 mod close;
 mod events;
 mod progress;
 mod protocol;
 mod state;
 
+pub(crate) use accept::Responder;
 pub(crate) use close::CloseReason;
 pub(crate) use events::Fate;
 pub(crate) use progress::Step;
-pub(crate) use protocol::Protocol;
+pub(crate) use protocol::{
+    Facts,
+    Protocol, //
+};
 pub(crate) use state::{
     ComposeError,
     State, //
@@ -45,6 +52,7 @@ use crate::{
         },
         cq::Completions,
         device::Attributes,
+        listen::Request,
         local_inv::LocalInvBox,
         mr::{
             Idle,
@@ -79,6 +87,7 @@ use crate::{
     }, //
 };
 use kernel::{
+    new_condvar,
     new_spinlock,
     prelude::*,
     sync::{
@@ -90,6 +99,7 @@ use kernel::{
             Guard, //
         },
         Arc,
+        CondVar,
         SetOnce,
         SpinLock, //
     }, //
@@ -108,6 +118,8 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     type Pending: Send;
     /// What waits until memory has been invalidated.
     type Waiter: Send;
+    /// What is kept with each Receive.
+    type Note: Send + Sync + Default;
 
     /// The peer has accepted: the protocol state to begin with.
     ///
@@ -194,9 +206,29 @@ pub(crate) struct Shared<R: Role> {
     closing: Atomic<i32>,
     /// The proof that nothing can be reached any more, once there is one.
     drained: SetOnce<Drained>,
+    /// Who waits for room in the send queue is woken by this.
+    #[pin]
+    room: CondVar,
+    /// How many wait.
+    waiting: Atomic<u32>,
 }
 
 impl<R: Role> Shared<R> {
+    fn new(role: R, locked: R::Locked) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                role,
+                state <- new_spinlock!(State::new(locked)),
+                progress <- Progress::new(),
+                closing: Atomic::new(0),
+                drained: SetOnce::new(),
+                room <- new_condvar!(),
+                waiting: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
     /// Takes the endpoint's lock.
     pub(crate) fn lock(&self) -> Guard<'_, State<R>, SpinLockBackend> {
         self.state.lock()
@@ -236,6 +268,15 @@ pub(crate) struct Resolved<R: Role> {
 }
 
 impl<R: Role> Resolved<R> {
+    /// The connection that a peer asks for. Nothing is answered yet: dropping it refuses.
+    ///
+    /// Context: process, sleeps.
+    pub(crate) fn asked(role: R, locked: R::Locked, request: KBox<Request>) -> Result<Self> {
+        let shared = Shared::new(role, locked)?;
+        let id = Arc::new(Request::into_id(request, shared.clone()), GFP_KERNEL)?;
+        Ok(Self { id, shared })
+    }
+
     /// Finds a device that leads to `peer`. Nothing is sent to the peer's RPC service.
     ///
     /// `timeout` is for the address and for the route, each, in milliseconds.
@@ -252,16 +293,7 @@ impl<R: Role> Resolved<R> {
         peer: SockAddr,
         timeout: u32,
     ) -> Result<Self> {
-        let shared = Arc::pin_init(
-            pin_init!(Shared {
-                role,
-                state <- new_spinlock!(State::new(locked)),
-                progress <- Progress::new(),
-                closing: Atomic::new(0),
-                drained: SetOnce::new(),
-            }),
-            GFP_KERNEL,
-        )?;
+        let shared = Shared::new(role, locked)?;
         let id = Arc::new(CmId::new(net, shared.clone())?, GFP_KERNEL)?;
         id.resolve_address(peer, timeout)?;
         shared.progress.wait(Step::Address, timeout + GRACE)?;
@@ -327,9 +359,19 @@ impl<R: Role> Endpoint<R> {
         &self.qp
     }
 
+    /// The proof that the queue pair has been drained, once the endpoint is closed.
+    pub(crate) fn drained(&self) -> Option<&Drained> {
+        self.shared.drained.as_ref()
+    }
+
     /// This side's address.
     pub(crate) fn source(&self) -> SockAddr {
         self.id.source()
+    }
+
+    /// The peer's address, if the peer asked for the connection.
+    pub(crate) fn peer(&self) -> SockAddr {
+        self.id.peer()
     }
 
     /// The protection domain.

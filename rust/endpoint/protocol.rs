@@ -10,6 +10,7 @@ use crate::{
     proto::{
         chunk::Chunks,
         connection::{
+            self,
             Arrived,
             Config,
             Connection,
@@ -17,7 +18,9 @@ use crate::{
             SendError,
             Transmit, //
         },
+        error::ErrorReport,
         header::{
+            FixedWords,
             Kind,
             Outgoing, //
         },
@@ -86,6 +89,28 @@ impl Protocol {
             cid,
             connection: Connection::client(*config, first, private_data, now),
         }
+    }
+
+    /// As [`Connection::server`], for connection number `cid`.
+    pub(crate) fn server(cid: u32, config: &Config, private_data: &[u8], now: Time) -> Self {
+        Self {
+            cid,
+            connection: Connection::server(*config, private_data, now),
+        }
+    }
+
+    /// As [`Connection::set_grants`].
+    pub(super) fn set_grants(&mut self, grants: u32) {
+        self.connection.set_grants(grants);
+    }
+
+    /// As [`Connection::refuse`].
+    pub(super) fn refuse(
+        &mut self,
+        fixed: &FixedWords,
+        report: ErrorReport,
+    ) -> Result<(), connection::CloseReason> {
+        self.connection.refuse(fixed, report)
     }
 
     /// As [`Connection::send`].

@@ -26,6 +26,7 @@ use crate::{
             Registered, //
         },
         qp::QpRef,
+        recv::RecvBatch,
         send::{
             SendBox,
             SendBufs,
@@ -44,6 +45,15 @@ pub(crate) struct State<R: Role> {
     pub(super) sends: SendList<Shared<R>>,
     /// Sends under way.
     pub(super) queue: SendQueue<Shared<R>>,
+    /// How many Send buffers there are, with those under way.
+    pub(super) sends_made: u32,
+    /// Receives whose messages are not needed any more, but for those that completions give back.
+    pub(super) receives: RecvBatch<Shared<R>>,
+    /// The turn of whoever waits for room in the send queue, and that of the next to come.
+    pub(super) turn: u32,
+    pub(super) next_turn: u32,
+    /// The protocol has something to say for which there was no room.
+    pub(super) untold: bool,
     /// Invalidations that could not be posted, or were flushed: the drained queue pair stands in
     /// for them.
     pub(super) unposted: LocalInvList<Shared<R>>,
@@ -73,6 +83,11 @@ impl<R: Role> State<R> {
             protocol: None,
             sends: SendList::new(),
             queue: SendQueue::new(),
+            sends_made: 0,
+            receives: RecvBatch::new(1),
+            turn: 0,
+            next_turn: 0,
+            untold: false,
             unposted: LocalInvList::new(),
             role,
         }
@@ -144,6 +159,11 @@ impl<R: Role> State<R> {
         Err(error)
     }
 
+    /// A composed Reply is not sent.
+    pub(super) fn give_back(&mut self, buffer: SendBox<Shared<R>>) {
+        self.sends.push(buffer);
+    }
+
     /// Registers `mrs` and sends a message that was composed.
     ///
     /// From here on the peer may reach the memory, also when this fails; then the connection has
@@ -158,8 +178,10 @@ impl<R: Role> State<R> {
         qp.post_send(&mut self.queue, mrs, buffer, len)
     }
 
-    /// Sends what the protocol has to say on its own: errors about what the peer sent.
+    /// Sends what the protocol has to say on its own: errors about what the peer sent. What there
+    /// is no room for is sent when a Send has ended.
     pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
+        self.untold = true;
         while self.queue.has_room(0) {
             let Some(mut buffer) = self.sends.pop() else {
                 break;
@@ -170,11 +192,12 @@ impl<R: Role> State<R> {
                 _ => None,
             };
             let Some(transmit) = transmit else {
+                self.untold = false;
                 self.sends.push(buffer);
                 break;
             };
-            let (_, posted) = self.post(qp, MrList::new(), (buffer, transmit.len));
-            posted?;
+            let last = self.sends.is_empty();
+            qp.post_reply(&mut self.queue, None, buffer, transmit.len, None, last)?;
         }
         Ok(())
     }

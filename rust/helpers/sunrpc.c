@@ -8,6 +8,7 @@
 #include <linux/sunrpc/clnt.h>
 #include <linux/sunrpc/sched.h>
 #include <linux/sunrpc/svc.h>
+#include <linux/sunrpc/svc_xprt.h>
 #include <linux/sunrpc/xprt.h>
 
 __rust_helper void rust_helper_xprt_set_connected(struct rpc_xprt *xprt)
@@ -185,4 +186,69 @@ __rust_helper void rust_helper_bitmap_put(unsigned long *map, size_t bit)
 	smp_mb__before_atomic();
 	set_bit(bit, map);
 	smp_mb__after_atomic();
+}
+
+__rust_helper void rust_helper_svc_xprt_set_flag(struct svc_xprt *xprt, unsigned int flag)
+{
+	set_bit(flag, &xprt->xpt_flags);
+}
+
+__rust_helper void rust_helper_svc_xprt_clear_flag(struct svc_xprt *xprt, unsigned int flag)
+{
+	clear_bit(flag, &xprt->xpt_flags);
+	smp_mb__after_atomic();
+}
+
+/* A listener at @local. */
+__rust_helper void rust_helper_svc_xprt_listens(struct svc_xprt *xprt,
+						const struct sockaddr *local)
+{
+	set_bit(XPT_LISTENER, &xprt->xpt_flags);
+	strscpy(xprt->xpt_remotebuf, "listener");
+	svc_xprt_set_local(xprt, local, svc_addr_len(local));
+}
+
+/*
+ * A connection to @remote. Its port is not looked at: it changes with each connection, and the
+ * duplicate reply cache has to know a client again.
+ */
+__rust_helper void rust_helper_svc_xprt_connects(struct svc_xprt *xprt,
+						 const struct sockaddr *local,
+						 const struct sockaddr *remote)
+{
+	svc_xprt_set_local(xprt, local, svc_addr_len(local));
+	svc_xprt_set_remote(xprt, remote, svc_addr_len(remote));
+	snprintf(xprt->xpt_remotebuf, sizeof(xprt->xpt_remotebuf) - 1, "%pISc", remote);
+	rpc_set_port((struct sockaddr *)&xprt->xpt_remote, 0);
+}
+
+/* Says who sent the Call in @rqst. RDMA has no privileged ports, so every port counts as one. */
+__rust_helper void rust_helper_svc_rqst_accept(struct svc_rqst *rqst)
+{
+	svc_xprt_copy_addrs(rqst, rqst->rq_xprt);
+	set_bit(RQ_SECURE, &rqst->rq_flags);
+}
+
+/* Calls to the client of @svc go by @xprt from now on, to which it gets a reference. */
+__rust_helper void rust_helper_svc_xprt_set_backchannel(struct svc_xprt *svc,
+							struct rpc_xprt *xprt)
+{
+	smp_store_release(&svc->xpt_bc_xprt, xprt_get(xprt));
+}
+
+/* Finds the Call to the client of @svc that waits for a Reply with @xid, and pins it. */
+__rust_helper struct rpc_rqst *
+rust_helper_svc_xprt_lookup_call(struct svc_xprt *svc, __be32 xid)
+{
+	struct rpc_xprt *xprt = smp_load_acquire(&svc->xpt_bc_xprt);
+
+	return xprt ? rust_helper_xprt_lookup_and_pin(xprt, xid) : NULL;
+}
+
+/* Lets @credits requests be in flight. Waiters are woken when one ends, by the core. */
+__rust_helper void rust_helper_xprt_set_window(struct rpc_xprt *xprt, unsigned long credits)
+{
+	spin_lock(&xprt->transport_lock);
+	xprt->cwnd = credits << RPC_CWNDSHIFT;
+	spin_unlock(&xprt->transport_lock);
 }

@@ -3,6 +3,7 @@
 #include <linux/completion.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/pagemap.h>
 #include <linux/sched/mm.h>
 #include <linux/workqueue.h>
 
@@ -51,4 +52,14 @@ __rust_helper bool rust_helper_schedule_work(struct work_struct *work)
 __rust_helper void rust_helper_full_barrier(void)
 {
 	smp_mb();
+}
+
+__rust_helper void *rust_helper_page_address(const struct page *page)
+{
+	return page_address(page);
+}
+
+__rust_helper void rust_helper_release_page_array(struct page **pages, int count)
+{
+	release_pages(pages, count);
 }

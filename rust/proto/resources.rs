@@ -143,6 +143,59 @@ pub fn resources(requests: u32, data_pages: u32, device: &Device) -> Option<Reso
     fits.then_some(resources)
 }
 
+/// The resources of a connection that the peer opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponderResources {
+    /// How many Calls are taken at a time: the credits to grant.
+    pub grants: u32,
+    /// How many Receives there are.
+    pub receives: u32,
+    /// How many Receives are posted again together.
+    pub recv_batch: u32,
+    /// The most entries of the send queue.
+    pub send_room: u32,
+    /// After so many of them one asks for a completion.
+    pub signal_interval: u32,
+}
+
+/// The fewest entries of a send queue that data can be moved with.
+const FEWEST_SENDS: u32 = 16;
+
+/// The entries of the send queue for RDMA Reads and Writes of Calls that are handled at a time.
+const MOVES: u32 = 256;
+
+/// The resources of a connection on which the peer may have `calls` Calls in progress, and this
+/// side `callbacks`. None, if the device cannot have a connection at all.
+///
+/// A Receive is away from its queue while its Call is handled, and is back before the Reply that
+/// gives the credit back. Those that wait to be posted with others are extra, in each of the two
+/// places where they wait.
+///
+/// A sender waits for room, so the send queue need not have as much as all Replies could take.
+//= V1-035, V1-039, V1-040
+pub fn responder(calls: u32, callbacks: u32, device: &Device) -> Option<ResponderResources> {
+    let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
+    let completions = device.max_cqe.saturating_sub(2 * Resources::MARKER);
+    let most = queue.min(completions / 2);
+    let recv_batch = bounded(calls.min(most) / 8, 1, EXTRA_RECEIVES / 2);
+    let extra = recv_batch
+        .saturating_sub(1)
+        .saturating_mul(2)
+        .saturating_add(callbacks);
+    let grants = bounded(most.saturating_sub(extra), 1, calls);
+    let receives = grants.saturating_add(extra);
+    let wanted = grants.saturating_mul(2).saturating_add(MOVES);
+    let send_room = wanted.min(queue).min(completions.saturating_sub(receives));
+    let resources = ResponderResources {
+        grants,
+        receives,
+        recv_batch,
+        send_room,
+        signal_interval: bounded(send_room / 8, 1, MOST_UNSIGNALED),
+    };
+    (receives <= most && send_room >= FEWEST_SENDS).then_some(resources)
+}
+
 /// `value`, or what of `low` and `high` is nearest; `low` if that is beyond `high`.
 fn bounded(value: u32, low: u32, high: u32) -> u32 {
     value.min(high).max(low)

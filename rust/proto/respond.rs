@@ -36,6 +36,17 @@ pub struct ReplyShape<'a> {
     pub reducible: bool,
 }
 
+/// Says whether results of an RPC procedure can be DDP-eligible at all: READ and READLINK of NFS
+/// versions 2 and 3, and COMPOUND of version 4, which may contain them.
+//= NFS-003, NFS-008, NFS-035
+pub const fn reducible(program: u32, version: u32, procedure: u32) -> bool {
+    const NFS: u32 = 100_003;
+    matches!(
+        (program, version, procedure),
+        (NFS, 2 | 3, 5 | 6) | (NFS, 4, 1)
+    )
+}
+
 /// What may be used to convey Replies on a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyLimits {

@@ -13,7 +13,9 @@ use crate::proto::error::{
     ErrorReport, //
 };
 use crate::proto::header::{
+    Body,
     Conveyed,
+    FixedWords,
     Kind,
     RpcStart, //
 };
@@ -24,6 +26,7 @@ use crate::proto::types::{
     Version,
     Xid, //
 };
+use crate::proto::v1;
 use crate::proto::xdr::padded_len;
 
 /// The bytes of XID and type, which every RPC message begins with.
@@ -276,6 +279,17 @@ fn assembled_len(
         count = count.saturating_add(1);
     }
     Ok(at.saturating_add(stream_len.saturating_sub(used)))
+}
+
+/// Opens a message again that was an [`Event::Call`](crate::proto::connection::Event::Call) when it
+/// arrived: a Call is kept as its bytes, and what borrows them is not kept.
+#[inline]
+pub fn reopen(message: &[u8]) -> Option<(FixedWords, Conveyed<'_>)> {
+    let (fixed, rest) = FixedWords::split(message)?;
+    match v1::decode(&fixed, rest) {
+        Ok(Body::Conveyed(conveyed)) => Some((fixed, conveyed)),
+        _ => None,
+    }
 }
 
 /// Compares the start of a Long Call, which has been read, with its header.

@@ -107,6 +107,26 @@ pub(crate) struct ConnectParams {
     pub(crate) rnr_retry_count: u8,
 }
 
+/// How to accept.
+pub(crate) struct AcceptParams {
+    /// What to carry along to the peer (RFC 8797).
+    pub(crate) private_data: [u8; 8],
+    /// How many RDMA Reads this side may have outstanding.
+    pub(crate) initiator_depth: u8,
+    /// How many times the peer's device tries again when there is no Receive; 7 means for ever.
+    pub(crate) rnr_retry_count: u8,
+}
+
+/// The handler of an id does not run while this lives.
+struct HandlerLock<'a>(&'a CmId);
+
+impl Drop for HandlerLock<'_> {
+    fn drop(&mut self) {
+        // SAFETY: locked in `lock_handler`, and unlocked once.
+        unsafe { bindings::rdma_unlock_handler(self.0.as_raw()) };
+    }
+}
+
 /// A connection id; before its address is resolved it belongs to no device.
 ///
 /// # Invariants
@@ -225,6 +245,36 @@ impl CmId {
         let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };
     }
 
+    /// Accepts the peer that asked for this connection; ends with an event.
+    ///
+    /// Context: process, may sleep; not from an event.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the peer has given up, or the device goes away. `ENOMEM`, or what the driver
+    /// says. The peer has been told then.
+    pub(crate) fn accept(&self, params: &AcceptParams) -> Result {
+        let mut param = bindings::rdma_conn_param {
+            private_data: params.private_data.as_ptr().cast(),
+            private_data_len: params.private_data.len() as u8,
+            responder_resources: 0,
+            initiator_depth: params.initiator_depth,
+            rnr_retry_count: params.rnr_retry_count,
+            ..Default::default()
+        };
+        let _handler = self.lock_handler();
+        // SAFETY: the id is valid by the type invariant, and rdma_accept() refuses one in another
+        // state than asked for; it wants the handler's lock, and copies parameters and data.
+        to_result(unsafe { bindings::rdma_accept(self.as_raw(), &mut param) })
+    }
+
+    /// Keeps the handler from running. Context: process, sleeps; not from an event.
+    fn lock_handler(&self) -> HandlerLock<'_> {
+        // SAFETY: the id is valid by the type invariant; takes `rdma_id_private.handler_mutex`.
+        unsafe { bindings::rdma_lock_handler(self.as_raw()) };
+        HandlerLock(self)
+    }
+
     /// The attributes of the device, once the address is resolved.
     pub(crate) fn attributes(&self) -> Result<Attributes> {
         let device = self.device();
@@ -241,6 +291,48 @@ impl CmId {
         // the address is being resolved or the connection made, and stays until the id goes. All
         // of its bytes are initialised, whatever its family.
         SockAddr::new(unsafe { (*self.as_raw()).route.addr.src_addr })
+    }
+
+    /// The peer's address, of a connection that the peer asked for.
+    pub(crate) fn peer(&self) -> SockAddr {
+        // SAFETY: the id is valid; `cma_dst_addr` (drivers/infiniband/core/cma.c) is set before the
+        // event that the peer asks, and stays until the id goes. All its bytes are initialised.
+        SockAddr::new(unsafe { (*self.as_raw()).route.addr.dst_addr })
+    }
+
+    /// The number of the device's port; 0 before the address is resolved.
+    pub(super) fn port(&self) -> u32 {
+        // SAFETY: the id is valid by the type invariant; `rdma_cm_id.port_num` is set with the
+        // device, before the event that says so.
+        unsafe { (*self.as_raw()).port_num }
+    }
+
+    /// Takes over an id that a peer's request has made: its events go to `handler` from now on.
+    ///
+    /// Context: process, sleeps; not from an event.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be an id that nobody else destroys. What its context was must stay until this
+    /// returns.
+    pub(super) unsafe fn adopt<H: Handler>(
+        raw: NonNull<bindings::rdma_cm_id>,
+        handler: Arc<H>,
+    ) -> Self {
+        let context = Context::new(handler);
+        let pointer = context.as_ptr();
+        // INVARIANT: the caller's, whose context is set before the handler can run again.
+        let this = Self {
+            raw,
+            _context: context,
+        };
+        let lock = this.lock_handler();
+        // SAFETY: the id is valid, and its handler, which alone reads this field, is locked.
+        unsafe { (*this.as_raw()).context = pointer };
+        // SAFETY: the id is valid, and rdma_cm reads this field with the handler's lock.
+        unsafe { (*this.as_raw()).event_handler = Some(event_callback::<H>) };
+        drop(lock);
+        this
     }
 
     /// The device, null before the address is resolved. Valid while the id is.

@@ -11,10 +11,9 @@
 use super::cm::CmId;
 use super::proof::QpId;
 use super::qp::QpRef;
-use super::recv::RecvWqe;
+use super::recv::RecvBatch;
 use super::Handler;
 use crate::bindings;
-use crate::support::box_list::BoxList;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use kernel::error::from_err_ptr;
@@ -36,12 +35,8 @@ pub(super) struct Own<H: Handler> {
     /// Set by [`Cq::set_qp`].
     qp: *mut bindings::ib_qp,
     qp_id: QpId,
-    /// Receives that are to be posted together, each linked to the one before it.
-    pub(super) withheld: BoxList<RecvWqe<H>>,
-    /// How many these are.
-    pub(super) withheld_len: u32,
-    /// At how many they are posted.
-    pub(super) batch: u32,
+    /// Receives that are to be posted together.
+    pub(super) receives: RecvBatch<H>,
 }
 
 /// What the handler of a completion may use.
@@ -126,9 +121,7 @@ impl<H: Handler> Cq<H> {
                 own: UnsafeCell::new(Own {
                     qp: core::ptr::null_mut(),
                     qp_id: QpId::NONE,
-                    withheld: BoxList::new(),
-                    withheld_len: 0,
-                    batch: batch.max(1),
+                    receives: RecvBatch::new(batch),
                 }),
             },
             GFP_KERNEL,

@@ -19,6 +19,10 @@ pub(crate) struct Attributes {
     pub(crate) max_cqe: u32,
     /// The most RDMA Reads that a peer may have outstanding to us.
     pub(crate) max_reads_in: u8,
+    /// The most RDMA Reads that we may have outstanding to a peer.
+    pub(crate) max_reads_out: u8,
+    /// The most pieces of memory of one work request.
+    pub(crate) max_send_sge: u32,
 }
 
 impl Attributes {
@@ -38,6 +42,8 @@ impl Attributes {
             max_qp_wr: attrs.max_qp_wr.max(0) as u32,
             max_cqe: attrs.max_cqe.max(0) as u32,
             max_reads_in: attrs.max_qp_rd_atom.clamp(0, 255) as u8,
+            max_reads_out: attrs.max_qp_init_rd_atom.clamp(0, 255) as u8,
+            max_send_sge: attrs.max_send_sge.max(1) as u32,
         }
     }
 }

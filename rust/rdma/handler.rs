@@ -13,6 +13,7 @@ use super::proof::Unexposed;
 use super::recv::Received;
 use super::send::SendBufs;
 use super::wqe::Status;
+use crate::support::pages::PageBuf;
 
 /// The user of a connection: its events and completions arrive here.
 ///
@@ -22,6 +23,8 @@ use super::wqe::Status;
 pub(crate) trait Handler: Send + Sync + Sized + 'static {
     /// What waits for an invalidation.
     type Waiter: Send;
+    /// What is kept with each Receive.
+    type Note: Send + Sync + Default;
 
     /// Something happened to the connection.
     ///
@@ -34,7 +37,7 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
 
     /// Sends have ended, done or failed; [`SendQueue::ended`](super::send::SendQueue::ended) gives
     /// their buffers.
-    fn sent(&self, buffers: SendBufs<Self>);
+    fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>);
 
     /// Registrations were invalidated: their memory, for which `waiter` waits, is its owner's.
     fn invalidated(
@@ -54,4 +57,14 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
     /// A work request failed: the connection is lost. Work requests that were posted come back
     /// as failed, one after the other, so this is called many times.
     fn lost(&self, status: Status);
+}
+
+/// The user of a connection that reads the peer's memory.
+pub(crate) trait Pulls: Handler {
+    /// What waits for an RDMA Read.
+    type Puller: Send;
+
+    /// RDMA Reads have ended: the data is in `memory`. None if they failed; then the connection is
+    /// lost, and [`Handler::lost`] says so.
+    fn pulled(&self, waiter: Self::Puller, memory: Option<PageBuf>, work_requests: u32);
 }

@@ -14,6 +14,7 @@
 //! | type | C |
 //! |---|---|
 //! | `cm::CmId` | `struct rdma_cm_id` |
+//! | `listen::Listener`, `listen::Request` | `struct rdma_cm_id` that listens, that waits to be accepted |
 //! | `pd::Pd` | `struct ib_pd` |
 //! | `cq::Cq` | `struct ib_cq` |
 //! | `qp::Qp` | `struct ib_qp` |
@@ -22,16 +23,10 @@
 //! | `send::SendBuf` | `struct ib_send_wr` |
 //! | `mr::Mr` | `struct ib_mr`, `struct ib_reg_wr` |
 //! | `local_inv::LocalInv` | `struct ib_send_wr` (LOCAL_INV) |
+//! | `rw::Write`, `rw::Pull` | `struct rdma_rw_ctx` |
 //! | `sg::SgTable` | `struct sg_table` |
 //!
 //! `proof` has the proofs that memory is out of the peer's reach.
-//!
-//! A Responder will need more, each in its place: a listener is a `CmId` whose events carry ids of
-//! their own (`RDMA_CM_EVENT_CONNECT_REQUEST`); its event owns the child id, and
-//! `cm::event_callback` answers other than 0 to have rdma_cm destroy a child that nobody took.
-//! RDMA Reads and Writes become `rw`, over `struct rdma_rw_ctx`, whose chain goes in front of a
-//! Send as registrations do. Send With Invalidate is another opcode that `Qp::post_send` writes
-//! into a prepared Send, with the key in the field that LOCAL_INV uses.
 //!
 //! Nothing here knows of RPC.
 
@@ -40,14 +35,19 @@ pub(crate) mod cq;
 pub(crate) mod device;
 pub(crate) mod dma;
 mod handler;
+pub(crate) mod listen;
 pub(crate) mod local_inv;
 pub(crate) mod mr;
 pub(crate) mod pd;
 pub(crate) mod proof;
 pub(crate) mod qp;
 pub(crate) mod recv;
+pub(crate) mod rw;
 pub(crate) mod send;
 mod sg;
 pub(crate) mod wqe;
 
-pub(crate) use handler::Handler;
+pub(crate) use handler::{
+    Handler,
+    Pulls, //
+};

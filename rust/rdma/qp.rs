@@ -45,6 +45,11 @@ pub(crate) struct Size {
     pub(crate) signal_interval: u32,
     /// How many Receives are posted again together.
     pub(crate) recv_batch: u32,
+    /// The most pieces of memory of one RDMA Read or Write; 1 if there are none.
+    pub(crate) rw_sge: u32,
+    /// For how many RDMA Reads at a time there are registrations, on a device that needs some;
+    /// 0 if there are no RDMA Reads and Writes.
+    pub(crate) rw_registrations: u32,
 }
 
 impl Size {
@@ -96,6 +101,12 @@ impl<H: Handler> QpRef<H> {
         unsafe { post_send(self.as_raw(), chain, &mut refused) }
     }
 
+    /// The number of the port that the connection is on.
+    pub(super) fn port(&self) -> u32 {
+        // SAFETY: the `ib_qp` is valid; `port` is set by ib_create_qp() and constant.
+        unsafe { (*self.0.get()).port }
+    }
+
     /// What is shared with the completions.
     #[inline]
     pub(super) fn shared(&self) -> &Shared<H> {
@@ -117,7 +128,7 @@ pub(crate) struct Qp<H: Handler> {
     size: Size,
     // ib_free_cq() and ib_dealloc_pd() refuse what is in use, so these go after the queue pair.
     cm_id: Arc<CmId>,
-    _pd: Arc<Pd>,
+    pd: Arc<Pd>,
     _cq: Cq<H>,
 }
 
@@ -138,15 +149,29 @@ impl<H: Handler> Qp<H> {
         let send_wr = size.send_wr + Size::MARKER;
         let recv_wr = size.recv_wr + Size::MARKER;
         let cq = Cq::new(cm_id.clone(), handler, send_wr + recv_wr, size.recv_batch)?;
+        // ib_core makes the send queue larger by what registrations take (rdma_rw_init_qp).
+        let added = match size.rw_registrations {
+            0 => 0,
+            // SAFETY: the device is valid while the id is; nothing is kept.
+            contexts => unsafe {
+                bindings::rdma_rw_max_send_wr(cm_id.device(), cm_id.port(), contexts, 0)
+            },
+        };
         let mut attr = bindings::ib_qp_init_attr {
             qp_context: cq.shared().cast(),
+            port_num: if size.rw_registrations == 0 {
+                0
+            } else {
+                cm_id.port()
+            },
             send_cq: cq.as_raw(),
             recv_cq: cq.as_raw(),
             cap: bindings::ib_qp_cap {
-                max_send_wr: send_wr,
+                max_send_wr: send_wr.checked_sub(added).ok_or(EINVAL)?,
                 max_recv_wr: recv_wr,
-                max_send_sge: 1,
+                max_send_sge: size.rw_sge,
                 max_recv_sge: 1,
+                max_rdma_ctxs: size.rw_registrations,
                 ..Default::default()
             },
             sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
@@ -164,7 +189,7 @@ impl<H: Handler> Qp<H> {
             id: QpId::next(),
             size,
             cm_id,
-            _pd: pd,
+            pd,
             _cq: cq,
         };
         // SAFETY: created with this queue, and nothing was posted yet.
@@ -179,6 +204,11 @@ impl<H: Handler> Qp<H> {
 
     pub(super) fn size(&self) -> &Size {
         &self.size
+    }
+
+    /// The protection domain.
+    pub(super) fn pd(&self) -> &Pd {
+        &self.pd
     }
 
     /// Ends all work: what was posted has come back, and its completions have been handled. There

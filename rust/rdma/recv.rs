@@ -28,20 +28,31 @@ use super::wqe::{
 };
 use super::Handler;
 use crate::bindings;
-use crate::support::box_list::Link;
-use core::marker::PhantomData;
+use crate::support::box_list::{
+    BoxList,
+    Link, //
+};
+use crate::support::foreign::Lent;
 use core::mem::offset_of;
 use core::ptr;
+use core::ptr::NonNull;
+use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
 /// A buffer that messages are received into.
-pub(crate) struct RecvBuf<H> {
+pub(crate) struct RecvBuf<H: Handler> {
     wr: Prepared<bindings::ib_recv_wr>,
     buf: DmaBuf,
-    /// To the next of those that are posted together.
+    /// To the next of those that are posted together, or that wait together.
     link: Link<RecvWqe<H>>,
-    _handler: PhantomData<H>,
+    /// How long the message is that it holds.
+    len: u32,
+    /// The key that came with it.
+    invalidated: Option<u32>,
+    qp_id: QpId,
+    /// What the handler keeps with a message.
+    note: H::Note,
 }
 
 /// A Receive buffer as it is posted.
@@ -51,7 +62,7 @@ pub(crate) type RecvWqe<H> = Wqe<RecvBuf<H>>;
 pub(crate) type RecvBox<H> = KBox<RecvWqe<H>>;
 
 // SAFETY: the offset is that of the field, which only lists use.
-unsafe impl<H> Listed for RecvBuf<H> {
+unsafe impl<H: Handler> Listed for RecvBuf<H> {
     const LINK: usize = offset_of!(Self, link);
 }
 
@@ -69,7 +80,10 @@ impl<H: Handler> RecvBuf<H> {
             }),
             buf: DmaBuf::new(pd, len, Direction::FromDevice)?,
             link: Link::new(),
-            _handler: PhantomData,
+            len: 0,
+            invalidated: None,
+            qp_id: QpId::NONE,
+            note: H::Note::default(),
         })
     }
 
@@ -104,41 +118,64 @@ impl<H: Handler> QpRef<H> {
     }
 }
 
-impl<H: Handler> Completions<'_, H> {
+/// Receives that are to be posted together, each linked to the one before it.
+pub(crate) struct RecvBatch<H: Handler> {
+    withheld: BoxList<RecvWqe<H>>,
+    /// How many these are.
+    len: u32,
+    /// At how many they are posted.
+    batch: u32,
+}
+
+impl<H: Handler> RecvBatch<H> {
+    /// An empty one, which posts `batch` at a time.
+    pub(crate) fn new(batch: u32) -> Self {
+        Self {
+            withheld: BoxList::new(),
+            len: 0,
+            batch: batch.max(1),
+        }
+    }
+
     /// The message is not needed any more: its buffer receives another, as soon as enough such
     /// buffers are there to post them together ([`Size::recv_batch`](super::qp::Size)).
     ///
-    /// When the queue pair takes none, the handler hears that the connection is lost.
+    /// Context: any; `self` is locked by the caller, and always used with the same queue pair.
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: the queue pair takes none, so the connection is lost.
     #[inline]
-    pub(crate) fn repost(&mut self, message: Received<H>) {
+    pub(crate) fn repost(&mut self, qp: &QpRef<H>, message: Received<H>) -> Result {
         let mut buffer = message.buffer;
-        let own = self.own();
-        let next = match own.withheld.first() {
+        let next = match self.withheld.first() {
             Some(first) => &raw const first.wr.0,
             None => ptr::null(),
         };
         RecvBuf::prepare(&mut buffer, next.cast_mut());
-        own.withheld.push(buffer);
-        own.withheld_len += 1;
-        if own.withheld_len >= own.batch {
-            self.post_withheld();
+        self.withheld.push(buffer);
+        self.len += 1;
+        if self.len >= self.batch {
+            return self.post(qp);
         }
+        Ok(())
     }
 
     #[inline(never)]
-    fn post_withheld(&mut self) {
-        let own = self.own();
-        own.withheld_len = 0;
-        let mut buffers = core::mem::take(&mut own.withheld);
-        let Some(first) = buffers.first() else { return };
+    fn post(&mut self, qp: &QpRef<H>) -> Result {
+        self.len = 0;
+        let mut buffers = core::mem::take(&mut self.withheld);
+        let Some(first) = buffers.first() else {
+            return Ok(());
+        };
         let chain = &raw const first.wr.0;
         let mut refused = ptr::null();
         // SAFETY: as in `QpRef::post_recv`, for a chain of boxes that are linked as they are in
         // the list, which nobody else has.
-        let ret = unsafe { bindings::ib_post_recv(self.qp().as_raw(), chain, &mut refused) };
+        let ret = unsafe { bindings::ib_post_recv(qp.as_raw(), chain, &mut refused) };
         if ret == 0 {
             buffers.leak();
-            return;
+            return Ok(());
         }
         // Those before the refused one are posted. Their completions are handled after this one.
         while let Some(first) = buffers.first() {
@@ -147,52 +184,116 @@ impl<H: Handler> Completions<'_, H> {
             }
             let _ = buffers.pop().map(Wqe::into_cqe);
         }
-        self.handler().lost(Status::NOT_POSTED);
+        Err(EIO)
+    }
+}
+
+impl<H: Handler> Completions<'_, H> {
+    /// As [`RecvBatch::repost`]. When the queue pair takes none, the handler hears that the
+    /// connection is lost.
+    pub(crate) fn repost(&mut self, message: Received<H>) {
+        let qp = self.qp();
+        if self.own().receives.repost(qp, message).is_err() {
+            self.handler().lost(Status::NOT_POSTED);
+        }
     }
 }
 
 impl<H: Handler> Work for RecvBuf<H> {
     type Handler = H;
 
-    fn done(buffer: RecvBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
+    fn done(mut buffer: RecvBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
         // After a failure the buffer goes away with its connection.
         let Some(success) = wc.success() else { return };
         let len = success.byte_len();
         buffer.buf.take(len);
-        let message = Received {
-            buffer,
-            len,
-            invalidated: success.invalidated(),
-            qp_id: cx.qp_id(),
-        };
-        cx.handler().received(cx, message);
+        buffer.len = len;
+        buffer.invalidated = success.invalidated();
+        buffer.qp_id = cx.qp_id();
+        cx.handler().received(cx, Received { buffer });
     }
 }
 
-/// A message that arrived, and the buffer it is in.
+/// A message that arrived: the buffer it is in.
 pub(crate) struct Received<H: Handler> {
     buffer: RecvBox<H>,
-    len: u32,
-    invalidated: Option<u32>,
-    qp_id: QpId,
 }
 
 impl<H: Handler> Received<H> {
     /// The message.
     pub(crate) fn bytes(&self) -> &[u8] {
         let bytes = self.buffer.buf.bytes();
-        bytes.get(..self.len as usize).unwrap_or_default()
+        bytes.get(..self.buffer.len as usize).unwrap_or_default()
     }
 
     /// The key of the registration that the peer invalidated, if it did.
     pub(crate) fn invalidated(&self) -> Option<u32> {
-        self.invalidated
+        self.buffer.invalidated
     }
 
     /// The proof of what [`Self::invalidated`] says, once.
     pub(crate) fn take_invalidated(&mut self) -> Option<Invalidated> {
         let key = self.invalidated()?;
-        self.invalidated = None;
-        Some(Invalidated::by_completion(self.qp_id, key))
+        self.buffer.invalidated = None;
+        Some(Invalidated::by_completion(self.buffer.qp_id, key))
+    }
+
+    /// What is kept with the message.
+    pub(crate) fn note(&self) -> &H::Note {
+        &self.buffer.note
+    }
+
+    /// What is kept with the message, to change.
+    pub(crate) fn note_mut(&mut self) -> &mut H::Note {
+        &mut self.buffer.note
+    }
+}
+
+/// Messages that wait, in the order in which they arrived.
+pub(crate) struct ReceivedList<H: Handler>(BoxList<RecvWqe<H>>);
+
+impl<H: Handler> ReceivedList<H> {
+    /// An empty list.
+    pub(crate) const fn new() -> Self {
+        Self(BoxList::new())
+    }
+
+    /// Adds a message behind the others.
+    pub(crate) fn push(&mut self, message: Received<H>) {
+        self.0.push_last(message.buffer);
+    }
+
+    /// Takes the first.
+    pub(crate) fn pop(&mut self) -> Option<Received<H>> {
+        self.0.pop().map(|buffer| Received { buffer })
+    }
+}
+
+// SAFETY: a box of its own is the pointer; the message lies in a buffer of its own, which is used
+// through the box only.
+unsafe impl<H: Handler> Lent for Received<H> {
+    fn into_ptr(self) -> NonNull<c_void> {
+        let buffer = KBox::into_raw(self.buffer);
+        // SAFETY: the pointer of a box is not null.
+        unsafe { NonNull::new_unchecked(buffer.cast()) }
+    }
+
+    /// # Safety
+    ///
+    /// As the trait says: `ptr` is from `into_ptr`, and not used again.
+    unsafe fn from_ptr(ptr: NonNull<c_void>) -> Self {
+        Self {
+            // SAFETY: made by `into_ptr`, and not used again, by the caller's promise.
+            buffer: unsafe { KBox::from_raw(ptr.as_ptr().cast()) },
+        }
+    }
+
+    fn memory(&mut self) -> &mut [u8] {
+        let len = self.buffer.len as usize;
+        self.buffer
+            .buf
+            .bytes_mut()
+            .get_mut(..len)
+            .unwrap_or_default()
     }
 }

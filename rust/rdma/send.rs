@@ -27,6 +27,7 @@ use super::qp::{
     Qp,
     QpRef, //
 };
+use super::rw::Write;
 use super::wqe::{
     unit_cqe,
     Listed,
@@ -59,6 +60,8 @@ pub(crate) struct SendBuf<H: Handler> {
     link: Link<SendWqe<H>>,
     /// While it is posted and asks for a completion: the Sends that end no later than this one.
     covers: SendBufs<H>,
+    /// The RDMA Writes in front of it, which end with it. It asks for a completion if there are.
+    write: Option<Write>,
     _handler: PhantomData<H>,
 }
 
@@ -92,6 +95,7 @@ impl<H: Handler> SendBuf<H> {
             buf: DmaBuf::new(pd, len, Direction::ToDevice)?,
             link: Link::new(),
             covers: SendBufs::new(),
+            write: None,
             _handler: PhantomData,
         })
     }
@@ -108,9 +112,12 @@ impl<H: Handler> Work for SendBuf<H> {
     fn done(mut buffer: SendBox<H>, cx: &mut Completions<'_, H>, _wc: &Wc<'_>) {
         cx.owed().fetch_sub(1, Relaxed);
         // Done or failed, the device does not read the buffers any more.
+        if let Some(write) = buffer.write.take() {
+            write.ended(cx.qp());
+        }
         let mut ended = take(&mut buffer.covers);
         ended.list.push_last(buffer);
-        cx.handler().sent(ended);
+        cx.handler().sent(cx, ended);
     }
 }
 
@@ -172,6 +179,26 @@ impl<H: Handler> SendQueue<H> {
         self.in_use + 1 + registrations <= self.limit
     }
 
+    /// Whether so many work requests fit now.
+    pub(crate) fn has_room_for(&self, work_requests: u32) -> bool {
+        self.in_use.saturating_add(work_requests) <= self.limit
+    }
+
+    /// How many work requests fit when no other is there but Sends that owe no completion.
+    pub(crate) fn most(&self) -> u32 {
+        self.limit.saturating_sub(self.signal_interval)
+    }
+
+    /// Work requests are posted that come back by [`Self::gave_back`].
+    pub(super) fn took(&mut self, work_requests: u32) {
+        self.in_use += work_requests;
+    }
+
+    /// A Pull has ended, which makes room.
+    pub(crate) fn gave_back(&mut self, work_requests: u32) {
+        self.in_use = self.in_use.saturating_sub(work_requests);
+    }
+
     /// What has ended makes room; its buffers are free.
     pub(crate) fn ended(&mut self, ended: SendBufs<H>) -> SendList<H> {
         self.in_use = self.in_use.saturating_sub(ended.work_requests);
@@ -200,6 +227,18 @@ impl<H: Handler> SendQueue<H> {
             in_use: 0,
         }
     }
+}
+
+/// Ends the RDMA Writes of Sends that could not be posted: the queue pair has been drained.
+pub(crate) fn end_writes<H: Handler>(sends: &mut SendList<H>, qp: &Qp<H>, proof: &Drained) {
+    let end = |buffer: &mut SendWqe<H>| {
+        let is_of = |write: &mut Write| write.is_of(qp.id()) && proof.is_of(qp.id());
+        if let Some(write) = buffer.write.take_if(is_of) {
+            write.ended(qp);
+        }
+    };
+    // SAFETY: the closure exchanges no whole buffers.
+    unsafe { sends.for_each(end) };
 }
 
 impl<H: Handler> Drop for SendQueue<H> {
@@ -247,12 +286,7 @@ impl<H: Handler> QpRef<H> {
         queue.in_use += count;
         queue.unsignaled.work_requests += count;
         let posted = if queue.unsignaled.work_requests < queue.signal_interval {
-            buffer.wr.0.__bindgen_anon_1.wr_cqe = unit;
-            buffer.wr.0.send_flags = 0;
-            queue.unsignaled.list.push_last(buffer);
-            // SAFETY: the chain lies in the registrations and in the buffer, which stays in a list
-            // until a later completion covers it or the queue pair is drained.
-            unsafe { self.post_chain(chain) }
+            self.post_unsignaled(queue, chain, buffer)
         } else {
             self.post_signaled(queue, chain, buffer)
         };
@@ -262,6 +296,72 @@ impl<H: Handler> QpRef<H> {
             to_result(posted)
         };
         (mrs.registered(), posted)
+    }
+
+    /// Writes `write` and then sends the first `len` bytes of `buffer`, with one doorbell. If there
+    /// is a key in `invalidate`, the peer's device takes that out of use. With `signal`, its
+    /// completion comes as soon as it has ended, and with it all Sends before it.
+    ///
+    /// Context: any; `queue` is locked by the caller.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::post_send`]; the memory of `write` stays with the buffer.
+    pub(crate) fn post_reply(
+        &self,
+        queue: &mut SendQueue<H>,
+        write: Option<Write>,
+        mut buffer: SendBox<H>,
+        len: usize,
+        invalidate: Option<u32>,
+        signal: bool,
+    ) -> Result {
+        buffer.buf.give(len as u32);
+        let sge = buffer.buf.sge();
+        let wr = &mut buffer.wr.0;
+        wr.sg_list = sge;
+        (wr.opcode, wr.ex.invalidate_rkey) = match invalidate {
+            None => (bindings::ib_wr_opcode_IB_WR_SEND, 0),
+            Some(key) => (bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV, key),
+        };
+        let foreign = write.as_ref().is_some_and(|write| !write.is_of(queue.qp));
+        let signal = signal || write.is_some();
+        buffer.write = write;
+        if foreign || queue.raw != self.as_raw().addr() {
+            // Nothing was posted.
+            queue.unsignaled.list.push_last(buffer);
+            return Err(EINVAL);
+        }
+        let count = 1 + buffer.write.as_ref().map_or(0, Write::work_requests);
+        queue.in_use += count;
+        queue.unsignaled.work_requests += count;
+        let last = &raw mut buffer.wr.0;
+        let chain = match &mut buffer.write {
+            None => last,
+            Some(write) => write.link_up(self, last),
+        };
+        let ret = if !signal && queue.unsignaled.work_requests < queue.signal_interval {
+            self.post_unsignaled(queue, chain, buffer)
+        } else {
+            self.post_signaled(queue, chain, buffer)
+        };
+        to_result(ret)
+    }
+
+    /// Posts `chain`, which ends with the Send of `buffer`. A later completion covers it.
+    #[inline]
+    fn post_unsignaled(
+        &self,
+        queue: &mut SendQueue<H>,
+        chain: *const bindings::ib_send_wr,
+        mut buffer: SendBox<H>,
+    ) -> i32 {
+        buffer.wr.0.__bindgen_anon_1.wr_cqe = unit_cqe::<H>();
+        buffer.wr.0.send_flags = 0;
+        queue.unsignaled.list.push_last(buffer);
+        // SAFETY: the chain lies in the registrations and in the buffer, which stays in a list
+        // until a later completion covers it or the queue pair is drained.
+        unsafe { self.post_chain(chain) }
     }
 
     /// Posts `chain`, which ends with the Send of `buffer`, and asks for a completion that covers

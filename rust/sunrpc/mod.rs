@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe sunrpc: what the RPC client core (`net/sunrpc/xprt.c`, `clnt.c`) asks of a transport.
+//! Safe sunrpc: what the RPC cores ask of a transport, that of the client (`net/sunrpc/xprt.c`,
+//! `clnt.c`) and that of the server (`net/sunrpc/svc_xprt.c`).
 //!
 //! - [`xprt`]: the client's transport switch; the core's rules are kept there, so that a
 //!   [`Transport`] only moves messages
+//! - [`svc`]: the server's transport switch, with the pages of its requests
 //! - [`xdr_buf`]: the buffers of an RPC message
 //! - [`address`]: the strings by which the core shows an address
 //!
 //! Nothing here knows of RDMA.
 
 pub(crate) mod address;
+pub(crate) mod svc;
 pub(crate) mod xdr_buf;
 pub(crate) mod xprt;
 

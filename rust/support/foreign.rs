@@ -2,8 +2,31 @@
 
 //! Shared objects that C code holds as a context pointer.
 
+use core::ptr::NonNull;
 use kernel::ffi::c_void;
 use kernel::sync::Arc;
+
+/// What a C object keeps for us as a pointer, and whose memory the C side reads and writes
+/// meanwhile.
+///
+/// # Safety
+///
+/// What [`Self::memory`] returns stays at its place until the object is dropped or changed, also
+/// while it is a pointer.
+pub(crate) unsafe trait Lent: Send + Sized {
+    /// Turns it into a pointer.
+    fn into_ptr(self) -> NonNull<c_void>;
+
+    /// Takes it back.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` must be from [`Self::into_ptr`], and not be used again.
+    unsafe fn from_ptr(ptr: NonNull<c_void>) -> Self;
+
+    /// Its memory.
+    fn memory(&mut self) -> &mut [u8];
+}
 
 /// One reference to an `Arc<T>` that a C object keeps as its context pointer.
 ///

@@ -11,6 +11,7 @@ pub(crate) mod memalloc;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod net;
+pub(crate) mod pages;
 pub(crate) mod racy;
 pub(crate) mod sysctl;
 pub(crate) mod time;

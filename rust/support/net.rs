@@ -72,6 +72,8 @@ pub(crate) struct Net(NonNull<bindings::net>);
 
 // SAFETY: a network namespace does not belong to a task.
 unsafe impl Send for Net {}
+// SAFETY: a shared `Net` gives out its pointer only.
+unsafe impl Sync for Net {}
 
 impl Net {
     /// Wraps a namespace.

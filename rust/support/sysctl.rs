@@ -8,7 +8,10 @@
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::prelude::*;
-use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
 
 /// The least and the greatest value of a setting.
 pub(crate) struct Range {
@@ -60,6 +63,45 @@ impl Entry {
             },
         })
     }
+}
+
+impl Entry {
+    /// The counter `name`, which any write sets to zero.
+    pub(crate) const fn counter(name: &'static CStr, value: &'static Atomic<usize>) -> Self {
+        // INVARIANT: all of these are static, and `proc_doulongvec_minmax` expects a `long`.
+        Self(bindings::ctl_table {
+            procname: name.to_bytes_with_nul().as_ptr().cast(),
+            data: value.as_ptr().cast(),
+            maxlen: core::mem::size_of::<usize>() as i32,
+            mode: 0o644,
+            proc_handler: Some(counter_callback),
+            poll: core::ptr::null_mut(),
+            extra1: core::ptr::null_mut(),
+            extra2: core::ptr::null_mut(),
+        })
+    }
+}
+
+/// Called by proc_sys_call_handler() to read or write a counter.
+///
+/// # Safety
+///
+/// `table` must be that of [`Entry::counter`], and the other arguments what a `proc_handler` gets.
+unsafe extern "C" fn counter_callback(
+    table: *const bindings::ctl_table,
+    write: kernel::ffi::c_int,
+    buffer: *mut kernel::ffi::c_void,
+    len: *mut usize,
+    position: *mut bindings::loff_t,
+) -> kernel::ffi::c_int {
+    if write == 0 {
+        // SAFETY: the arguments of a `proc_handler` are passed on; the data is a `long`.
+        return unsafe { bindings::proc_doulongvec_minmax(table, write, buffer, len, position) };
+    }
+    // SAFETY: the data is an `Atomic<usize>`, which is static.
+    let value = unsafe { &*(*table).data.cast::<Atomic<usize>>() };
+    value.store(0, Relaxed);
+    0
 }
 
 /// Registered settings; dropping it takes the files away.

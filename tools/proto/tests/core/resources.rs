@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use rpcrdma_proto::proto::resources::{resources, Device, Resources};
+use rpcrdma_proto::proto::resources::{
+    resources, responder, Device, Resources, ResponderResources,
+};
 
 /// 1 MiB that need not begin at a page boundary.
 const DATA_PAGES: u32 = 257;
@@ -175,4 +177,61 @@ fn the_usual_sizes() {
     };
     assert_eq!(r, expected);
     assert_eq!(r.send_wr(), 835);
+}
+
+fn all_responders() -> impl Iterator<Item = (u32, u32, Device, ResponderResources)> {
+    devices().flat_map(|device| {
+        [(1, 0), (4, 2), (128, 2), (16_384, 2), (u32::MAX, u32::MAX)]
+            .into_iter()
+            .filter_map(move |(calls, callbacks)| {
+                let r = responder(calls, callbacks, &device)?;
+                Some((calls, callbacks, device, r))
+            })
+    })
+}
+
+#[test]
+fn a_responders_queues_fit_the_device() {
+    for (_, _, device, r) in all_responders() {
+        let marker = u64::from(Resources::MARKER);
+        let sends = u64::from(r.send_room) + marker;
+        let receives = u64::from(r.receives) + marker;
+        assert!(sends <= u64::from(device.max_qp_wr), "{device:?} {r:?}");
+        assert!(receives <= u64::from(device.max_qp_wr), "{device:?} {r:?}");
+        assert!(
+            sends + receives <= u64::from(device.max_cqe),
+            "{device:?} {r:?}"
+        );
+    }
+}
+
+#[test]
+fn a_responder_has_a_receive_for_what_the_peer_may_send() {
+    for (calls, callbacks, device, r) in all_responders() {
+        assert!(1 <= r.grants && r.grants <= calls, "{device:?} {r:?}");
+        // Short of a batch, Receives wait in two places.
+        let waiting = 2 * u64::from(r.recv_batch - 1);
+        let posted = u64::from(r.receives) - waiting;
+        assert!(
+            posted >= u64::from(r.grants) + u64::from(callbacks),
+            "{device:?} {r:?}"
+        );
+    }
+}
+
+#[test]
+fn a_responder_that_waits_for_room_has_a_completion_to_come() {
+    for (_, _, device, r) in all_responders() {
+        assert!(r.signal_interval >= 1);
+        assert!(r.signal_interval <= r.send_room / 2, "{device:?} {r:?}");
+    }
+}
+
+#[test]
+fn a_responder_on_a_common_device() {
+    let r = responder(128, 2, &device(256, 16_384)).unwrap();
+    assert_eq!(r.grants, 128);
+    assert_eq!(r.receives, 160);
+    assert_eq!(r.send_room, 512);
+    assert_eq!(responder(128, 2, &device(256, 8)), None);
 }

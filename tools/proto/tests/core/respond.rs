@@ -8,7 +8,7 @@ use rpcrdma_proto::proto::chunk::Chunks;
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::Kind;
 use rpcrdma_proto::proto::plan::Item;
-use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape, Response};
+use rpcrdma_proto::proto::respond::{reducible, respond, Form, ReplyLimits, ReplyShape, Response};
 use rpcrdma_proto::proto::types::{Version, Xid};
 use rpcrdma_proto::proto::v1;
 
@@ -203,6 +203,22 @@ proptest! {
                 returned.writes.iter().map(Vec::len).collect::<Vec<_>>(),
                 lists.writes.iter().map(Vec::len).collect::<Vec<_>>()
             );
+        }
+    }
+}
+
+#[test]
+fn results_are_eligible_in_read_readlink_and_compound() {
+    const NFS: u32 = 100_003;
+    for version in 0..6 {
+        for procedure in 0..22 {
+            let expected = match version {
+                2 | 3 => matches!(procedure, 5 | 6),
+                4 => procedure == 1,
+                _ => false,
+            };
+            assert_eq!(reducible(NFS, version, procedure), expected);
+            assert!(!reducible(NFS + 1, version, procedure));
         }
     }
 }

@@ -6,7 +6,9 @@ use common::{conveyed, read, rpc, segment, v1_message, Lists};
 use proptest::prelude::*;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{FixedWords, Kind};
-use rpcrdma_proto::proto::responder::{accept, check_long, holds_array, slice, CallLimits, Source};
+use rpcrdma_proto::proto::responder::{
+    accept, check_long, holds_array, reopen, slice, CallLimits, Source,
+};
 use rpcrdma_proto::proto::types::{ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::v1;
 
@@ -334,4 +336,24 @@ fn no_position_is_unaligned() {
         let (fixed, rest) = FixedWords::split(&message).unwrap();
         assert_eq!(v1::decode(&fixed, rest).err(), Some(BadHeader::Unaligned));
     }
+}
+
+proptest! {
+    #[test]
+    fn a_call_is_the_same_when_it_is_opened_again(lists in any_lists(), len in 0_usize..64) {
+        let message = v1_message(7, Kind::Msg, &lists, &vec![1; len]);
+        let (fixed, first) = conveyed(&message);
+        let (fixed_again, again) = reopen(&message).unwrap();
+        prop_assert_eq!(fixed_again, fixed);
+        prop_assert_eq!(Lists::of(&again.chunks), Lists::of(&first.chunks));
+        prop_assert_eq!(again.payload, first.payload);
+    }
+}
+
+#[test]
+fn what_is_no_call_is_not_opened_again() {
+    assert!(reopen(&[0; 15]).is_none());
+    let mut error = v1_message(1, Kind::Msg, &Lists::default(), &[]);
+    error[15] = 4;
+    assert!(reopen(&error).is_none());
 }

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What only the accepting side does: it is asked for a connection, it reads and writes the peer's
+//! memory, and its senders may wait for room in the send queue.
+
+use super::{
+    now,
+    Buffers,
+    CloseReason,
+    ComposeError,
+    Endpoint,
+    Protocol,
+    Role,
+    Shared,
+    State,
+    Step, //
+};
+use crate::{
+    proto::{
+        chunk::Chunks,
+        error::ErrorReport,
+        header::{
+            FixedWords,
+            Outgoing, //
+        },
+        types::Handle, //
+    },
+    rdma::{
+        cm::AcceptParams,
+        qp::{
+            Qp,
+            QpRef, //
+        },
+        recv::{
+            Received, //
+            RecvBatch,
+        },
+        rw::{
+            Pull,
+            PullBox,
+            Write, //
+        },
+        send::{
+            SendBox,
+            SendBuf, //
+        },
+        Pulls, //
+    },
+    support::{
+        memalloc::NofsScope,
+        pages::PageBuf, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        lock::{
+            spinlock::SpinLockBackend,
+            Guard, //
+        }, //
+    }, //
+};
+
+/// What the accepting role adds.
+pub(crate) trait Responder: Role {
+    /// What waits for data of the peer.
+    type Puller: Send;
+
+    /// RDMA Reads have ended: the data is in `memory`, unless they failed. Context: completion.
+    fn pulled(&self, shared: &Shared<Self>, waiter: Self::Puller, memory: Option<PageBuf>);
+
+    /// Somebody has to wait for room in the send queue.
+    fn starved(&self);
+}
+
+impl<R: Responder> Pulls for Shared<R> {
+    type Puller = R::Puller;
+
+    fn pulled(&self, waiter: R::Puller, memory: Option<PageBuf>, work_requests: u32) {
+        self.lock().queue.gave_back(work_requests);
+        self.wake_waiters();
+        self.role.pulled(self, waiter, memory);
+    }
+}
+
+/// A message for which there is room, under the endpoint's lock: nothing may sleep until it is
+/// [posted](Self::post) or dropped.
+pub(crate) struct Sending<'a, R: Responder> {
+    qp: &'a Qp<Shared<R>>,
+    state: Guard<'a, State<R>, SpinLockBackend>,
+    composed: Option<(SendBox<Shared<R>>, usize)>,
+}
+
+impl<R: Responder> Sending<'_, R> {
+    /// Changes how many Calls of the peer are taken at a time, from this message on. There are
+    /// Receives for as many.
+    pub(crate) fn grant(&mut self, calls: u32) {
+        if let Some(protocol) = &mut self.state.protocol {
+            protocol.set_grants(calls);
+        }
+    }
+
+    /// Writes header and payload; see [`State::compose`].
+    pub(crate) fn compose<C: Chunks + ?Sized>(
+        &mut self,
+        outgoing: &Outgoing,
+        chunks: &C,
+        payload: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Result<(), ComposeError> {
+        self.composed = Some(self.state.compose(outgoing, 0, chunks, payload)?);
+        Ok(())
+    }
+
+    /// Sends what was composed, after `write` was written, and has the peer's device take the
+    /// handle `invalidate` out of use. The buffer of `call`, the Call that this answers, receives
+    /// another message: the peer may use the credit as soon as it has the Reply.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(crate) fn post(
+        mut self,
+        call: Option<Received<Shared<R>>>,
+        write: Option<Write>,
+        invalidate: Option<Handle>,
+    ) -> Result<(), CloseReason> {
+        let state = &mut *self.state;
+        let Some((buffer, len)) = self.composed.take() else {
+            return Err(CloseReason::NotPosted);
+        };
+        if let Some(call) = call {
+            // If that fails the Send cannot help either, but its buffers go where they belong.
+            let _ = state.receives.repost(self.qp, call);
+        }
+        let invalidate = invalidate.map(|handle| handle.0);
+        // Whoever comes next needs a buffer back.
+        let last = state.sends.is_empty();
+        self.qp
+            .post_reply(&mut state.queue, write, buffer, len, invalidate, last)
+            .map_err(|_| CloseReason::NotPosted)
+    }
+}
+
+impl<R: Responder> Drop for Sending<'_, R> {
+    fn drop(&mut self) {
+        if let Some((buffer, _)) = self.composed.take() {
+            self.state.give_back(buffer);
+        }
+    }
+}
+
+impl<R: Role> Shared<R> {
+    /// Wakes those who wait for room, if there are any. Context: process.
+    pub(super) fn wake_waiters(&self) {
+        if self.waiting.load(Relaxed) != 0 {
+            // Whoever looked for room before it was there waits when the lock is free.
+            drop(self.lock());
+            self.room.notify_all();
+        }
+    }
+
+    /// Answers a message by an error message, now or when there is room.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(super) fn refuse(
+        &self,
+        qp: &QpRef<Self>,
+        fixed: &FixedWords,
+        report: ErrorReport,
+    ) -> Result<(), CloseReason> {
+        let mut state = self.lock();
+        if let Some(protocol) = &mut state.protocol {
+            protocol
+                .refuse(fixed, report)
+                .map_err(CloseReason::Protocol)?;
+        }
+        state.transmit(qp).map_err(|_| CloseReason::NotPosted)
+    }
+}
+
+impl<R: Responder> Endpoint<R> {
+    /// Makes the first buffers and posts all Receives. Context: process, may sleep.
+    pub(crate) fn provide_to(&self, buffers: &Buffers, recv_batch: u32) -> Result {
+        self.shared.lock().receives = RecvBatch::new(recv_batch);
+        self.provide(buffers)
+    }
+
+    /// Accepts the peer, whose protocol state is `protocol`. Receives are posted.
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// The peer has given up, or the device goes away.
+    pub(crate) fn accept(&self, protocol: Protocol, params: &AcceptParams) -> Result {
+        self.shared.lock().protocol = Some(protocol);
+        // An end that comes after this is an event.
+        self.shared.progress.reached(Step::Established);
+        self.id.accept(params)
+    }
+
+    /// The lock, when there is room for `work_requests` and a Send buffer. Waits in turn.
+    ///
+    /// None: the connection ends, or the queue will never have as much room.
+    ///
+    /// Context: process, sleeps.
+    fn room(
+        &self,
+        work_requests: u32,
+        buffer_len: u32,
+    ) -> Option<Guard<'_, State<R>, SpinLockBackend>> {
+        let shared = &*self.shared;
+        let mut state = shared.lock();
+        if work_requests > state.queue.most() {
+            return None;
+        }
+        let mut turn = None;
+        loop {
+            if shared.closing.load(Relaxed) != 0 {
+                break;
+            }
+            let first = match turn {
+                None => state.turn == state.next_turn,
+                Some(turn) => state.turn == turn,
+            };
+            if first && state.queue.has_room_for(work_requests) {
+                if !state.sends.is_empty() {
+                    break;
+                }
+                // There are as many as Replies are under way, of which each has a thread.
+                drop(state);
+                let buffer = SendBuf::new(self.pd.clone(), buffer_len);
+                state = shared.lock();
+                match buffer {
+                    Ok(buffer) => {
+                        state.sends.push(buffer);
+                        state.sends_made += 1;
+                        continue;
+                    }
+                    Err(_) if state.sends_made == 0 => break,
+                    Err(_) => {}
+                }
+            }
+            if turn.is_none() {
+                turn = Some(state.next_turn);
+                state.next_turn = state.next_turn.wrapping_add(1);
+                shared.waiting.fetch_add(1, Relaxed);
+                shared.role.starved();
+                continue;
+            }
+            shared.room.wait(&mut state);
+        }
+        if turn.is_some() {
+            state.turn = state.turn.wrapping_add(1);
+            if shared.waiting.fetch_sub(1, Relaxed) != 1 {
+                shared.room.notify_all();
+            }
+        }
+        let fits = shared.closing.load(Relaxed) == 0 && !state.sends.is_empty();
+        fits.then_some(state)
+    }
+
+    /// Waits until a message with `work_requests` in all can be sent.
+    ///
+    /// None: the connection ends, or the queue will never have as much room.
+    ///
+    /// Context: process, sleeps.
+    pub(crate) fn sending(&self, work_requests: u32, buffer_len: u32) -> Option<Sending<'_, R>> {
+        Some(Sending {
+            state: self.room(work_requests, buffer_len)?,
+            qp: &self.qp,
+            composed: None,
+        })
+    }
+
+    /// As [`Self::sending`] for a message alone, but none if the send queue has no room now.
+    ///
+    /// Context: process, does not wait for the peer.
+    pub(crate) fn sending_now(&self, buffer_len: u32) -> Option<Sending<'_, R>> {
+        let mut state = self.shared.lock();
+        if state.sends.is_empty() {
+            drop(state);
+            // The task may be one that writes pages back.
+            let buffer = {
+                let _scope = NofsScope::enter();
+                SendBuf::new(self.pd.clone(), buffer_len).ok()?
+            };
+            state = self.shared.lock();
+            state.sends.push(buffer);
+            state.sends_made += 1;
+        }
+        let fits = self.shared.closing.load(Relaxed) == 0 && state.has_room(0);
+        fits.then_some(Sending {
+            state,
+            qp: &self.qp,
+            composed: None,
+        })
+    }
+
+    /// Answers a Call by an error message. Context: process.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(crate) fn refuse(
+        &self,
+        fixed: &FixedWords,
+        report: ErrorReport,
+    ) -> Result<(), CloseReason> {
+        self.shared.refuse(&self.qp, fixed, report)
+    }
+
+    /// A Call is not needed any more, and gets no Reply: its buffer receives another.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(crate) fn drop_call(&self, call: Received<Shared<R>>) -> Result<(), CloseReason> {
+        let mut state = self.shared.lock();
+        state
+            .receives
+            .repost(&self.qp, call)
+            .map_err(|_| CloseReason::NotPosted)
+    }
+
+    /// Starts to read the peer's memory. Context: process, sleeps until there is room.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed. The Pull comes back if its memory is still the device's;
+    /// it is to be [retired](Pull::retire).
+    pub(crate) fn pull(
+        &self,
+        pull: PullBox<Shared<R>>,
+        waiter: R::Puller,
+        buffer_len: u32,
+    ) -> Result<(), Option<PullBox<Shared<R>>>> {
+        let Some(mut state) = self.room(pull.work_requests(), buffer_len) else {
+            Pull::cancel(pull, &self.qp);
+            return Err(None);
+        };
+        self.qp
+            .post_pull(&mut state.queue, pull, waiter)
+            .map_err(Some)
+    }
+
+    /// Whether somebody waits for room in the send queue. Context: any.
+    pub(crate) fn is_short(&self) -> bool {
+        self.shared.waiting.load(Relaxed) != 0
+    }
+
+    /// Begins to end the connection. Context: process, may sleep.
+    pub(crate) fn detach(&self) {
+        self.shared.lose(CloseReason::Unneeded);
+        self.id.disconnect();
+    }
+}
+
+/// The protocol's time is that of the endpoint.
+impl Protocol {
+    /// As [`Protocol::server`], now.
+    pub(crate) fn accepted(
+        cid: u32,
+        config: &crate::proto::connection::Config,
+        private_data: &[u8],
+    ) -> Self {
+        Self::server(cid, config, private_data, now())
+    }
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Listening for peers that want to connect.
+//!
+//! rdma_cm makes an id for each peer that asks. It is a [`Request`] until somebody accepts, and
+//! belongs to whoever has that: a request that is dropped is refused.
+//!
+//! C header: `include/rdma/rdma_cm.h`.
+
+use super::cm::CmId;
+use super::device::Attributes;
+use super::Handler;
+use crate::bindings;
+use crate::support::box_list::{
+    BoxList,
+    Link,
+    Node, //
+};
+use crate::support::foreign::Context;
+use crate::support::net::{
+    Net,
+    SockAddr, //
+};
+use core::mem::{
+    offset_of,
+    ManuallyDrop, //
+};
+use core::ptr::NonNull;
+use kernel::error::{
+    from_err_ptr,
+    to_result, //
+};
+use kernel::ffi::c_int;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
+};
+
+/// Who hears of peers that want to connect.
+pub(crate) trait Accept: Send + Sync + 'static {
+    /// A peer wants to connect. What comes back is refused.
+    ///
+    /// Context: process, may sleep. The request's and the listener's handler mutexes are held: the
+    /// request must not be dropped here, and nothing may be waited for that drops either.
+    fn request(&self, request: KBox<Request>) -> Result<(), KBox<Request>>;
+
+    /// The listener hears nothing any more, since its address moved or its device goes away: it
+    /// is to be dropped, and maybe made anew.
+    ///
+    /// Context: process, may sleep, but must not drop the listener.
+    fn deaf(&self);
+}
+
+/// A listening id. Dropping it waits for its events; requests that were made stay.
+pub(crate) struct Listener {
+    raw: NonNull<bindings::rdma_cm_id>,
+    /// Dropped after `raw` is destroyed, since the handler uses it until then.
+    _context: Context,
+}
+
+// SAFETY: a `struct rdma_cm_id` does not belong to a task; any may call rdma_destroy_id().
+unsafe impl Send for Listener {}
+// SAFETY: what a shared `Listener` gives out is read only.
+unsafe impl Sync for Listener {}
+
+impl Listener {
+    /// Listens at `address`, for its own family only. `backlog` bounds the requests that wait to be
+    /// accepted where the device keeps them (iWARP).
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`, `EADDRNOTAVAIL`; `ENODEV`: no RDMA device has the address. `ENOMEM`.
+    pub(crate) fn new<A: Accept>(
+        net: Net,
+        mut address: SockAddr,
+        backlog: i32,
+        acceptor: Arc<A>,
+    ) -> Result<Self> {
+        let context = Context::new(acceptor);
+        // SAFETY: the namespace is alive (`Net`). The context, which rdma_cm hands to the callback,
+        // is dropped after the id is destroyed.
+        let raw = unsafe {
+            bindings::rdma_create_id(
+                net.as_raw(),
+                Some(listen_callback::<A>),
+                context.as_ptr(),
+                bindings::rdma_ucm_port_space_RDMA_PS_TCP,
+                bindings::ib_qp_type_IB_QPT_RC,
+            )
+        };
+        let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
+        let this = Self {
+            raw,
+            _context: context,
+        };
+        // So that there can be a listener for each family on one port.
+        // SAFETY: a new id, which nobody else uses.
+        to_result(unsafe { bindings::rdma_set_afonly(raw.as_ptr(), 1) })?;
+        // SAFETY: a new id, which nobody else uses; the address is copied.
+        to_result(unsafe { bindings::rdma_bind_addr(raw.as_ptr(), address.as_raw()) })?;
+        // SAFETY: the id is bound; its callback may run from now on, and has its context.
+        to_result(unsafe { bindings::rdma_listen(raw.as_ptr(), backlog) })?;
+        Ok(this)
+    }
+
+    /// The address, with the port that it got.
+    pub(crate) fn address(&self) -> SockAddr {
+        // SAFETY: the id is valid until drop; its source address was set by rdma_bind_addr().
+        SockAddr::new(unsafe { (*self.raw.as_ptr()).route.addr.src_addr })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`; not called from the id's own handler, which must not drop it
+        // (`Accept`). Waits for a handler that runs.
+        unsafe { bindings::rdma_destroy_id(self.raw.as_ptr()) };
+    }
+}
+
+/// The most private data that a peer can send along (`RDMA_MAX_PRIVATE_DATA`).
+const MOST_PRIVATE_DATA: usize = 256;
+
+/// A peer that wants to connect. Dropping it refuses.
+///
+/// # Invariants
+///
+/// `raw` is an id that rdma_cm made for a request, and that belongs to this. Its context is that
+/// of the listener, which `listener` keeps alive.
+pub(crate) struct Request {
+    raw: NonNull<bindings::rdma_cm_id>,
+    listener: Context,
+    private_data: [u8; MOST_PRIVATE_DATA],
+    private_data_len: u8,
+    reads: u8,
+    link: Link<Request>,
+}
+
+/// Peers that wait to be accepted.
+pub(crate) type Requests = BoxList<Request>;
+
+// SAFETY: the offset is that of the field, which only lists use.
+unsafe impl Node for Request {
+    const LINK: usize = offset_of!(Self, link);
+}
+
+// SAFETY: a `struct rdma_cm_id` does not belong to a task.
+unsafe impl Send for Request {}
+
+impl Request {
+    /// What the peer sent along.
+    pub(crate) fn private_data(&self) -> &[u8] {
+        let len = usize::from(self.private_data_len);
+        self.private_data.get(..len).unwrap_or_default()
+    }
+
+    /// How many RDMA Reads the peer lets this side have outstanding.
+    pub(crate) fn reads(&self) -> u8 {
+        self.reads
+    }
+
+    /// What the device can do that the peer came by.
+    pub(crate) fn attributes(&self) -> Attributes {
+        // SAFETY: the id is valid by the type invariant, and has had its device since it was made
+        // (`cma_ib_acquire_dev`), which it keeps.
+        unsafe { Attributes::of((*self.raw.as_ptr()).device) }
+    }
+
+    /// Whether the device registers memory for RDMA Reads, and how many registrations it takes to
+    /// read `pages` pages at once. Context: any.
+    pub(crate) fn read_registrations(&self, pages: u32) -> Option<u32> {
+        // SAFETY: the id is valid by the type invariant; both fields are constant since it was made.
+        let (device, port) =
+            unsafe { ((*self.raw.as_ptr()).device, (*self.raw.as_ptr()).port_num) };
+        // SAFETY: the device is valid while the id is.
+        let alone = unsafe { bindings::rdma_rw_max_send_wr(device, port, 1, 0) } == 1;
+        // SAFETY: the device is valid while the id is.
+        (!alone).then(|| unsafe { bindings::rdma_rw_mr_factor(device, port, pages) })
+    }
+
+    /// The connection that the peer asks for; its events go to `handler`. The peer is still to be
+    /// accepted, or is refused when the id is dropped.
+    ///
+    /// Context: process, sleeps.
+    pub(crate) fn into_id<H: Handler>(this: KBox<Self>, handler: Arc<H>) -> CmId {
+        let this = ManuallyDrop::new(KBox::into_inner(this));
+        // SAFETY: the id is this object's, which does not destroy it any more; its context is kept
+        // until the function has returned.
+        let id = unsafe { CmId::adopt(this.raw, handler) };
+        // SAFETY: this object is not used again, so the context is taken out once.
+        drop(unsafe { core::ptr::read(&this.listener) });
+        id
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        // SAFETY: the id is valid by the type invariant. Refuses a peer that still waits, and is
+        // an error that does not matter for any other.
+        let _ = unsafe {
+            bindings::rdma_reject(
+                self.raw.as_ptr(),
+                core::ptr::null(),
+                0,
+                bindings::ib_cm_rej_reason_IB_CM_REJ_CONSUMER_DEFINED as u8,
+            )
+        };
+        // SAFETY: the id is this object's; not called from its own handler (`Accept`).
+        unsafe { bindings::rdma_destroy_id(self.raw.as_ptr()) };
+    }
+}
+
+/// Leaves the id of a request to rdma_cm, which destroys it and so refuses the peer.
+fn give_up(request: Request) {
+    let request = ManuallyDrop::new(request);
+    // SAFETY: the request is not used again, so the context is taken out once.
+    drop(unsafe { core::ptr::read(&request.listener) });
+}
+
+/// Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.
+///
+/// # Safety
+///
+/// `id` must be a listener that [`Listener::new`] made for an `A`, or an id that rdma_cm made for
+/// a request to it and which nobody has accepted; `event` must be one of its events.
+unsafe extern "C" fn listen_callback<A: Accept>(
+    id: *mut bindings::rdma_cm_id,
+    event: *mut bindings::rdma_cm_event,
+) -> c_int {
+    // SAFETY: `rdma_cm_id.context` is what `Listener::new` gave, an `Arc<A>` that outlives the
+    // listener and all requests (`Request::listener`).
+    let acceptor = unsafe { ArcBorrow::<'_, A>::from_raw((*id).context.cast()) };
+    // SAFETY: rdma_cm's own, on its stack while the handler runs.
+    let event = unsafe { &*event };
+    match event.event {
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST => {
+            // SAFETY: `rdma_cm_event.param.conn` is the arm that CONNECT_REQUEST has.
+            let conn = unsafe { event.param.conn.as_ref() };
+            let Some(raw) = NonNull::new(id) else {
+                return 1;
+            };
+            let mut private_data = [0; MOST_PRIVATE_DATA];
+            if !conn.private_data.is_null() {
+                let from = conn.private_data.cast::<u8>();
+                let len = usize::from(conn.private_data_len);
+                // SAFETY: `rdma_conn_param.private_data` points into the message of the peer, with
+                // the length beside it, which is at most that of the array.
+                unsafe {
+                    core::ptr::copy_nonoverlapping(from, private_data.as_mut_ptr(), len);
+                }
+            }
+            // INVARIANT: rdma_cm leaves a new id to the handler that returns 0.
+            let request = Request {
+                raw,
+                listener: Context::new::<A>(acceptor.into()),
+                private_data,
+                private_data_len: if conn.private_data.is_null() {
+                    0
+                } else {
+                    conn.private_data_len
+                },
+                reads: conn.initiator_depth,
+                link: Link::new(),
+            };
+            let Ok(room) = KBox::<Request>::new_uninit(GFP_KERNEL) else {
+                give_up(request);
+                return 1;
+            };
+            match acceptor.request(KBox::write(room, request)) {
+                Ok(()) => 0,
+                Err(request) => {
+                    give_up(KBox::into_inner(request));
+                    1
+                }
+            }
+        }
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
+        | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {
+            // SAFETY: the id is valid while its handler runs. A listener has no peer, so all bytes
+            // of that address are zero, beginning with the family.
+            let peer = unsafe { (&raw const (*id).route.addr.dst_addr).cast::<u16>().read() };
+            // Of a request that waits they say that it is over, which `CmId::accept` finds out.
+            if peer == 0 {
+                acceptor.deaf();
+            }
+            0
+        }
+        _ => 0,
+    }
+}

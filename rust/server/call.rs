@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A Call, from its message to a thread of the service.
+//!
+//! A Call without Read chunks is delivered as it was received. One with Read chunks takes pages of
+//! the thread that finds it, has the device fill them, and is delivered to whichever thread finds
+//! it next. With a single Read chunk in an inline Call, the data goes to where a WRITE wants it, at
+//! the start of a page; any other Call is put together from its start to its end.
+
+use super::{
+    connection::Connection,
+    role::Message,
+    settings, //
+};
+use crate::{
+    endpoint::{
+        CloseReason,
+        Shared, //
+    },
+    proto::{
+        error::{
+            BadHeader,
+            ErrorReport, //
+        },
+        header::{
+            FixedWords,
+            Kind, //
+        },
+        responder::{
+            self,
+            Call,
+            Source, //
+        },
+        types::Segment, //
+    },
+    rdma::rw::{
+        Pull,
+        PullBox,
+        Remote, //
+    },
+    sunrpc::svc::rqst::{
+        Delivered,
+        Rqst, //
+    },
+    support::{
+        memory::PAGE_SIZE,
+        pages::PageBuf, //
+    }, //
+};
+use kernel::prelude::*;
+
+/// How the pages of a Call with Read chunks are used.
+#[derive(Clone, Copy)]
+enum Layout {
+    /// They hold the one Read chunk, with its pad, of an inline Call.
+    Chunk {
+        /// How much of the message is before the chunk.
+        position: u32,
+        /// The length of the chunk.
+        len: u32,
+        /// And of its pad.
+        pad: u32,
+    },
+    /// They hold the whole RPC message.
+    Whole,
+}
+
+impl Layout {
+    fn of(call: &Call<'_>) -> Self {
+        let mut chunks = call.read_chunks();
+        if let (Kind::Msg, Some((position, len)), None) = (call.kind, chunks.next(), chunks.next())
+        {
+            if let Ok(len) = u32::try_from(len) {
+                return Self::Chunk {
+                    position: position.0,
+                    len,
+                    pad: call.len - call.stream_len - len,
+                };
+            }
+        }
+        Self::Whole
+    }
+
+    /// How many bytes of the pages are used.
+    fn len(self, call: &Call<'_>) -> u32 {
+        match self {
+            Self::Chunk { len, pad, .. } => len + pad,
+            Self::Whole => call.len,
+        }
+    }
+}
+
+/// Bytes of the pages, and what belongs there.
+enum Piece {
+    /// From the client's memory.
+    Remote(Segment),
+    /// The part of the inline stream that begins there.
+    Inline(u32),
+    /// Nothing.
+    Zero,
+}
+
+/// Calls `f` for each piece of the pages: where it begins, how long it is, and what it is.
+fn for_each_piece(
+    call: &Call<'_>,
+    layout: Layout,
+    mut f: impl FnMut(u32, u32, Piece) -> Result,
+) -> Result {
+    let mut at = 0_u32;
+    for source in call.sources() {
+        match source {
+            Source::Stream(_) if matches!(layout, Layout::Chunk { .. }) => {}
+            Source::Stream(range) if call.kind == Kind::Msg => {
+                let len = range.end - range.start;
+                f(at, len, Piece::Inline(range.start))?;
+                at += len;
+            }
+            Source::Stream(range) => {
+                for segment in responder::slice(call.position_zero(), range) {
+                    f(at, segment.length, Piece::Remote(segment))?;
+                    at += segment.length;
+                }
+            }
+            Source::Read(segment) => {
+                f(at, segment.length, Piece::Remote(segment))?;
+                at += segment.length;
+            }
+            Source::Pad(len) => {
+                f(at, len, Piece::Zero)?;
+                at += len;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of a Call that is begun.
+enum Begun {
+    /// It is delivered from where it was received: behind so many bytes.
+    Inline(usize),
+    /// Its data is to be read.
+    Pull(PullBox<Shared<super::role::Server>>),
+    /// There are no registrations now.
+    Starved,
+    /// It is answered by an error message.
+    Refused(FixedWords, ErrorReport),
+    /// The connection has to end.
+    Lost,
+}
+
+impl Connection {
+    /// Begins with a Call that has just arrived, or that has waited for registrations.
+    pub(super) fn begin(&self, message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
+        let alone = self.shared().lock().role.pulling == 0;
+        match self.plan(&message, &mut rqst, alone) {
+            Begun::Inline(start) => return rqst.deliver_inline(message, start),
+            Begun::Pull(pull) => self.pull(message, pull),
+            Begun::Starved => {
+                let mut state = self.shared().lock();
+                // A Pull that has ended meanwhile has not seen this one.
+                let again = state.role.pulling == 0;
+                state.role.starved.push(message);
+                state.role.retry |= again;
+                drop(state);
+                if again {
+                    self.shared().role.xprt.work_pending();
+                }
+            }
+            Begun::Refused(fixed, report) => self.refuse(message, &fixed, report),
+            Begun::Lost => self.shared().lose(CloseReason::NotPosted),
+        }
+        Delivered::nothing()
+    }
+
+    fn plan(&self, message: &Message, rqst: &mut Rqst<'_, Message>, alone: bool) -> Begun {
+        let bytes = message.bytes();
+        let Some((fixed, conveyed)) = responder::reopen(bytes) else {
+            return Begun::Lost;
+        };
+        let start = bytes.len() - conveyed.payload.len();
+        let limits = &self.shared().role.limits;
+        let call = match responder::accept(&conveyed, conveyed.payload.len() as u32, limits) {
+            Ok(call) => call,
+            Err(report) => return Begun::Refused(fixed, report),
+        };
+        let layout = Layout::of(&call);
+        // A Read list without a byte changes nothing.
+        if call.chunks.reads.is_empty() || (call.kind == Kind::Msg && call.len == call.stream_len) {
+            return Begun::Inline(start);
+        }
+        let Ok(pages) = rqst.take_pages(layout.len(&call).div_ceil(PAGE_SIZE)) else {
+            return Begun::Lost;
+        };
+        let qp = self.endpoint().qp();
+        let Ok(mut pull) = Pull::new(qp, pages) else {
+            return Begun::Lost;
+        };
+        let added = for_each_piece(&call, layout, |at, len, piece| {
+            let Piece::Remote(segment) = piece else {
+                return Ok(());
+            };
+            settings::READS.count();
+            let remote = Remote {
+                key: segment.handle.0,
+                address: segment.offset,
+            };
+            pull.add(qp, at..at + len, remote)
+        });
+        match added {
+            Ok(()) => Begun::Pull(pull),
+            Err(error) => {
+                Pull::cancel(pull, qp);
+                if error != EAGAIN {
+                    Begun::Lost
+                } else if alone {
+                    // It will never fit.
+                    Begun::Refused(fixed, ErrorReport::System)
+                } else {
+                    Begun::Starved
+                }
+            }
+        }
+    }
+
+    /// Starts to read the data of a Call. Waits for room.
+    fn pull(&self, message: Message, pull: PullBox<Shared<super::role::Server>>) {
+        self.shared().lock().role.pulling += 1;
+        if let Err(left) = self.endpoint().pull(pull, message, self.buffer_len()) {
+            let mut state = self.shared().lock();
+            state.role.pulling -= 1;
+            if let Some(pull) = left {
+                state.role.broken.push(pull);
+            }
+            drop(state);
+            self.shared().lose(CloseReason::NotPosted);
+        }
+    }
+
+    /// Delivers a Call whose data has been read.
+    pub(super) fn complete(&self, mut message: Message, rqst: Rqst<'_, Message>) -> Delivered {
+        let Some(mut data) = message.note_mut().pulled.take() else {
+            return Delivered::nothing();
+        };
+        let limits = &self.shared().role.limits;
+        let bytes = message.bytes();
+        let opened = responder::reopen(bytes).and_then(|(fixed, conveyed)| {
+            let start = bytes.len() - conveyed.payload.len();
+            let stream_len = conveyed.payload.len() as u32;
+            let call = responder::accept(&conveyed, stream_len, limits).ok()?;
+            let layout = Layout::of(&call);
+            let long = call.kind == Kind::Nomsg;
+            let filled = fill(&mut data, &call, layout, conveyed.payload);
+            filled.ok()?;
+            Some((fixed, start, layout, call.len, long))
+        });
+        let Some((fixed, start, layout, len, long)) = opened else {
+            self.shared().lose(CloseReason::NotPosted);
+            return Delivered::nothing();
+        };
+        //= V1-003, V1-024
+        if long {
+            let mut first = [0; 8];
+            let checked = match data.read(0, &mut first) {
+                Ok(()) => responder::check_long(fixed.xid, &first),
+                Err(_) => Err(BadHeader::Truncated.report()),
+            };
+            if let Err(report) = checked {
+                self.refuse(message, &fixed, report);
+                return Delivered::nothing();
+            }
+        }
+        let delivered = match layout {
+            Layout::Whole => rqst.deliver_pages(message, data, len),
+            Layout::Chunk { position, len, pad } => {
+                rqst.deliver_chunk(message, start, position as usize, data, len + pad)
+            }
+        };
+        delivered.unwrap_or_else(|message| {
+            drop(message);
+            self.shared().lose(CloseReason::NotPosted);
+            Delivered::nothing()
+        })
+    }
+
+    /// Answers a Call by an error message. The client has its credit back with it, so the Receive
+    /// goes first.
+    pub(super) fn refuse(&self, message: Message, fixed: &FixedWords, report: ErrorReport) {
+        let refused = self
+            .endpoint()
+            .drop_call(message)
+            .and_then(|()| self.endpoint().refuse(fixed, report));
+        if let Err(why) = refused {
+            self.shared().lose(why);
+        }
+    }
+}
+
+/// Writes what does not come from the client's memory.
+fn fill(data: &mut PageBuf, call: &Call<'_>, layout: Layout, stream: &[u8]) -> Result {
+    for_each_piece(call, layout, |at, len, piece| match piece {
+        Piece::Remote(_) => Ok(()),
+        Piece::Zero => data.write(at, [0; 4].get(..len as usize).ok_or(EINVAL)?),
+        Piece::Inline(start) => {
+            let end = start as usize + len as usize;
+            data.write(at, stream.get(start as usize..end).ok_or(EINVAL)?)
+        }
+    })
+}

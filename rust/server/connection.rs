@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connected client, from its request to the drained queue pair.
+
+use super::{
+    role::{
+        Message,
+        Queue,
+        Server, //
+    },
+    sizes::Sizes, //
+};
+use crate::{
+    endpoint::{
+        ComposeError,
+        Endpoint,
+        Facts,
+        Protocol,
+        Resolved,
+        Shared, //
+    },
+    proto::{
+        chunk::NoChunks,
+        connection::SendError,
+        header::{
+            Kind,
+            Outgoing, //
+        },
+        plan::Item,
+        types::{
+            Handle,
+            MsgType,
+            Version,
+            Xid, //
+        }, //
+    },
+    rdma::{
+        cm::AcceptParams,
+        listen::Request,
+        rw::Pull, //
+    },
+    sunrpc::{
+        svc::{
+            self,
+            rqst::{
+                Delivered,
+                Reply,
+                Rqst, //
+            },
+            Addresses,
+            SvcHandle, //
+        },
+        CallBuf, //
+    },
+    support::errno, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+
+/// How many times a client's device tries again when there is no Receive: for ever. A client that
+/// keeps to its credits finds one, and one that does not only waits.
+const RNR_RETRIES: u8 = 7;
+
+/// Numbers connections that were accepted, apart from those that were made.
+static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
+
+/// A connected client.
+pub(crate) struct Connection {
+    endpoint: Arc<Endpoint<Server>>,
+    facts: Facts,
+    buffer_len: u32,
+    grants: u32,
+}
+
+impl Connection {
+    /// Accepts a client. Context: process, sleeps.
+    pub(super) fn accept(
+        xprt: SvcHandle,
+        request: KBox<Request>,
+        most: u32,
+    ) -> Result<(Self, Addresses)> {
+        let sizes = Sizes::new(&request, most).ok_or_else(errno::not_supported)?;
+        let config = sizes.config();
+        let cid = CONNECTIONS.fetch_add(1, Relaxed);
+        //= CM-002, CM-011
+        let protocol = Protocol::accepted(cid, &config, request.private_data());
+        let server = Server {
+            xprt,
+            cid,
+            limits: sizes.call_limits(),
+        };
+        let resolved = Resolved::asked(server, Queue::new(), request)?;
+        // From here on resources hold each other, and dropping the connection lets them go.
+        let this = Self {
+            endpoint: resolved.endpoint(sizes.qp)?,
+            facts: protocol.facts(),
+            buffer_len: sizes.buffers.send_len,
+            grants: sizes.grants,
+        };
+        let who = Addresses {
+            local: this.endpoint.source(),
+            peer: this.endpoint.peer(),
+        };
+        //= V1-035, V1-045
+        this.endpoint.provide_to(&sizes.buffers, sizes.recv_batch)?;
+        let params = AcceptParams {
+            private_data: config.cm_private.encode(),
+            initiator_depth: sizes.reads,
+            rnr_retry_count: RNR_RETRIES,
+        };
+        this.endpoint.accept(protocol, &params)?;
+        Ok((this, who))
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint<Server> {
+        &self.endpoint
+    }
+
+    pub(super) fn shared(&self) -> &Shared<Server> {
+        self.endpoint.shared()
+    }
+
+    /// What was settled when it was accepted.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The most credits that there are Receives for.
+    pub(super) fn grants(&self) -> u32 {
+        self.grants
+    }
+
+    /// The length of a Send buffer.
+    pub(super) fn buffer_len(&self) -> u32 {
+        self.buffer_len
+    }
+}
+
+/// A piece of work for a thread of the service.
+pub(crate) enum Work {
+    /// A Call that is to be begun.
+    Begin(Message),
+    /// A Call whose data has been read.
+    Complete(Message),
+}
+
+impl svc::Connection for Connection {
+    type Call = Message;
+    type Work = Work;
+
+    fn next(&self) -> Option<Work> {
+        let mut state = self.shared().lock();
+        let queue = &mut state.role;
+        if let Some(call) = queue.pulled.pop() {
+            return Some(Work::Complete(call));
+        }
+        if queue.retry {
+            if let Some(call) = queue.starved.pop() {
+                return Some(Work::Begin(call));
+            }
+            queue.retry = false;
+        }
+        queue.calls.pop().map(Work::Begin)
+    }
+
+    fn work(&self, work: Work, rqst: Rqst<'_, Message>) -> Delivered {
+        match work {
+            Work::Begin(call) => self.begin(call, rqst),
+            Work::Complete(call) => self.complete(call, rqst),
+        }
+    }
+
+    //= NFS-003, NFS-035
+    fn result(&self, call: &mut Message, offset: u32, len: u32) -> Result {
+        call.note_mut().add_result(Item { offset, len });
+        Ok(())
+    }
+
+    fn reply(&self, mut reply: Reply<'_, Message>) -> Result {
+        self.send(&mut reply).map_err(|why| {
+            self.shared().lose(why);
+            errno::not_connected()
+        })
+    }
+
+    fn drop_call(&self, call: Message) {
+        if let Err(why) = self.endpoint.drop_call(call) {
+            self.shared().lose(why);
+        }
+    }
+
+    //= V1-117, V1-119, NFS-051
+    fn call(&self, xid: u32, call: &CallBuf<'_>) -> Result {
+        let mut sending = self
+            .endpoint
+            .sending_now(self.buffer_len)
+            .ok_or_else(errno::no_buffers)?;
+        let outgoing = Outgoing {
+            xid: Xid(xid),
+            direction: MsgType::Call,
+            kind: Kind::Msg,
+            more: false,
+            inv_handle: Handle::NONE,
+        };
+        let (len, most) = (call.len() as usize, self.facts.inline_send as usize);
+        let payload = |out: &mut [u8]| {
+            let room = most.checked_sub(Version::V1.empty_header_len() as usize)?;
+            let out = out.get_mut(..len).filter(|out| out.len() <= room)?;
+            call.read(0, out).ok().map(|()| len)
+        };
+        match sending.compose(&outgoing, &NoChunks, payload) {
+            Ok(()) => {}
+            Err(ComposeError::TooLong) => return Err(errno::message_size()),
+            // The Reply to one that was given up is still to come.
+            Err(ComposeError::Protocol(SendError::NoCredit)) => return Err(errno::no_buffers()),
+            Err(_) => return Err(errno::not_connected()),
+        }
+        sending.post(None, None, None).map_err(|why| {
+            self.shared().lose(why);
+            errno::not_connected()
+        })
+    }
+
+    fn has_space(&self) -> bool {
+        !self.endpoint.is_short()
+    }
+
+    fn detach(&self) {
+        self.shared().lock().role.detached = true;
+        self.endpoint.detach();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.endpoint.close();
+        let Some(proof) = self.endpoint.drained() else {
+            return;
+        };
+        // What waits holds what it was made from, down to the endpoint.
+        let mut state = self.shared().lock();
+        let queue = core::mem::replace(&mut state.role, Queue::new());
+        drop(state);
+        let Queue { mut broken, .. } = queue;
+        while let Some(pull) = broken.pop() {
+            Pull::retire(pull, self.endpoint.qp(), proof);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The responder: the server's transport of RPC over RDMA (RFC 8166, RFC 8267, RFC 8797).
+//!
+//! A second role of an endpoint, as [`client`](crate::client) is the first. What a message means,
+//! how a Reply is conveyed and what may be invalidated is decided by `proto`; how a thread of the
+//! service gets its Call and gives its Reply is `sunrpc::svc`'s.
+//!
+//! - `listener`: hears of clients, and goes on listening when its address has moved
+//! - `connection`: a client, from its request to the drained queue pair
+//! - `role`: what arrives, up to the threads of the service
+//! - `call`: a Call, from its message to a thread, with its Read chunks pulled
+//! - `reply`: a Reply, from a thread to its message, with its results written
+//! - `sizes`: how large a connection is, from the device and the settings
+//! - `settings`: sysctls and counters
+
+#![deny(unsafe_code)]
+
+mod call;
+mod connection;
+mod listener;
+mod reply;
+mod role;
+pub(crate) mod settings;
+mod sizes;
+
+use crate::{
+    rdma::listen::Request,
+    sunrpc::svc::{
+        self,
+        Addresses,
+        Service,
+        SvcHandle, //
+    },
+    support::net::{
+        Net,
+        SockAddr, //
+    }, //
+};
+use kernel::prelude::*;
+
+/// RPC over RDMA, as transport class `rdma` of the server.
+pub(crate) struct Rdma;
+
+impl Service for Rdma {
+    type Listener = listener::Listener;
+    type Request = KBox<Request>;
+    type Connection = connection::Connection;
+
+    /// What the kernel's own RPC server takes at most (`RPCSVC_MAXPAYLOAD`).
+    const MAX_PAYLOAD: u32 = 4 << 20;
+
+    fn listen(xprt: SvcHandle, net: Net, address: SockAddr) -> Result<listener::Listener> {
+        listener::Listener::new(xprt, net, address)
+    }
+
+    fn accept(
+        xprt: SvcHandle,
+        request: KBox<Request>,
+        most: u32,
+    ) -> Result<(connection::Connection, Addresses)> {
+        connection::Connection::accept(xprt, request, most)
+    }
+}
+
+/// The registration of both classes; dropping it unregisters them.
+pub(crate) struct Registration {
+    _server: svc::class::Registration<Rdma>,
+    _backchannel: svc::backchannel::Registration<Rdma>,
+}
+
+impl Registration {
+    /// # Errors
+    ///
+    /// `EEXIST`: another module has registered these classes.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            _backchannel: svc::backchannel::Registration::new()?,
+            _server: svc::class::Registration::new()?,
+        })
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A Reply, from a thread of the service to its message.
+//!
+//! What goes inline is copied, at most one inline threshold; the rest is written into the client's
+//! memory out of the pages that it lies in, which may be those of the page cache.
+
+use super::{
+    connection::Connection,
+    role::Message,
+    settings, //
+};
+use crate::{
+    endpoint::CloseReason,
+    proto::{
+        error::ErrorReport,
+        header::{
+            Kind,
+            Outgoing, //
+        },
+        invalidate,
+        respond::{
+            reducible,
+            respond,
+            Form,
+            ReplyLimits,
+            ReplyShape,
+            Response, //
+        },
+        responder,
+        types::{
+            Handle,
+            MsgType,
+            Segment,
+            Version, //
+        }, //
+    },
+    rdma::rw::{
+        Remote,
+        Write, //
+    },
+    sunrpc::{
+        svc::rqst::Reply,
+        CallBuf, //
+    }, //
+};
+use core::ops::Range;
+use kernel::prelude::*;
+
+impl Connection {
+    /// Sends a Reply. Waits for room.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to end.
+    pub(super) fn send(&self, reply: &mut Reply<'_, Message>) -> Result<(), CloseReason> {
+        let Some(call) = reply.take_call() else {
+            return Err(CloseReason::NotPosted);
+        };
+        let Some((fixed, conveyed)) = responder::reopen(call.bytes()) else {
+            return Err(CloseReason::NotPosted);
+        };
+        let procedure = reply.procedure();
+        let shape = ReplyShape {
+            len: reply.message().len(),
+            results: call.note().results(),
+            reducible: reducible(procedure.program, procedure.version, procedure.procedure),
+        };
+        let limits = ReplyLimits {
+            version: Version::V1,
+            inline_send: self.facts().inline_send,
+            continued: 0,
+            reply_chunk: true,
+        };
+        //= V1-073, V1-078, V1-100
+        let response = match respond(conveyed.chunks, &shape, &limits) {
+            Ok(response) => response,
+            Err(report) => {
+                self.refuse(call, &fixed, report);
+                return Ok(());
+            }
+        };
+        let moves = response.form == Form::ReplyChunk || response.writes().next().is_some();
+        let write = if moves {
+            match self.write(reply, &response) {
+                Ok(write) => Some(write),
+                // Another attempt of the client's would meet the same.
+                Err(_) => {
+                    self.refuse(call, &fixed, ErrorReport::System);
+                    return Ok(());
+                }
+            }
+        } else {
+            None
+        };
+        //= CM-011, CM-012, CM-013
+        let invalidate =
+            invalidate::permitted_v1(self.facts().remote_invalidation, &conveyed.chunks);
+        let outgoing = Outgoing {
+            xid: fixed.xid,
+            direction: MsgType::Reply,
+            kind: response.kind(),
+            more: false,
+            inv_handle: Handle::NONE,
+        };
+        let count = 1 + write.as_ref().map_or(0, Write::work_requests);
+        let composed = match self.endpoint().sending(count, self.buffer_len()) {
+            None => Err(CloseReason::NotPosted),
+            Some(mut sending) => {
+                //= V1-035, V1-040
+                sending.grant(settings::max_requests().min(self.grants()));
+                let message = reply.message();
+                let payload = |out: &mut [u8]| match response.kind() {
+                    Kind::Nomsg => Some(0),
+                    Kind::Msg => copy(&message, response.payload(), out),
+                };
+                match sending.compose(&outgoing, &response, payload) {
+                    Ok(()) => Ok(sending),
+                    Err(_) => Err(CloseReason::NotPosted),
+                }
+            }
+        };
+        match composed {
+            Ok(sending) => sending.post(Some(call), write, invalidate),
+            Err(why) => {
+                if let Some(write) = write {
+                    write.cancel(self.endpoint().qp());
+                }
+                Err(why)
+            }
+        }
+    }
+
+    /// What is written into the client's memory.
+    fn write(&self, reply: &mut Reply<'_, Message>, response: &Response<'_>) -> Result<Write> {
+        let qp = self.endpoint().qp();
+        let mut write = Write::new(qp, reply.take_pages()?);
+        let mut add = |range: Range<u32>, segment: Segment| {
+            settings::WRITES.count();
+            let remote = Remote {
+                key: segment.handle.0,
+                address: segment.offset,
+            };
+            write.add(qp, range, remote)
+        };
+        let mut added = response
+            .writes()
+            .try_for_each(|(segment, range)| add(range, segment));
+        if added.is_ok() {
+            added = spread(response.payload(), response.reply_writes(), add);
+        }
+        match added {
+            Ok(()) => Ok(write),
+            Err(error) => {
+                write.cancel(qp);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Copies pieces of a message, and returns how long they are.
+fn copy(
+    message: &CallBuf<'_>,
+    pieces: impl Iterator<Item = Range<u32>>,
+    out: &mut [u8],
+) -> Option<usize> {
+    let mut at = 0;
+    for piece in pieces {
+        let end = at + (piece.end - piece.start) as usize;
+        message.read(piece.start, out.get_mut(at..end)?).ok()?;
+        at = end;
+    }
+    Some(at)
+}
+
+/// Lays `pieces`, one behind the other, over `segments`: calls `add` for what of either fits
+/// together.
+fn spread(
+    mut pieces: impl Iterator<Item = Range<u32>>,
+    segments: impl Iterator<Item = Segment>,
+    mut add: impl FnMut(Range<u32>, Segment) -> Result,
+) -> Result {
+    let mut piece = 0..0;
+    for mut segment in segments {
+        while segment.length != 0 {
+            if piece.is_empty() {
+                piece = pieces.next().ok_or(EINVAL)?;
+                continue;
+            }
+            let len = segment.length.min(piece.end - piece.start);
+            let part = piece.start..piece.start + len;
+            add(
+                part,
+                Segment {
+                    length: len,
+                    ..segment
+                },
+            )?;
+            piece.start += len;
+            segment.length -= len;
+            segment.offset = segment.offset.wrapping_add(len.into());
+        }
+    }
+    Ok(())
+}

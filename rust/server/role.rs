@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The responder as a role of an endpoint: where each event of a connection goes.
+
+use super::settings;
+use crate::{
+    endpoint::{
+        CloseReason,
+        Fate,
+        Protocol,
+        Responder,
+        Role,
+        Shared, //
+    },
+    proto::{
+        connection::Event,
+        negotiate::Time,
+        plan::Item,
+        responder::{
+            self,
+            CallLimits, //
+        }, //
+    },
+    rdma::{
+        cq::Completions,
+        local_inv::LocalInvBox,
+        mr::{
+            Idle,
+            MrList, //
+        },
+        proof::{
+            Drained,
+            Invalidated,
+            Unexposed, //
+        },
+        recv::{
+            Received,
+            ReceivedList, //
+        },
+        rw::PullList, //
+    },
+    sunrpc::svc::{
+        backchannel::PinnedCall,
+        SvcHandle, //
+    },
+    support::pages::PageBuf, //
+};
+use core::convert::Infallible;
+use kernel::prelude::*;
+
+/// A message, in the buffer that it was received into.
+pub(crate) type Message = Received<Shared<Server>>;
+
+/// How many results of one Reply can be moved directly; further ones are sent with the rest.
+const MOST_RESULTS: usize = 8;
+
+/// What is kept with a Call.
+#[derive(Default)]
+pub(crate) struct Note {
+    results: [Option<Item>; MOST_RESULTS],
+    count: usize,
+    /// The data of its Read chunks.
+    pub(super) pulled: Option<PageBuf>,
+}
+
+impl Note {
+    /// Nothing, for a new Call.
+    fn clear(&mut self) {
+        self.count = 0;
+        self.pulled = None;
+    }
+
+    /// Adds a result that may be moved directly.
+    pub(super) fn add_result(&mut self, result: Item) {
+        if let Some(entry) = self.results.get_mut(self.count) {
+            *entry = Some(result);
+            self.count += 1;
+        }
+    }
+
+    /// The results that may be moved directly, in order.
+    pub(super) fn results(&self) -> &[Option<Item>] {
+        self.results.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// Calls on their way to a thread.
+pub(crate) struct Queue {
+    /// Those that have just arrived.
+    pub(super) calls: ReceivedList<Shared<Server>>,
+    /// Those whose Read chunks have been pulled.
+    pub(super) pulled: ReceivedList<Shared<Server>>,
+    /// Those whose Read chunks wait for registrations of the device.
+    pub(super) starved: ReceivedList<Shared<Server>>,
+    /// Somebody may try for the starved: registrations came back since one was found short.
+    pub(super) retry: bool,
+    /// How many Calls' Read chunks are being pulled.
+    pub(super) pulling: u32,
+    /// Pulls that the queue pair took a part of, until it is drained.
+    pub(super) broken: PullList<Shared<Server>>,
+    /// The transport is detached: its backchannel may be gone.
+    pub(super) detached: bool,
+}
+
+impl Queue {
+    pub(super) const fn new() -> Self {
+        Self {
+            calls: ReceivedList::new(),
+            pulled: ReceivedList::new(),
+            starved: ReceivedList::new(),
+            retry: false,
+            pulling: 0,
+            broken: PullList::new(),
+            detached: false,
+        }
+    }
+}
+
+/// A Call to the client whose Reply has come.
+pub(crate) struct Claim {
+    call: PinnedCall,
+    /// How many Calls to the client may be outstanding from now on.
+    limit: u32,
+}
+
+/// The responder's side of a connection.
+pub(crate) struct Server {
+    /// The transport whose connection this is.
+    pub(super) xprt: SvcHandle,
+    /// The number of the connection.
+    pub(super) cid: u32,
+    /// What is taken in one Call.
+    pub(super) limits: CallLimits,
+}
+
+impl Role for Server {
+    type Locked = Queue;
+    type Claim = Option<Claim>;
+    type Pending = ();
+    type Waiter = Infallible;
+    type Note = Note;
+
+    fn begin(&self, _private_data: &[u8], _now: Time) -> Option<Protocol> {
+        // Only the side that connects is told by an event.
+        None
+    }
+
+    fn cid(&self) -> u32 {
+        self.cid
+    }
+
+    #[inline]
+    fn claim(
+        &self,
+        protocol: &mut Protocol,
+        queue: &mut Queue,
+        event: &Event<'_>,
+        _invalidated: &mut Option<Invalidated>,
+    ) -> Option<Claim> {
+        let xid = match event {
+            Event::Reply(arrived) => arrived.fixed.xid,
+            Event::Error { xid, .. } | Event::Failed { xid, .. } => *xid,
+            _ => return None,
+        };
+        // A Call that was given up has its credit back with its Reply, too.
+        //= V1-121, V1-125
+        protocol.handle_call_ended();
+        if queue.detached {
+            return None;
+        }
+        Some(Claim {
+            call: self.xprt.lookup(xid.0)?,
+            limit: protocol.limit(),
+        })
+    }
+
+    #[inline]
+    fn arrived(
+        &self,
+        _shared: &Shared<Self>,
+        event: Event<'_>,
+        claim: Option<Claim>,
+        _message: &Message,
+        _invalidated: Option<Invalidated>,
+    ) -> Fate<()> {
+        settings::RECEIVES.count();
+        match event {
+            //= V1-052, V1-062, V1-092, V1-097
+            Event::Call(call) => {
+                match responder::accept(&call.conveyed, call.part.len, &self.limits) {
+                    Ok(_) => Fate::Keep(()),
+                    Err(report) => Fate::Refuse(call.fixed, report),
+                }
+            }
+            Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
+            //= V1-121, V1-125, NFS-049
+            Event::Reply(arrived) => {
+                if let Some(Claim { call, limit }) = claim {
+                    call.complete(arrived.conveyed.payload, limit);
+                }
+                Fate::Done
+            }
+            _ => {
+                if let Some(Claim { call, .. }) = claim {
+                    call.fail(EIO);
+                }
+                Fate::Done
+            }
+        }
+    }
+
+    fn keep(
+        &self,
+        shared: &Shared<Self>,
+        _cx: &mut Completions<'_, Shared<Self>>,
+        (): (),
+        mut message: Message,
+    ) {
+        message.note_mut().clear();
+        shared.lock().role.calls.push(message);
+        self.xprt.work_pending();
+    }
+
+    fn invalidated(
+        &self,
+        _shared: &Shared<Self>,
+        _cx: &mut Completions<'_, Shared<Self>>,
+        _inv: LocalInvBox<Shared<Self>>,
+        waiter: Infallible,
+        _mrs: MrList<Idle>,
+        _proof: Unexposed,
+    ) {
+        match waiter {}
+    }
+
+    fn writable(&self) {}
+
+    fn ended(&self, _why: CloseReason) {}
+
+    fn lost(&self) {
+        self.xprt.close();
+    }
+
+    fn drained(&self, _queue: &mut Queue, _proof: &Drained) -> MrList<Idle> {
+        MrList::new()
+    }
+
+    fn retired(&self, waiter: Infallible) {
+        match waiter {}
+    }
+}
+
+impl Responder for Server {
+    type Puller = Message;
+
+    fn pulled(&self, shared: &Shared<Self>, mut call: Message, memory: Option<PageBuf>) {
+        let mut state = shared.lock();
+        let queue = &mut state.role;
+        queue.pulling -= 1;
+        queue.retry = true;
+        // Without the data the connection is lost, and the Call with it.
+        let lost = match memory {
+            Some(memory) => {
+                call.note_mut().pulled = Some(memory);
+                queue.pulled.push(call);
+                None
+            }
+            None => Some(call),
+        };
+        drop(state);
+        drop(lost);
+        self.xprt.work_pending();
+    }
+
+    fn starved(&self) {
+        settings::STARVED.count();
+    }
+}

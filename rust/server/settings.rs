@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The settings and counters in `/proc/sys/sunrpc/svc_rdma`, under the names of the kernel's own
+//! module. Settings are read when a client connects.
+
+use crate::support::sysctl::{
+    Entry,
+    Range,
+    Table, //
+};
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
+static MAX_REQUESTS: Atomic<i32> = Atomic::new(128);
+static MAX_REQUESTS_RANGE: Range = Range { min: 4, max: 16384 };
+
+static MAX_REQ_SIZE: Atomic<i32> = Atomic::new(4096);
+static MAX_REQ_SIZE_RANGE: Range = Range {
+    min: 4096,
+    max: 65536,
+};
+
+static MAX_READS: Atomic<i32> = Atomic::new(16);
+static MAX_READS_RANGE: Range = Range { min: 1, max: 255 };
+
+// Scripts read these and must go on finding them. Nothing ever counted there.
+static UNUSED: Atomic<i32> = Atomic::new(0);
+static UNUSED_RANGE: Range = Range { min: 0, max: 0 };
+
+/// Segments read from clients.
+pub(crate) static READS: Counter = Counter::new();
+/// Messages received from clients.
+pub(crate) static RECEIVES: Counter = Counter::new();
+/// Segments written to clients.
+pub(crate) static WRITES: Counter = Counter::new();
+/// Times that a sender had to wait for room in the send queue.
+pub(crate) static STARVED: Counter = Counter::new();
+
+/// A counter of everything since the module was loaded, or since somebody set it to zero.
+pub(crate) struct Counter(Atomic<usize>);
+
+impl Counter {
+    const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Counts one more. Context: any.
+    #[inline]
+    pub(crate) fn count(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+static ENTRIES: [Entry; 12] = [
+    Entry::new(c"max_requests", &MAX_REQUESTS, Some(&MAX_REQUESTS_RANGE)),
+    Entry::new(c"max_req_size", &MAX_REQ_SIZE, Some(&MAX_REQ_SIZE_RANGE)),
+    Entry::new(
+        c"max_outbound_read_requests",
+        &MAX_READS,
+        Some(&MAX_READS_RANGE),
+    ),
+    Entry::counter(c"rdma_stat_read", &READS.0),
+    Entry::counter(c"rdma_stat_recv", &RECEIVES.0),
+    Entry::counter(c"rdma_stat_write", &WRITES.0),
+    Entry::counter(c"rdma_stat_sq_starve", &STARVED.0),
+    Entry::new(c"rdma_stat_rq_starve", &UNUSED, Some(&UNUSED_RANGE)),
+    Entry::new(c"rdma_stat_rq_poll", &UNUSED, Some(&UNUSED_RANGE)),
+    Entry::new(c"rdma_stat_rq_prod", &UNUSED, Some(&UNUSED_RANGE)),
+    Entry::new(c"rdma_stat_sq_poll", &UNUSED, Some(&UNUSED_RANGE)),
+    Entry::new(c"rdma_stat_sq_prod", &UNUSED, Some(&UNUSED_RANGE)),
+];
+
+/// Makes settings and counters appear. Context: process, may sleep.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn register() -> Result<Table> {
+    Table::new(c"sunrpc/svc_rdma", &ENTRIES)
+}
+
+/// How many Calls of one client are taken at a time.
+pub(super) fn max_requests() -> u32 {
+    MAX_REQUESTS.load(Relaxed).unsigned_abs()
+}
+
+/// The largest message that is sent or received inline, in bytes.
+///
+/// A peer is told of sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides keep to those.
+pub(super) fn max_req_size() -> u32 {
+    MAX_REQ_SIZE.load(Relaxed).unsigned_abs() / 1024 * 1024
+}
+
+/// How many RDMA Reads are outstanding to one client at most.
+pub(super) fn max_reads() -> u8 {
+    MAX_READS.load(Relaxed).clamp(1, 255) as u8
+}

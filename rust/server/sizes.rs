@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How large a connection's resources are, from what the device can do and the settings say.
+
+use super::settings;
+use crate::{
+    endpoint::Buffers,
+    proto::{
+        cm_private::CmPrivate,
+        connection::Config,
+        hostauth::Policy,
+        negotiate::{
+            Time,
+            Versions, //
+        },
+        property::Properties,
+        resources::{
+            responder,
+            Device, //
+        },
+        responder::CallLimits,
+        types::{
+            Version,
+            Xid, //
+        }, //
+    },
+    rdma::{
+        listen::Request,
+        qp, //
+    },
+    sunrpc::svc::backchannel::SLOTS,
+    support::memory::PAGE_SIZE, //
+};
+use kernel::prelude::*;
+
+/// The most pieces of memory of one RDMA Read or Write. More make each entry of the send queue
+/// larger, fewer make more entries.
+const MOST_PIECES: u32 = 16;
+
+/// For how many of the largest Calls at a time a device that needs registrations has some.
+const READS_AT_A_TIME: u32 = 4;
+
+/// The Send buffers that are there from the start; others are made when they are needed.
+const FIRST_SENDS: u32 = 8;
+
+/// The resources of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) buffers: Buffers,
+    pub(super) recv_batch: u32,
+    pub(super) qp: qp::Size,
+    /// How many RDMA Reads may be outstanding.
+    pub(super) reads: u8,
+    /// The most credits that there are Receives for.
+    pub(super) grants: u32,
+    remote_invalidation: bool,
+    call_bytes: u32,
+}
+
+impl Sizes {
+    /// For RPC messages of at most `most` bytes. None, if the device or the peer cannot do it; then the log says why.
+    pub(super) fn new(request: &Request, most: u32) -> Option<Self> {
+        let device = request.attributes();
+        let has = Device {
+            registration_pages: device.max_registration_pages,
+            max_qp_wr: device.max_qp_wr,
+            max_cqe: device.max_cqe,
+        };
+        let Some(resources) = responder(settings::max_requests(), SLOTS, &has) else {
+            pr_err!("the RDMA device's queues are too short for an NFS client\n");
+            return None;
+        };
+        //= V1-041
+        let reads = request
+            .reads()
+            .min(device.max_reads_out)
+            .min(settings::max_reads());
+        if reads == 0 {
+            pr_err!("a client lets the server have no RDMA Reads outstanding\n");
+            return None;
+        }
+        let pages = most.div_ceil(PAGE_SIZE);
+        let registrations = request.read_registrations(pages);
+        let len = settings::max_req_size();
+        Some(Self {
+            buffers: Buffers {
+                sends: FIRST_SENDS,
+                send_len: len,
+                receives: resources.receives,
+                recv_len: len,
+            },
+            recv_batch: resources.recv_batch,
+            qp: qp::Size {
+                send_wr: resources.send_room,
+                send_room: resources.send_room,
+                recv_wr: resources.receives,
+                signal_interval: resources.signal_interval,
+                recv_batch: resources.recv_batch,
+                rw_sge: device.max_send_sge.min(MOST_PIECES),
+                rw_registrations: registrations.map_or(1, |each| each * READS_AT_A_TIME),
+            },
+            reads,
+            grants: resources.grants,
+            remote_invalidation: device.memory_management,
+            call_bytes: most,
+        })
+    }
+
+    /// What this side brings along.
+    pub(super) fn config(&self) -> Config {
+        Config {
+            versions: Versions::V1,
+            cm_private: CmPrivate {
+                remote_invalidation: self.remote_invalidation,
+                send_size: self.buffers.send_len,
+                recv_size: self.buffers.recv_len,
+            },
+            properties: Properties::DEFAULT,
+            xid: Xid(0),
+            calls: SLOTS,
+            grants: self.grants,
+            ceiling: 0,
+            continued: 0,
+            keep_alive: Time(0),
+            answer: Time(0),
+            auth: Policy::Ignore,
+            mechanism: false,
+        }
+    }
+
+    /// What is taken in one Call.
+    pub(super) fn call_limits(&self) -> CallLimits {
+        CallLimits {
+            version: Version::V1,
+            read_chunks: 32,
+            write_chunks: 32,
+            segments: self.buffers.recv_len / 16,
+            segment_bytes: u32::MAX,
+            call_bytes: self.call_bytes,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server's transport switch: `struct svc_xprt` and what is around it.
+//!
+//! - [`class`]: how the core finds us by name
+//! - [`ops`]: the core's operations
+//! - [`rqst`]: a request of a server thread, and the pages that go in and out of it
+//! - [`backchannel`]: Calls to the client
+//!
+//! Here is the transport itself, of either kind: one that listens, and one for each client. The
+//! core counts references to it; ours are one for its life, which the core takes over, and those
+//! of the handles, which are none ([`SvcHandle`]).
+//!
+//! # Threads
+//!
+//! A thread of the service has a transport for itself (`XPT_BUSY`) from the time the core gives it
+//! one until [`ops`] says that the next may come (svc_xprt_received). That is as soon as a piece of
+//! work is taken from it, so of one client many Calls are handled at a time.
+
+use crate::bindings;
+use crate::sunrpc::xdr_buf::CallBuf;
+use crate::support::foreign::Lent;
+use crate::support::net::{
+    Net,
+    SockAddr, //
+};
+use core::ptr::NonNull;
+use kernel::prelude::*;
+use kernel::types::Opaque;
+
+pub(crate) mod backchannel;
+pub(crate) mod class;
+pub(crate) mod ops;
+pub(crate) mod rqst;
+
+use rqst::{
+    Delivered,
+    Reply,
+    Rqst, //
+};
+
+/// A kind of server transport.
+pub(crate) trait Service: Sized + Send + Sync + 'static {
+    /// What listens.
+    type Listener: Listener<Request = Self::Request>;
+    /// A client that wants to connect.
+    type Request: Send;
+    /// A client that is connected. Dropping it ends the connection: afterwards nobody uses the
+    /// handle that it was made with.
+    type Connection: Connection;
+
+    /// The most bytes of data in one RPC.
+    const MAX_PAYLOAD: u32;
+
+    /// Listens at `address`. Context: process, may sleep.
+    fn listen(xprt: SvcHandle, net: Net, address: SockAddr) -> Result<Self::Listener>;
+
+    /// Accepts a client, whose RPC messages have at most `most` bytes. Context: process, may
+    /// sleep.
+    fn accept(
+        xprt: SvcHandle,
+        request: Self::Request,
+        most: u32,
+    ) -> Result<(Self::Connection, Addresses)>;
+}
+
+/// Who is connected.
+pub(crate) struct Addresses {
+    /// This side's address.
+    pub(crate) local: SockAddr,
+    /// The peer's address.
+    pub(crate) peer: SockAddr,
+}
+
+/// What listens for clients.
+pub(crate) trait Listener: Send + Sync {
+    /// A client that wants to connect.
+    type Request;
+
+    /// The address, with the port that it got.
+    fn address(&self) -> SockAddr;
+
+    /// Takes the client that waits longest. Context: process.
+    fn next(&self) -> Option<Self::Request>;
+
+    /// Ends it: no client is taken any more. Context: process, may sleep.
+    fn detach(&self);
+}
+
+/// A connected client.
+pub(crate) trait Connection: Send + Sync {
+    /// A Call, while the core works on it.
+    type Call: Lent;
+    /// A piece of work for a thread.
+    type Work;
+
+    /// Takes the next piece of work. Context: process.
+    fn next(&self) -> Option<Self::Work>;
+
+    /// Does it, as far as this can be done at once. Context: process, may sleep.
+    fn work(&self, work: Self::Work, rqst: Rqst<'_, Self::Call>) -> Delivered;
+
+    /// The bytes `offset..offset + len` of the Reply are one result that may be moved directly.
+    ///
+    /// # Errors
+    ///
+    /// The peer's memory for it is too small.
+    fn result(&self, call: &mut Self::Call, offset: u32, len: u32) -> Result;
+
+    /// Sends the Reply. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// The connection ends.
+    fn reply(&self, reply: Reply<'_, Self::Call>) -> Result;
+
+    /// The core is done with a Call, and there was no Reply. Context: process.
+    fn drop_call(&self, call: Self::Call);
+
+    /// Sends a Call to the client, which is small. Context: process, does not wait for the client.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN`: the connection ends. `EMSGSIZE`: it is too long. `ENOBUFS`: not now.
+    fn call(&self, xid: u32, call: &CallBuf<'_>) -> Result;
+
+    /// Whether another Call may be begun. Context: any.
+    fn has_space(&self) -> bool;
+
+    /// Begins to end the connection. Context: process, may sleep.
+    fn detach(&self);
+}
+
+/// A transport, as we allocate it.
+#[repr(C)]
+struct Instance<T: Service> {
+    xprt: Opaque<bindings::svc_xprt>,
+    /// What it is. Set before the core learns of the transport; none while it is made.
+    part: Option<Part<T>>,
+}
+
+/// What a transport is.
+enum Part<T: Service> {
+    Listener(T::Listener),
+    Connection(T::Connection),
+}
+
+impl<T: Service> Instance<T> {
+    /// What is around a transport that the core passed to one of our operations.
+    ///
+    /// # Safety
+    ///
+    /// `xprt` must be embedded in an `Instance<T>` that is made completely, and not freed for `'a`.
+    unsafe fn part<'a>(xprt: *mut bindings::svc_xprt) -> Option<&'a Part<T>> {
+        let this: *const Self = xprt.cast();
+        // SAFETY: `xprt` is the first field, by the caller's promise; the part is not changed
+        // once the transport is made.
+        unsafe { (*this).part.as_ref() }
+    }
+}
+
+/// A transport, for those who report events of it.
+///
+/// # Invariants
+///
+/// The transport is alive: whoever keeps a handle belongs to the part of the [`Instance`], which is
+/// dropped before that is freed.
+#[derive(Clone)]
+pub(crate) struct SvcHandle(NonNull<bindings::svc_xprt>);
+
+// SAFETY: the core's functions that are called here take locks of their own, or are atomic.
+unsafe impl Send for SvcHandle {}
+// SAFETY: the core's functions that are called here take locks of their own, or are atomic.
+unsafe impl Sync for SvcHandle {}
+
+impl SvcHandle {
+    pub(super) fn as_raw(&self) -> *mut bindings::svc_xprt {
+        self.0.as_ptr()
+    }
+
+    /// There is work for a thread of the service. Context: process.
+    pub(crate) fn work_pending(&self) {
+        self.set(bindings::XPT_DATA);
+        self.enqueue();
+    }
+
+    /// A client wants to connect. Context: process.
+    pub(crate) fn connection_pending(&self) {
+        self.set(bindings::XPT_CONN);
+        self.enqueue();
+    }
+
+    /// The connection has to end: a thread of the service will do it. Context: process.
+    pub(crate) fn close(&self) {
+        // SAFETY: alive by the type invariant; sets a flag and queues the transport.
+        unsafe { bindings::svc_xprt_deferred_close(self.as_raw()) };
+    }
+
+    fn set(&self, flag: u32) {
+        // SAFETY: alive by the type invariant; an atomic operation on `xpt_flags`.
+        unsafe { bindings::svc_xprt_set_flag(self.as_raw(), flag) };
+    }
+
+    fn enqueue(&self) {
+        // SAFETY: alive by the type invariant; a transport that is dead stays busy, and is not
+        // queued any more.
+        unsafe { bindings::svc_xprt_enqueue(self.as_raw()) };
+    }
+}

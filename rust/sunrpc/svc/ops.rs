@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations of a server transport, `struct svc_xprt_ops`.
+//!
+//! All are called in process context and may sleep, but for `xpo_has_wspace`.
+
+use super::class::registered;
+use super::rqst::{
+    with_call,
+    Reply,
+    Rqst, //
+};
+use super::{
+    Connection,
+    Instance,
+    Listener,
+    Part,
+    Service,
+    SvcHandle, //
+};
+use crate::bindings;
+use crate::support::foreign::Lent;
+use crate::support::module::ModuleRef;
+use crate::support::net::{
+    Net,
+    SockAddr, //
+};
+use core::marker::PhantomData;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+use kernel::ffi::{
+    c_int,
+    c_uint,
+    c_void, //
+};
+use kernel::prelude::*;
+use kernel::types::Opaque;
+
+/// The operations of `T`.
+pub(super) struct VTable<T: Service>(PhantomData<T>);
+
+/// What a connection of `T` calls a Call.
+type CallOf<T> = <<T as Service>::Connection as Connection>::Call;
+
+impl<T: Service> VTable<T> {
+    const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
+        xpo_create: Some(Self::create_callback),
+        xpo_accept: Some(Self::accept_callback),
+        xpo_has_wspace: Some(Self::has_wspace_callback),
+        xpo_recvfrom: Some(Self::recvfrom_callback),
+        xpo_sendto: Some(Self::sendto_callback),
+        xpo_result_payload: Some(Self::result_payload_callback),
+        xpo_release_ctxt: Some(Self::release_ctxt_callback),
+        xpo_detach: Some(Self::detach_callback),
+        xpo_free: Some(Self::free_callback),
+        xpo_kill_temp_xprt: Some(Self::kill_temp_xprt_callback),
+        xpo_handshake: None,
+    };
+
+    /// The operations as C takes them.
+    pub(super) fn get() -> *const bindings::svc_xprt_ops {
+        &Self::OPS
+    }
+
+    /// # Safety
+    ///
+    /// Called by _svc_xprt_create(): the arguments are valid during the call, and the core has
+    /// taken a reference to the module for the transport.
+    unsafe extern "C" fn create_callback(
+        serv: *mut bindings::svc_serv,
+        net: *mut bindings::net,
+        address: *mut bindings::sockaddr,
+        len: c_int,
+        _flags: c_int,
+    ) -> *mut bindings::svc_xprt {
+        // SAFETY: valid during the call; an address has `len` bytes.
+        let result = unsafe { create::<T>(serv, net, address, len) };
+        result.unwrap_or_else(|error| error.to_ptr())
+    }
+
+    /// # Safety
+    ///
+    /// Called by svc_handle_xprt() with a listener of `T` that the thread has for itself
+    /// (`XPT_BUSY`), and a reference to the module for the transport to come.
+    unsafe extern "C" fn accept_callback(xprt: *mut bindings::svc_xprt) -> *mut bindings::svc_xprt {
+        // SAFETY: a transport of ours that is alive during the call.
+        let Some(Part::Listener(listener)) = (unsafe { Instance::<T>::part(xprt) }) else {
+            return null_mut();
+        };
+        // Whoever wants to connect from here on sets the flag again.
+        // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
+        unsafe { bindings::svc_xprt_clear_flag(xprt, bindings::XPT_CONN) };
+        let Some(request) = listener.next() else {
+            return null_mut();
+        };
+        // SAFETY: alive during the call; an atomic operation on `xpt_flags`. It may be that nobody
+        // else waits: then the thread finds that out.
+        unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_CONN) };
+        // SAFETY: set by svc_xprt_init() and constant.
+        let (serv, net) = unsafe { ((*xprt).xpt_server, (*xprt).xpt_net) };
+        // SAFETY: the listener keeps its service and its namespace.
+        unsafe { accept::<T>(serv, net, request) }.unwrap_or(null_mut())
+    }
+
+    /// # Safety
+    ///
+    /// Called by svc_handle_xprt() with the thread's own request, for a connection of `T` that the
+    /// thread has for itself (`XPT_BUSY`).
+    unsafe extern "C" fn recvfrom_callback(rqst: *mut bindings::svc_rqst) -> c_int {
+        // SAFETY: the thread's own request, whose transport is set while the thread handles it.
+        let xprt = unsafe { (*rqst).rq_xprt };
+        // SAFETY: a transport of ours that is alive during the call.
+        let part = unsafe { Instance::<T>::part(xprt) };
+        let (Some(Part::Connection(connection)), Some(rqst)) = (part, NonNull::new(rqst)) else {
+            return 0;
+        };
+        // SAFETY: the thread's own request; nobody else makes one of it.
+        let rqst = unsafe { Rqst::from_raw(rqst) };
+        let work = connection.next().or_else(|| {
+            // Whoever brings work from here on sets the flag again.
+            // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
+            unsafe { bindings::svc_xprt_clear_flag(xprt, bindings::XPT_DATA) };
+            let work = connection.next();
+            if work.is_some() {
+                // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
+                unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_DATA) };
+            }
+            work
+        });
+        // SAFETY: the thread has the transport for itself until here. It keeps a reference, so the
+        // transport stays, and only what may be called by several threads is called from now on.
+        unsafe { bindings::svc_xprt_received(xprt) };
+        match work {
+            Some(work) => connection.work(work, rqst).len() as c_int,
+            None => 0,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by svc_send() with the thread's own request, after a Call of `T` was delivered to it
+    /// and its Reply is complete.
+    unsafe extern "C" fn sendto_callback(rqst: *mut bindings::svc_rqst) -> c_int {
+        // SAFETY: the thread's own request, whose transport is set while the thread handles it.
+        let xprt = unsafe { (*rqst).rq_xprt };
+        // SAFETY: a transport of ours that is alive during the call.
+        let part = unsafe { Instance::<T>::part(xprt) };
+        let (Some(Part::Connection(connection)), Some(rqst)) = (part, NonNull::new(rqst)) else {
+            return ENOTCONN;
+        };
+        // SAFETY: the thread's own request, whose context is a Call that was delivered.
+        let reply = unsafe { Reply::from_raw(rqst) };
+        match connection.reply(reply) {
+            Ok(()) => 0,
+            Err(_) => ENOTCONN,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by svc_encode_result_payload() with the thread's own request, after a Call of `T` was
+    /// delivered to it, while its Reply is made.
+    unsafe extern "C" fn result_payload_callback(
+        rqst: *mut bindings::svc_rqst,
+        offset: c_uint,
+        len: c_uint,
+    ) -> c_int {
+        // SAFETY: the thread's own request, whose transport is set while the thread handles it.
+        let (xprt, call) = unsafe { ((*rqst).rq_xprt, (*rqst).rq_xprt_ctxt) };
+        // SAFETY: a transport of ours that is alive during the call.
+        let part = unsafe { Instance::<T>::part(xprt) };
+        let (Some(Part::Connection(connection)), Some(call)) = (part, NonNull::new(call)) else {
+            return 0;
+        };
+        let result = |call: &mut CallOf<T>| connection.result(call, offset, len);
+        // SAFETY: `rq_xprt_ctxt` is a Call of ours, which the thread alone uses.
+        match unsafe { with_call(call, result) } {
+            Ok(()) => 0,
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by svc_xprt_release() and free_deferred() with what `rq_xprt_ctxt` was; nobody uses
+    /// it any more.
+    unsafe extern "C" fn release_ctxt_callback(xprt: *mut bindings::svc_xprt, call: *mut c_void) {
+        let Some(call) = NonNull::new(call) else {
+            return;
+        };
+        // SAFETY: a Call of ours that nobody else has.
+        let call = unsafe { CallOf::<T>::from_ptr(call) };
+        // SAFETY: a transport of ours that is alive during the call.
+        if let Some(Part::Connection(connection)) = unsafe { Instance::<T>::part(xprt) } {
+            connection.drop_call(call);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by svc_xprt_ready() with a transport of `T`.
+    unsafe extern "C" fn has_wspace_callback(xprt: *mut bindings::svc_xprt) -> c_int {
+        // SAFETY: a transport of ours that is alive during the call.
+        match unsafe { Instance::<T>::part(xprt) } {
+            Some(Part::Connection(connection)) => connection.has_space().into(),
+            _ => 1,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by svc_delete_xprt(), once, with a transport of `T` that the caller has for itself.
+    unsafe extern "C" fn detach_callback(xprt: *mut bindings::svc_xprt) {
+        // SAFETY: a transport of ours that is alive during the call.
+        match unsafe { Instance::<T>::part(xprt) } {
+            Some(Part::Connection(connection)) => connection.detach(),
+            Some(Part::Listener(listener)) => listener.detach(),
+            None => {}
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by svc_xprt_free(), once, when there is no reference to the transport any more. The
+    /// core does not touch it afterwards.
+    unsafe extern "C" fn free_callback(xprt: *mut bindings::svc_xprt) {
+        // SAFETY: made by `Unfinished::new` as a box, and the core gives it back.
+        let mut this = unsafe { KBox::from_raw(xprt.cast::<Instance<T>>()) };
+        // Who reports events goes before what events are reported to.
+        this.part = None;
+    }
+
+    /// # Safety
+    ///
+    /// Called by svc_handle_xprt() before it deletes a transport whose address has gone.
+    unsafe extern "C" fn kill_temp_xprt_callback(_xprt: *mut bindings::svc_xprt) {
+        // A connection ends at once anyway.
+    }
+}
+
+/// What sendto returns when there is no connection; the core only traces it.
+const ENOTCONN: c_int = -(bindings::ENOTCONN as c_int);
+
+/// A transport that is being made. Dropping it undoes that.
+struct Unfinished<T: Service>(NonNull<Instance<T>>);
+
+impl<T: Service> Unfinished<T> {
+    /// Context: process, may sleep.
+    ///
+    /// # Safety
+    ///
+    /// `net` and `serv` must be valid. The core must have a reference to the module for the
+    /// transport.
+    unsafe fn new(serv: *mut bindings::svc_serv, net: *mut bindings::net) -> Result<Self> {
+        let instance = KBox::new(
+            Instance::<T> {
+                xprt: Opaque::zeroed(),
+                part: None,
+            },
+            GFP_KERNEL,
+        )?;
+        let instance = NonNull::from(KBox::leak(instance));
+        let xprt = instance.as_ptr().cast();
+        // SAFETY: service and namespace are valid, by the caller's promise; the memory is a
+        // `svc_xprt` that nobody knows of. Takes a reference to the namespace.
+        unsafe { bindings::svc_xprt_init(net, registered(), xprt, serv) };
+        // NFSv4 wants a transport with congestion control, which RDMA's are (RFC 7530, 3.1).
+        // SAFETY: initialised just now; an atomic operation on `xpt_flags`.
+        unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_CONG_CTRL) };
+        Ok(Self(instance))
+    }
+
+    fn as_raw(&self) -> *mut bindings::svc_xprt {
+        self.0.as_ptr().cast()
+    }
+
+    fn handle(&self) -> SvcHandle {
+        // INVARIANT: for the part that is about to be made, which is dropped before the transport.
+        SvcHandle(self.0.cast())
+    }
+
+    /// The transport is complete.
+    fn finish(self, part: Part<T>) -> *mut bindings::svc_xprt {
+        let xprt = self.as_raw();
+        // SAFETY: the core does not know of the transport yet, and events do not look at the part.
+        unsafe { (*self.0.as_ptr()).part = Some(part) };
+        core::mem::forget(self);
+        xprt
+    }
+}
+
+impl<T: Service> Drop for Unfinished<T> {
+    fn drop(&mut self) {
+        // The core gives back its reference to the module when it hears of the failure, and
+        // svc_xprt_free() one more.
+        if let Ok(module) = ModuleRef::get() {
+            module.keep();
+        }
+        // SAFETY: the reference that svc_xprt_init() has made is the only one.
+        unsafe { bindings::svc_xprt_put(self.as_raw()) };
+    }
+}
+
+/// Makes a listener.
+///
+/// # Safety
+///
+/// The arguments must be valid, and `address` have `len` bytes. The core must have a reference to
+/// the module for the transport.
+unsafe fn create<T: Service>(
+    serv: *mut bindings::svc_serv,
+    net: *mut bindings::net,
+    address: *mut bindings::sockaddr,
+    len: c_int,
+) -> Result<*mut bindings::svc_xprt> {
+    let mut storage = bindings::__kernel_sockaddr_storage::default();
+    let len = usize::try_from(len)?.min(size_of_val(&storage));
+    // SAFETY: an address has `len` bytes, by the caller's promise, and there is room for them.
+    unsafe {
+        core::ptr::copy_nonoverlapping(address.cast::<u8>(), (&raw mut storage).cast::<u8>(), len)
+    };
+    // SAFETY: promised by the caller.
+    let unfinished = unsafe { Unfinished::<T>::new(serv, net) }?;
+    // SAFETY: svc_xprt_init() took a reference, which the transport keeps.
+    let net = unsafe { Net::new(NonNull::new(net).ok_or(EINVAL)?) };
+    let listener = T::listen(unfinished.handle(), net, SockAddr::new(storage))?;
+    let mut address = listener.address();
+    // SAFETY: initialised, and nobody knows of the transport yet; the address is copied.
+    unsafe { bindings::svc_xprt_listens(unfinished.as_raw(), address.as_raw()) };
+    Ok(unfinished.finish(Part::Listener(listener)))
+}
+
+/// Makes the transport of a client.
+///
+/// # Safety
+///
+/// `serv` and `net` must be valid. The core must have a reference to the module for the transport.
+unsafe fn accept<T: Service>(
+    serv: *mut bindings::svc_serv,
+    net: *mut bindings::net,
+    request: T::Request,
+) -> Result<*mut bindings::svc_xprt> {
+    // SAFETY: promised by the caller.
+    let unfinished = unsafe { Unfinished::<T>::new(serv, net) }?;
+    // SAFETY: the service is valid; it sets this when it is created.
+    let most = unsafe { (*serv).sv_max_mesg };
+    let (connection, mut who) = T::accept(unfinished.handle(), request, most)?;
+    // SAFETY: initialised, and no thread knows of the transport yet; the addresses are copied.
+    unsafe {
+        bindings::svc_xprt_connects(unfinished.as_raw(), who.local.as_raw(), who.peer.as_raw())
+    };
+    Ok(unfinished.finish(Part::Connection(connection)))
+}
