@@ -222,6 +222,7 @@ class Tests:
 
     # Tests.
 
+    #= V1-033, V1-034
     def null(self):
         self.lives(self.connect())
 
@@ -234,6 +235,7 @@ class Tests:
         self.lives(self.connect(private_data=PRIVATE_DATA[:6] + b"\xff\xff"))
         self.lives(self.connect(private_data=PRIVATE_DATA[:6] + b"\0\0"))
 
+    #= V1-094
     def other_versions(self):
         connection = self.connect()
         for version in (0, 2, 3, 0xFFFFFFFF):
@@ -244,6 +246,7 @@ class Tests:
             assert message[12:] == words(RDMA_ERROR, 1, 1, 1), message.hex()
         self.lives(connection)
 
+    #= V1-095
     def other_types(self):
         connection = self.connect()
         for kind in (RDMA_MSGP, RDMA_DONE, 5, 0xFFFFFFFF):
@@ -251,18 +254,21 @@ class Tests:
             connection.send(header(xid, kind) + call(xid))
             self.refused(connection, xid)
 
+    #= V1-099
     def errors_of_the_client(self):
         connection = self.connect()
         for body in (b"", words(1), words(1, 1, 1), words(2), words(7)):
             connection.send(words(self.next_xid(), 1, 1, RDMA_ERROR) + body)
             self.dropped(connection)
 
+    #= V1-110
     def short_messages(self):
         connection = self.connect()
         for length in (0, 1, 4, 12, 15):
             connection.send(bytes(length))
             self.dropped(connection)
 
+    #= V1-092, V1-093
     def cut_headers(self):
         connection = self.connect()
         piece = connection.piece()
@@ -272,6 +278,7 @@ class Tests:
             connection.send(words(xid) + whole[4:length])
             self.refused(connection, xid)
 
+    #= V1-092
     def presence_words(self):
         connection = self.connect()
         for lists in (words(2, 0, 0), words(0, 2, 0), words(0, 0, 2), words(0, 0, 0xFFFFFFFF)):
@@ -279,6 +286,7 @@ class Tests:
             connection.send(header(xid, lists=lists) + call(xid))
             self.refused(connection, xid)
 
+    #= V1-111
     def counts_beyond_the_message(self):
         connection = self.connect()
         for count in (5, 0x10000000, 0x10000001, 0xFFFFFFFF):
@@ -287,6 +295,7 @@ class Tests:
                 connection.send(header(xid, lists=lists) + call(xid))
                 self.refused(connection, xid)
 
+    #= V1-111
     def wrapping_segments(self):
         connection = self.connect()
         wraps = segment(connection.memory.rkey, 8, 0xFFFFFFFFFFFFFFFC)
@@ -296,6 +305,7 @@ class Tests:
             connection.send(header(xid, lists=lists) + call(xid))
             self.refused(connection, xid)
 
+    #= V1-092
     def positions(self):
         connection = self.connect()
         piece = connection.piece()
@@ -312,6 +322,7 @@ class Tests:
         connection.send(header(xid, lists=lists) + call(xid))
         self.refused(connection, xid)
 
+    #= NFS-045
     def more_than_any_call_has(self):
         connection = self.connect()
         for lengths in ((0xFFFFFFFF,), (0xFFFFFFFF, 0xFFFFFFFF, 2), (8 << 20,), (1 << 30,) * 4):
@@ -324,6 +335,7 @@ class Tests:
             connection.send(header(xid, RDMA_NOMSG, chunks(reads)))
             self.refused(connection, xid)
 
+    #= V1-082, NFS-044
     def a_call_in_memory(self):
         connection = self.connect()
         xid = self.next_xid()
@@ -337,6 +349,7 @@ class Tests:
         connection.send(header(xid, RDMA_NOMSG, chunks(reads)))
         self.replied(connection, xid)
 
+    #= V1-003, V1-024
     def a_long_call_with_another_xid(self):
         connection = self.connect()
         for message in (call(1), words(0, 0), words(0, 1, 0, 0), bytes(4)):
@@ -357,6 +370,7 @@ class Tests:
         connection.send(header(xid, RDMA_NOMSG, chunks([read(0, piece)])) + call(xid))
         self.refused(connection, xid)
 
+    #= V1-057, NFS-044
     def several_read_chunks(self):
         connection = self.connect()
         for order in ((0, 1, 2), (2, 1, 0)):
@@ -416,6 +430,8 @@ class Tests:
         reply = connection.memory.read(10, 0) + connection.memory.read(lengths[2], 256)
         assert reply[:8] == words(xid, 1) and len(reply) % 4 == 0, reply.hex()
 
+    #= V1-100, NFS-003, NFS-004
+    #= NFS-008
     def a_reply_chunk_that_is_too_small(self):
         connection = self.connect()
         for chunk in (array(), array(connection.piece(0, 4)), array(segment(0, 0, 0))):
@@ -423,6 +439,8 @@ class Tests:
             connection.send(header(xid, lists=chunks(reply=chunk)) + call(xid))
             self.refused(connection, xid)
 
+    #= V1-065, V1-108
+    #= NFS-037, NFS-038
     def write_chunks_without_a_result(self):
         connection = self.connect()
         xid = self.next_xid()
@@ -438,6 +456,7 @@ class Tests:
         connection.send(header(xid, lists=chunks((), [array(piece)])) + call(xid))
         self.refused(connection, xid)
 
+    #= V1-003
     def xids_that_differ(self):
         connection = self.connect()
         xid = self.next_xid()
@@ -472,6 +491,7 @@ class Tests:
         connection.send(header(xid) + call(xid, 3, 0, bytes(INLINE)))
         self.ended(connection)
 
+    #= V1-039
     def more_calls_than_credits(self):
         connection = self.connect()
         xids = [self.next_xid() for _ in range(250)]

@@ -172,7 +172,7 @@ const MOVES: u32 = 256;
 /// places where they wait.
 ///
 /// A sender waits for room, so the send queue need not have as much as all Replies could take.
-//= V1-035, V1-039, V1-040
+//= V1-040, V1-125, V1-126
 pub fn responder(calls: u32, callbacks: u32, device: &Device) -> Option<ResponderResources> {
     let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
     let completions = device.max_cqe.saturating_sub(2 * Resources::MARKER);

@@ -38,7 +38,7 @@ pub struct ReplyShape<'a> {
 
 /// Says whether results of an RPC procedure can be DDP-eligible at all: READ and READLINK of NFS
 /// versions 2 and 3, and COMPOUND of version 4, which may contain them.
-//= NFS-003, NFS-008, NFS-035
+//= V1-108
 pub const fn reducible(program: u32, version: u32, procedure: u32) -> bool {
     const NFS: u32 = 100_003;
     matches!(

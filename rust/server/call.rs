@@ -101,6 +101,7 @@ enum Piece {
 }
 
 /// Calls `f` for each piece of the pages: where it begins, how long it is, and what it is.
+//= V1-061, V1-062
 fn for_each_piece(
     call: &Call<'_>,
     layout: Layout,

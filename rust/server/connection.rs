@@ -109,7 +109,7 @@ impl Connection {
             local: this.endpoint.source(),
             peer: this.endpoint.peer(),
         };
-        //= V1-035, V1-045
+        //= V1-045, V1-125, V1-126
         this.endpoint.provide_to(&sizes.buffers, sizes.recv_batch)?;
         let params = AcceptParams {
             private_data: config.cm_private.encode(),
@@ -178,7 +178,8 @@ impl svc::Connection for Connection {
         }
     }
 
-    //= NFS-003, NFS-035
+    //= V1-135, NFS-035, NFS-036
+    //= NFS-038, NFS-039
     fn result(&self, call: &mut Message, offset: u32, len: u32) -> Result {
         call.note_mut().add_result(Item { offset, len });
         Ok(())
@@ -197,7 +198,7 @@ impl svc::Connection for Connection {
         }
     }
 
-    //= V1-117, V1-119, NFS-051
+    //= V1-117, V1-119, NFS-053
     fn call(&self, xid: u32, call: &CallBuf<'_>) -> Result {
         let mut sending = self
             .endpoint

@@ -118,11 +118,12 @@ impl Run for Again {
 pub(crate) struct Listener(Arc<Shared>);
 
 impl Listener {
-    /// Listens at `address`. Context: process, may sleep.
+    /// Listens at `address`, at the port that the administrator names. Context: process, may sleep.
     ///
     /// # Errors
     ///
     /// As for [`listen::Listener::new`].
+    //= NFS-016, NFS-031
     pub(super) fn new(xprt: SvcHandle, net: Net, address: SockAddr) -> Result<Self> {
         let shared = Arc::pin_init(
             pin_init!(Shared {

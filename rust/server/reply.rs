@@ -72,7 +72,8 @@ impl Connection {
             continued: 0,
             reply_chunk: true,
         };
-        //= V1-073, V1-078, V1-100
+        //= V1-073, V1-074, V1-100, V1-108
+        //= NFS-003, NFS-004, NFS-008
         let response = match respond(conveyed.chunks, &shape, &limits) {
             Ok(response) => response,
             Err(report) => {
@@ -107,7 +108,7 @@ impl Connection {
         let composed = match self.endpoint().sending(count, self.buffer_len()) {
             None => Err(CloseReason::NotPosted),
             Some(mut sending) => {
-                //= V1-035, V1-040
+                //= V1-033, V1-035, V1-040
                 sending.grant(settings::max_requests().min(self.grants()));
                 let message = reply.message();
                 let payload = |out: &mut [u8]| match response.kind() {
@@ -132,6 +133,7 @@ impl Connection {
     }
 
     /// What is written into the client's memory.
+    //= V1-071, NFS-036
     fn write(&self, reply: &mut Reply<'_, Message>, response: &Response<'_>) -> Result<Write> {
         let qp = self.endpoint().qp();
         let mut write = Write::new(qp, reply.take_pages()?);

@@ -163,7 +163,7 @@ impl Role for Server {
             _ => return None,
         };
         // A Call that was given up has its credit back with its Reply, too.
-        //= V1-121, V1-125
+        //= V1-121
         protocol.handle_call_ended();
         if queue.detached {
             return None;
@@ -185,7 +185,7 @@ impl Role for Server {
     ) -> Fate<()> {
         settings::RECEIVES.count();
         match event {
-            //= V1-052, V1-062, V1-092, V1-097
+            //= V1-107, NFS-044, NFS-045
             Event::Call(call) => {
                 match responder::accept(&call.conveyed, call.part.len, &self.limits) {
                     Ok(_) => Fate::Keep(()),
@@ -193,7 +193,7 @@ impl Role for Server {
                 }
             }
             Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
-            //= V1-121, V1-125, NFS-049
+            //= V1-121, NFS-049
             Event::Reply(arrived) => {
                 if let Some(Claim { call, limit }) = claim {
                     call.complete(arrived.conveyed.payload, limit);
