@@ -40,6 +40,9 @@ const MOST_PIECES: u32 = 16;
 /// For how many of the largest Calls at a time a device that needs registrations has some.
 const READS_AT_A_TIME: u32 = 4;
 
+/// What one of these takes of the send queue: an invalidation, a registration and the RDMA Read.
+const WORK_REQUESTS_EACH: u32 = 3;
+
 /// The Send buffers that are there from the start; others are made when they are needed.
 const FIRST_SENDS: u32 = 8;
 
@@ -81,6 +84,11 @@ impl Sizes {
         }
         let pages = most.div_ceil(PAGE_SIZE);
         let registrations = request.read_registrations(pages);
+        let registrations = registrations.map_or(1, |each| each * READS_AT_A_TIME);
+        if registrations.saturating_mul(WORK_REQUESTS_EACH) > resources.send_room {
+            pr_err!("the RDMA device's send queue is too short for an NFS client's data\n");
+            return None;
+        }
         let len = settings::max_req_size();
         Some(Self {
             buffers: Buffers {
@@ -97,7 +105,7 @@ impl Sizes {
                 signal_interval: resources.signal_interval,
                 recv_batch: resources.recv_batch,
                 rw_sge: device.max_send_sge.min(MOST_PIECES),
-                rw_registrations: registrations.map_or(1, |each| each * READS_AT_A_TIME),
+                rw_registrations: registrations,
             },
             reads,
             grants: resources.grants,
