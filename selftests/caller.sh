@@ -12,7 +12,7 @@ start() {
 
 # The server's queue pairs, if it can be asked.
 queue_pairs() {
-	lab-server rdma resource show qp 2>/dev/null | grep -c 'type RC' || true
+	on_server rdma resource show qp 2>/dev/null | grep -c 'type RC' || true
 }
 
 each_rule_is_held() {
@@ -45,7 +45,7 @@ nobody_else_is_disturbed() {
 
 nothing_is_left() {
 	start
-	command -v lab-server >/dev/null || skip "needs to ask the server"
+	needs_server_command
 	sleep 2
 	before=$(queue_pairs)
 	"$here/caller.py" "$SERVER" "$PORT" >"$local/caller.log" 2>&1 || true
