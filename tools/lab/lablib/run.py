@@ -21,9 +21,9 @@ FINISH_TIMEOUT = 60
 class Run:
     """What happens in the private namespaces of jail.run(), as process 1 of them."""
 
-    def __init__(self, options, kernel, image, wanted):
+    def __init__(self, options, kernels, image, wanted):
         self.options = options
-        self.kernel = kernel
+        self.kernels = kernels      # per node name
         self.image = image
         self.wanted = wanted        # per node name: the bytes of our module, or None for stock
         self.root = HOME / "run/root"
@@ -65,7 +65,7 @@ class Run:
             (self.root / path).mkdir(parents=True)
             if bound:
                 jail.mount("--bind", bound, self.root / path)
-        for path in (self.image, self.kernel.boot):
+        for path in dict.fromkeys((self.image, *(k.boot for k in self.kernels.values()))):
             target = self.root / str(path)[1:]
             if path.is_dir():
                 target.mkdir(parents=True)
@@ -81,15 +81,16 @@ class Run:
         for name in roles:
             home = self.lab / name
             home.mkdir()
-            modules.install(self.kernel, self.wanted[name], home)
-            jail.check(["chroot", self.root, "depmod", "-b", f"/lab/{name}", self.kernel.release])
+            kernel = self.kernels[name]
+            modules.install(kernel, self.wanted[name], home)
+            jail.check(["chroot", self.root, "depmod", "-b", f"/lab/{name}", kernel.release])
             (home / "node").write_text(nodes.settings(self.options, name, roles[name]))
             (home / "command").write_text(nodes.command_file(self.options.command))
             self.logs[name] = self._log(name)
-        ends = nodes.link(self.kernel) if two else [None]
+        ends = nodes.link(self.kernels["client"]) if two else [None]
         for name, end in zip(roles, ends):
             plugin = self.options.plugin and name == "client" and f"/lab/share/{self.options.plugin}"
-            node = nodes.boot(self.kernel, self.image, self.root, name, roles[name], end,
+            node = nodes.boot(self.kernels[name], self.image, self.root, name, roles[name], end,
                               self.options.cpus, plugin)
             self.nodes[name] = node
             self.selector.register(node.console, selectors.EVENT_READ, (self._console, node))
