@@ -152,16 +152,18 @@ enum Begun {
 impl Connection {
     /// Begins with a Call that has just arrived, or that has waited for registrations.
     pub(super) fn begin(&self, message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
-        let alone = self.shared().lock().role.pulling == 0;
-        match self.plan(&message, &mut rqst, alone) {
+        match self.plan(&message, &mut rqst) {
             Begun::Inline(start) => return rqst.deliver_inline(message, start),
             Begun::Pull(pull) => self.pull(message, pull),
             Begun::Starved => {
                 let mut state = self.shared().lock();
-                // A Pull that has ended meanwhile has not seen this one.
-                let again = state.role.pulling == 0;
-                state.role.starved.push(message);
-                state.role.retry |= again;
+                let queue = &mut state.role;
+                queue.starved.push(message);
+                queue.pulling -= 1;
+                // Whoever had what this one lacks and has ended meanwhile has not seen it; those
+                // that still pull will.
+                let again = queue.pulling == 0;
+                queue.retry |= again;
                 drop(state);
                 if again {
                     self.shared().role.xprt.work_pending();
@@ -173,7 +175,23 @@ impl Connection {
         Delivered::nothing()
     }
 
-    fn plan(&self, message: &Message, rqst: &mut Rqst<'_, Message>, alone: bool) -> Begun {
+    /// From here on this Call may hold registrations. Says whether no other does.
+    fn begin_pulling(&self) -> bool {
+        let mut state = self.shared().lock();
+        state.role.pulling += 1;
+        state.role.pulling == 1
+    }
+
+    /// This Call holds no registrations: those that wait for some may try again.
+    fn end_pulling(&self) {
+        let mut state = self.shared().lock();
+        state.role.pulling -= 1;
+        state.role.retry = true;
+        drop(state);
+        self.shared().role.xprt.work_pending();
+    }
+
+    fn plan(&self, message: &Message, rqst: &mut Rqst<'_, Message>) -> Begun {
         let bytes = message.bytes();
         let Some((fixed, conveyed)) = responder::reopen(bytes) else {
             return Begun::Lost;
@@ -196,6 +214,7 @@ impl Connection {
         let Ok(mut pull) = Pull::new(qp, pages) else {
             return Begun::Lost;
         };
+        let alone = self.begin_pulling();
         let added = for_each_piece(&call, layout, |at, len, piece| {
             let Piece::Remote(segment) = piece else {
                 return Ok(());
@@ -211,13 +230,15 @@ impl Connection {
             Ok(()) => Begun::Pull(pull),
             Err(error) => {
                 Pull::cancel(pull, qp);
-                if error != EAGAIN {
-                    Begun::Lost
-                } else if alone {
+                if error == EAGAIN && !alone {
+                    return Begun::Starved;
+                }
+                self.end_pulling();
+                if error == EAGAIN {
                     // It will never fit.
                     Begun::Refused(fixed, ErrorReport::System)
                 } else {
-                    Begun::Starved
+                    Begun::Lost
                 }
             }
         }
@@ -225,14 +246,10 @@ impl Connection {
 
     /// Starts to read the data of a Call. Waits for room.
     fn pull(&self, message: Message, pull: PullBox<Shared<super::role::Server>>) {
-        self.shared().lock().role.pulling += 1;
         if let Err(left) = self.endpoint().pull(pull, message, self.buffer_len()) {
-            let mut state = self.shared().lock();
-            state.role.pulling -= 1;
             if let Some(pull) = left {
-                state.role.broken.push(pull);
+                self.shared().lock().role.broken.push(pull);
             }
-            drop(state);
             self.shared().lose(CloseReason::NotPosted);
         }
     }

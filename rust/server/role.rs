@@ -94,7 +94,7 @@ pub(crate) struct Queue {
     pub(super) starved: ReceivedList<Shared<Server>>,
     /// Somebody may try for the starved: registrations came back since one was found short.
     pub(super) retry: bool,
-    /// How many Calls' Read chunks are being pulled.
+    /// How many Calls may hold registrations of the device: their Read chunks are being pulled.
     pub(super) pulling: u32,
     /// Pulls that the queue pair took a part of, until it is drained.
     pub(super) broken: PullList<Shared<Server>>,
