@@ -42,6 +42,8 @@ const RECORDED: usize = 512;
 /// The protocol's state of one connection.
 pub(crate) struct Protocol {
     cid: u32,
+    /// What was granted last.
+    grants: u32,
     connection: Connection,
 }
 
@@ -69,39 +71,32 @@ impl Protocol {
         private_data: &[u8],
         now: Time,
     ) -> Self {
-        trace::protocol_connect(|| {
-            (
-                cid,
-                now.0,
-                first.number(),
-                config.versions.low.number(),
-                config.versions.high.number(),
-                config.cm_private.remote_invalidation,
-                config.cm_private.send_size,
-                config.cm_private.recv_size,
-                config.calls,
-                config.grants,
-                config.xid.0,
-                private_data,
-            )
-        });
+        trace_begin(cid, config, first.number(), private_data, now);
         Self {
             cid,
+            grants: config.grants,
             connection: Connection::client(*config, first, private_data, now),
         }
     }
 
     /// As [`Connection::server`], for connection number `cid`.
     pub(crate) fn server(cid: u32, config: &Config, private_data: &[u8], now: Time) -> Self {
+        trace_begin(cid, config, 0, private_data, now);
         Self {
             cid,
+            grants: config.grants,
             connection: Connection::server(*config, private_data, now),
         }
     }
 
     /// As [`Connection::set_grants`].
+    #[inline]
     pub(super) fn set_grants(&mut self, grants: u32) {
-        self.connection.set_grants(grants);
+        if grants != self.grants {
+            trace::protocol_grants(|| (self.cid, grants));
+            self.grants = grants;
+            self.connection.set_grants(grants);
+        }
     }
 
     /// As [`Connection::refuse`].
@@ -110,6 +105,15 @@ impl Protocol {
         fixed: &FixedWords,
         report: ErrorReport,
     ) -> Result<(), connection::CloseReason> {
+        trace::protocol_refuse(|| {
+            (
+                self.cid,
+                fixed.xid.0,
+                fixed.version,
+                fixed.credit,
+                fixed.htype,
+            )
+        });
         self.connection.refuse(fixed, report)
     }
 
@@ -229,6 +233,27 @@ impl Protocol {
     pub(crate) fn apply(&self, limits: &mut Limits) {
         self.connection.apply(limits);
     }
+}
+
+/// A connection begins; `first` is the version that the connecting side begins with, and 0 on the
+/// accepting side.
+fn trace_begin(cid: u32, config: &Config, first: u32, private_data: &[u8], now: Time) {
+    trace::protocol_connect(|| {
+        (
+            cid,
+            now.0,
+            first,
+            config.versions.low.number(),
+            config.versions.high.number(),
+            config.cm_private.remote_invalidation,
+            config.cm_private.send_size,
+            config.cm_private.recv_size,
+            config.calls,
+            config.grants,
+            config.xid.0,
+            private_data,
+        )
+    });
 }
 
 impl Drop for Protocol {

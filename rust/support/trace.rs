@@ -255,6 +255,18 @@ events! {
         bytes: &'a [u8],
     );
 
+    /// `Connection::refuse`, of a message with these fixed words.
+    fn protocol_refuse = rpcrdma_protocol_refuse(
+        cid: u32,
+        xid: u32,
+        vers: u32,
+        credit: u32,
+        htype: u32,
+    );
+
+    /// `Connection::set_grants`, when that changes something.
+    fn protocol_grants = rpcrdma_protocol_grants(cid: u32, grants: u32);
+
     /// `Connection::handle_call_ended`.
     fn protocol_ended = rpcrdma_protocol_ended(cid: u32);
 

@@ -484,6 +484,41 @@ TRACE_EVENT(rpcrdma_protocol_transmit,
 		__print_hex_str(__get_dynamic_array(bytes), __get_dynamic_array_len(bytes)))
 );
 
+TRACE_EVENT(rpcrdma_protocol_refuse,
+	TP_PROTO(u32 cid, u32 xid, u32 vers, u32 credit, u32 type),
+	TP_ARGS(cid, xid, vers, credit, type),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, vers)
+		__field(u32, credit)
+		__field(u32, type)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->vers = vers;
+		__entry->credit = credit;
+		__entry->type = type;
+	),
+	TP_printk("cid=%u xid=0x%08x vers=%u credit=%u type=%u", __entry->cid, __entry->xid,
+		__entry->vers, __entry->credit, __entry->type)
+);
+
+TRACE_EVENT(rpcrdma_protocol_grants,
+	TP_PROTO(u32 cid, u32 grants),
+	TP_ARGS(cid, grants),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, grants)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->grants = grants;
+	),
+	TP_printk("cid=%u grants=%u", __entry->cid, __entry->grants)
+);
+
 DEFINE_EVENT(rpcrdma_cid_class, rpcrdma_protocol_ended, TP_PROTO(u32 cid), TP_ARGS(cid));
 DEFINE_EVENT(rpcrdma_cid_class, rpcrdma_protocol_lost, TP_PROTO(u32 cid), TP_ARGS(cid));
 

@@ -8,7 +8,8 @@
 //! ```text
 //! connect: cid= now= first= low= high= inval= send= recv= calls= grants= xid= peer=
 //!     Connection::client: the version begun with, config.versions, config.cm_private, calls,
-//!     grants and xid of config, and the private data of the server.
+//!     grants and xid of config, and the private data of the server. Connection::server with
+//!     first=0, and the private data of the client.
 //! send: cid= now= xid= call= nomsg= result= header= limit=
 //!     Connection::send: call=1 for a Call, and nomsg=1 for Kind::Nomsg; result is 0 or
 //!     SendError::number, header is what was written.
@@ -19,6 +20,10 @@
 //!     Connection::handle_call_ended.
 //! transmit: cid= now= waiting= busy= bytes=
 //!     Connection::poll_transmit that returned a message.
+//! refuse: cid= xid= vers= credit= type=
+//!     Connection::refuse of the Call with these fixed words, in version 1.
+//! grants: cid= grants=
+//!     Connection::set_grants.
 //! lost: cid=
 //!     The connection is over.
 //! ```
@@ -43,6 +48,7 @@ use common::config;
 use rpcrdma_proto::proto::chunk::{ChunkLists, NoChunks};
 use rpcrdma_proto::proto::cm_private::CmPrivate;
 use rpcrdma_proto::proto::connection::{Config, Connection, MAX_CONTROL_LEN};
+use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
@@ -141,8 +147,11 @@ fn connect(line: &Line<'_>) -> Result<Connection, String> {
         grants: line.word("grants")?,
         ..config::kernel(line.word("calls")?)
     };
-    let (first, peer) = (version("first")?, line.octets("peer")?);
-    Ok(Connection::client(config, first, &peer, line.now()?))
+    let (now, peer) = (line.now()?, line.octets("peer")?);
+    if line.word("first")? == 0 {
+        return Ok(Connection::server(config, &peer, now));
+    }
+    Ok(Connection::client(config, version("first")?, &peer, now))
 }
 
 /// Returns the chunk lists of a header that was sent.
@@ -190,6 +199,19 @@ fn message(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
     line.expect("xid", event.xid().map_or(0, |xid| xid.0), line.word("xid")?)
 }
 
+/// In version 1, all that is refused but for its version has one code.
+fn refuse(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
+    let fixed = FixedWords {
+        xid: Xid(line.word("xid")?),
+        version: line.word("vers")?,
+        credit: line.word("credit")?,
+        htype: line.word("type")?,
+    };
+    connection
+        .refuse(&fixed, ErrorReport::BadXdr)
+        .map_err(|why| format!("refuse: {why:?}"))
+}
+
 fn transmit(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
     let mut out = [0; MAX_CONTROL_LEN];
     let (waiting, busy) = (line.word("waiting")? != 0, line.word("busy")? != 0);
@@ -212,6 +234,8 @@ fn replay_line(
         (_, None) => return Ok(false),
         ("send", Some(connection)) => send(connection, line)?,
         ("message", Some(connection)) => message(connection, line)?,
+        ("refuse", Some(connection)) => refuse(connection, line)?,
+        ("grants", Some(connection)) => connection.set_grants(line.word("grants")?),
         ("ended", Some(connection)) => connection.handle_call_ended(),
         ("transmit", Some(connection)) => transmit(connection, line)?,
         (call, _) => return Err(format!("{call} is not known")),
