@@ -29,7 +29,8 @@ INLINE = 4096
 SENDS, RECEIVES = 256, 256
 MEMORY = 2 << 20
 RDMA_MSG, RDMA_NOMSG, RDMA_MSGP, RDMA_DONE, RDMA_ERROR = range(5)
-PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 1, INLINE // 1024 - 1, INLINE // 1024 - 1)
+# Without the R bit: the memory of a program cannot be invalidated by the server.
+PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 0, INLINE // 1024 - 1, INLINE // 1024 - 1)
 SECONDS = 15
 QUIET = 1.5
 
