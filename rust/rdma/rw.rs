@@ -233,6 +233,11 @@ impl Write {
         self.0.work_requests
     }
 
+    /// The memory, all of it, to read: the device only reads it, too.
+    pub(crate) fn memory(&self) -> &PageBuf {
+        &self.0.memory
+    }
+
     /// Undoes it; it was not posted.
     pub(crate) fn cancel<H: Handler>(self, qp: &Qp<H>) {
         if self.0.qp == qp.id() {

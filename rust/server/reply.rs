@@ -39,10 +39,7 @@ use crate::{
         Remote,
         Write, //
     },
-    sunrpc::{
-        svc::rqst::Reply,
-        CallBuf, //
-    }, //
+    sunrpc::svc::rqst::Reply, //
 };
 use core::ops::Range;
 use kernel::prelude::*;
@@ -62,7 +59,7 @@ impl Connection {
         };
         let procedure = reply.procedure();
         let shape = ReplyShape {
-            len: reply.message().len(),
+            len: reply.message().map_or(0, |message| message.len()),
             results: call.note().results(),
             reducible: reducible(procedure.program, procedure.version, procedure.procedure),
         };
@@ -111,9 +108,14 @@ impl Connection {
                 //= V1-033, V1-035, V1-040
                 sending.grant(settings::max_requests().min(self.grants()));
                 let message = reply.message();
+                // Pages that are written from have left the message.
+                let read = |at, out: &mut [u8]| match &write {
+                    None => message.map_or(Err(EFAULT), |message| message.read(at, out)),
+                    Some(write) => write.memory().read(at, out),
+                };
                 let payload = |out: &mut [u8]| match response.kind() {
                     Kind::Nomsg => Some(0),
-                    Kind::Msg => copy(&message, response.payload(), out),
+                    Kind::Msg => copy(read, response.payload(), out),
                 };
                 match sending.compose(&outgoing, &response, payload) {
                     Ok(()) => Ok(sending),
@@ -161,16 +163,16 @@ impl Connection {
     }
 }
 
-/// Copies pieces of a message, and returns how long they are.
+/// Copies pieces of a message with `read`, and returns how long they are.
 fn copy(
-    message: &CallBuf<'_>,
+    read: impl Fn(u32, &mut [u8]) -> Result,
     pieces: impl Iterator<Item = Range<u32>>,
     out: &mut [u8],
 ) -> Option<usize> {
     let mut at = 0;
     for piece in pieces {
         let end = at + (piece.end - piece.start) as usize;
-        message.read(piece.start, out.get_mut(at..end)?).ok()?;
+        read(piece.start, out.get_mut(at..end)?).ok()?;
         at = end;
     }
     Some(at)

@@ -201,14 +201,14 @@ impl PageBuf {
 }
 
 impl PageBuf {
-    /// Copies the bytes from `at` on, of a buffer of [whole](Self::whole) pages.
+    /// Copies the bytes from `at` on.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the buffer is not as long, or not one of whole pages.
+    /// `EINVAL`: the buffer is not as long.
     pub(crate) fn read(&self, at: u32, mut out: &mut [u8]) -> Result {
         let end = at.checked_add(out.len() as u32).ok_or(EINVAL)?;
-        if end > self.body_len || self.head.is_some() || self.body_offset != 0 {
+        if end > self.len() {
             return Err(EINVAL);
         }
         for run in self.runs(at..end) {
@@ -216,7 +216,8 @@ impl PageBuf {
             // SAFETY: a page of this object, in the direct map (type invariant).
             let page = unsafe { bindings::page_address(run.page()) };
             let from = page.cast::<u8>().wrapping_add(run.offset as usize);
-            // SAFETY: the piece lies within the page, which nobody else has (`whole`).
+            // SAFETY: the piece lies within the page, which nobody writes: neither whoever had it
+            // before, nor a device, which would have this object. `out` is elsewhere.
             unsafe { core::ptr::copy_nonoverlapping(from, now.as_mut_ptr(), now.len()) };
             out = later;
         }

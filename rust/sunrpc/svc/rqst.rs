@@ -246,6 +246,8 @@ impl<C: Lent> Rqst<'_, C> {
 /// `rq_xprt_ctxt`, unless that was taken.
 pub(crate) struct Reply<'a, C: Lent> {
     raw: NonNull<bindings::svc_rqst>,
+    /// The pages that it lies in have been taken.
+    taken: bool,
     _p: PhantomData<(&'a (), fn() -> C)>,
 }
 
@@ -268,6 +270,7 @@ impl<C: Lent> Reply<'_, C> {
         // INVARIANT: promised by the caller.
         Self {
             raw,
+            taken: false,
             _p: PhantomData,
         }
     }
@@ -280,11 +283,14 @@ impl<C: Lent> Reply<'_, C> {
         Some(unsafe { C::from_ptr(call) })
     }
 
-    /// The encoded Reply.
-    pub(crate) fn message(&self) -> CallBuf<'_> {
+    /// The encoded Reply, unless its pages have been taken.
+    pub(crate) fn message(&self) -> Option<CallBuf<'_>> {
+        if self.taken {
+            return None;
+        }
         // SAFETY: svc_send() has the complete Reply there, which nobody changes while it is sent;
-        // its memory stays until the function that sends it returns, or in a `PageBuf`.
-        unsafe { CallBuf::from_raw(&raw const (*self.raw.as_ptr()).rq_res) }
+        // its memory stays until the function that sends it returns.
+        Some(unsafe { CallBuf::from_raw(&raw const (*self.raw.as_ptr()).rq_res) })
     }
 
     /// Which procedure was called.
@@ -296,9 +302,8 @@ impl<C: Lent> Reply<'_, C> {
         }
     }
 
-    /// Takes the pages that the Reply lies in.
-    ///
-    /// The message can be read still: its memory is that of the pages.
+    /// Takes the pages that the Reply lies in. From then on the message is what they have; it
+    /// cannot be read by [`Self::message`].
     ///
     /// Context: process, may sleep.
     ///
@@ -307,21 +312,28 @@ impl<C: Lent> Reply<'_, C> {
     /// `ENOMEM`; `EFAULT`: a part of the Reply lies elsewhere.
     pub(crate) fn take_pages(&mut self) -> Result<PageBuf> {
         let (first, next) = (get!(self, rq_respages), get!(self, rq_next_page));
+        // SAFETY: the request is the running thread's, by the type invariant.
+        let res = unsafe { &raw const (*self.raw.as_ptr()).rq_res };
+        let body = self.body(first, res);
         let count = (next.addr() - first.addr()) / size_of::<*mut bindings::page>();
+        // NFSACL's GETACL fills pages without saying so (nfs3svc_encode_getaclres).
+        let count = count.max(body.end.div_ceil(PAGE_SIZE as usize));
         if count as u64 > get!(self, rq_maxpages) as u64 {
             return Err(EFAULT);
         }
         let mut taken = KVec::with_capacity(count, GFP_KERNEL)?;
-        // SAFETY: the entries of `rq_respages` below `rq_next_page` are those that are in use
-        // (svc_rqst_replace_page), and only this thread uses them.
+        // SAFETY: svc_init_buffer() allocated `rq_maxpages` entries, which only this thread uses.
         let entries = unsafe { core::slice::from_raw_parts_mut(first, count) };
         if entries.iter().any(|page| page.is_null()) {
             return Err(EFAULT);
         }
+        self.taken = true;
         for entry in entries {
             let page = core::mem::replace(entry, core::ptr::null_mut());
             let _ = NonNull::new(page).map(|page| taken.push_within_capacity(page));
         }
+        // The core fills the gaps below this (svc_alloc_arg).
+        set! { self, rq_next_page: first.wrapping_add(count), }
         let run = |base: *mut c_void, len: usize| {
             if len == 0 {
                 return Some(None);
@@ -331,9 +343,6 @@ impl<C: Lent> Reply<'_, C> {
             let offset = base.addr() as u32 % PAGE_SIZE;
             Some(Some(Run::new(page, offset, len as u32)))
         };
-        // SAFETY: the request is the running thread's, by the type invariant.
-        let res = unsafe { &raw const (*self.raw.as_ptr()).rq_res };
-        let body = self.body(first, res);
         // SAFETY: the request is the running thread's, by the type invariant.
         let (head, tail) = unsafe { ((*res).head[0], (*res).tail[0]) };
         let (Some(head), Some(tail)) = (
