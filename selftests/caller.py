@@ -7,8 +7,12 @@ usage: caller.py SERVER [PORT [NAME...]]
 Each test has a connection of its own and sends one message, or a few. The server has to answer by the
 error message that RFC 8166 says, to drop the message, to answer the Call all the same, or to end
 the connection; and it goes on serving a client that does nothing wrong.
+
+FILE in the environment is the path of a file that SERVER exports to everybody, as NFSv4 knows it,
+of 10,000 bytes: byte n is n modulo 251.
 """
 
+import os
 import struct
 import sys
 import time
@@ -84,6 +88,19 @@ def compound(xid, *operations):
 
 
 PUTROOTFH, GETFH = words(24), words(10)
+# Of the attributes, the size.
+GETSIZE = words(9, 1, 1 << 4)
+FILE = os.environ.get("FILE")
+CONTENT = bytes(n % 251 for n in range(10000))
+
+
+def lookup(name):
+    return words(15, len(name)) + name.encode() + bytes(-len(name) % 4)
+
+
+def read_file(offset, length):
+    """READ, of whoever has no open file."""
+    return words(25) + bytes(16) + struct.pack(">QI", offset, length)
 
 
 class Connection:
@@ -462,6 +479,56 @@ class Tests:
         xid = self.next_xid()
         connection.send(header(xid, lists=chunks((), [array(piece)])) + call(xid))
         self.refused(connection, xid)
+
+    #= V1-071, V1-074, NFS-035, NFS-036
+    #= NFS-039
+    def results_in_write_chunks(self):
+        if not FILE:
+            return
+        path = [lookup(name) for name in FILE.split("/") if name]
+        reads = [(1, 5001), (7, 3), (9999, 100), (100, 20)]
+        connection = self.connect()
+        xid = self.next_xid()
+        chunk = array(connection.piece(0, 2000), connection.piece(4096, 1),
+                      connection.piece(8192, 4000))
+        writes = [chunk, array(connection.piece(65536, 64)), array(connection.piece(69632, 64))]
+        operations = [operation for read in reads for operation in (read_file(*read), GETSIZE)]
+        connection.memory.write(bytes([0xAA]) * 80000, 80000, 0)
+        connection.send(header(xid, lists=chunks((), writes))
+                        + compound(xid, PUTROOTFH, *path, *operations))
+        message = self.replied(connection, xid)
+        lists = len(chunks((), writes))
+        at = 16 + 4 + 4
+        lengths = []
+        for count in (3, 1, 1):
+            at += 4
+            for _ in range(count):
+                lengths.append(struct.unpack_from(">I", message, at + 4)[0])
+                at += 16
+            at += 4
+        assert lengths == [2000, 1, 3000, 3, 1], lengths
+        got = [connection.memory.read(length, start) for length, start in zip(
+            lengths, (0, 4096, 8192, 65536, 69632))]
+        assert b"".join(got[:3]) == CONTENT[1:5002], "the first READ"
+        assert got[3] == CONTENT[7:10] and got[4] == CONTENT[9999:], "the others"
+        for start in (2000, 4097, 11192, 65539, 69633):
+            assert connection.memory.read(4, start) == bytes([0xAA]) * 4, f"written at {start}"
+        # What stays: the results without the data of the first three READs.
+        at = 16 + lists + 24
+        assert message[at:at + 4] == words(0), "the COMPOUND has failed"
+        at += 12 + 8 * (1 + len(path))
+        for number, (offset, length) in enumerate(reads):
+            data = CONTENT[offset:offset + length]
+            eof = offset + length >= len(CONTENT)
+            assert message[at:at + 16] == words(25, 0, eof, len(data)), message[at:].hex()
+            at += 16
+            if number == 3:
+                assert message[at:at + len(data)] == data, "the READ without a chunk"
+                at += len(data)
+            size = words(9, 0, 1, 1 << 4, 8, 0, len(CONTENT))
+            assert message[at:at + 28] == size, message[at:].hex()
+            at += 28
+        assert at == len(message), f"{len(message) - at} bytes more"
 
     #= V1-003
     def xids_that_differ(self):

@@ -10,6 +10,18 @@ start() {
 		skip "needs the kernel's rdma_ucm, which user space connects by"
 }
 
+# A file that caller.py knows.
+make_file() {
+	VERS=3
+	mount_export
+	python3 -c 'import sys; sys.stdout.buffer.write(bytes(n % 251 for n in range(10000)))' \
+		>"$dir/file"
+	chmod 755 "$dir"
+	chmod 644 "$dir/file"
+	FILE=$EXPORT/${dir##*/}/file
+	export FILE
+}
+
 # The server's queue pairs, if it can be asked.
 queue_pairs() {
 	on_server rdma resource show qp 2>/dev/null | grep -c 'type RC' || true
@@ -17,6 +29,7 @@ queue_pairs() {
 
 each_rule_is_held() {
 	start
+	make_file
 	"$here/caller.py" "$SERVER" "$PORT" >"$local/caller.log" 2>&1 || {
 		grep -A 1 '^not ok' "$local/caller.log"
 		tail -n 5 "$local/caller.log"
