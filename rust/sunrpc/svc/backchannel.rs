@@ -101,7 +101,7 @@ impl<T: Service> Registration<T> {
     /// `EEXIST`: another module has registered it.
     pub(crate) fn new() -> Result<Self> {
         let mut class = bindings::xprt_class {
-            ident: bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA as i32,
+            ident: bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA,
             setup: Some(VTable::<T>::setup_callback),
             owner: this_module(),
             ..Default::default()
@@ -191,7 +191,7 @@ fn setup<T: Service>(args: &bindings::xprt_create) -> Result<NonNull<bindings::r
         bind_timeout: 0,
         reestablish_timeout: 0,
         idle_timeout: 0,
-        prot: bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA as i32,
+        prot: bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA,
         max_payload: crate::support::memory::PAGE_SIZE as usize,
         addrlen: args.addrlen,
         bc_xprt: args.bc_xprt,

@@ -51,7 +51,7 @@ impl<T: Service> Registration<T> {
                 xcl_owner: this_module(),
                 xcl_ops: VTable::<T>::get(),
                 xcl_max_payload: T::MAX_PAYLOAD,
-                xcl_ident: bindings::xprt_transports_XPRT_TRANSPORT_RDMA as i32,
+                xcl_ident: bindings::xprt_transports_XPRT_TRANSPORT_RDMA,
                 ..Default::default()
             }),
             GFP_KERNEL,

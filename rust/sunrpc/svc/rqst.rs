@@ -33,6 +33,9 @@ use core::ptr::NonNull;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
+/// Borrowed for `'a`, of a transport whose Calls are `C`.
+type Of<'a, C> = (&'a (), fn() -> C);
+
 /// A thread's request that a Call can be put into.
 ///
 /// # Invariants
@@ -40,7 +43,7 @@ use kernel::prelude::*;
 /// `raw` is the request of the thread that runs, which works on a transport whose Calls are `C`.
 pub(crate) struct Rqst<'a, C: Lent> {
     raw: NonNull<bindings::svc_rqst>,
-    _p: PhantomData<(&'a (), fn() -> C)>,
+    _p: PhantomData<Of<'a, C>>,
 }
 
 /// Whether a Call was put into the request, and how long it is.
@@ -147,7 +150,7 @@ impl<C: Lent> Rqst<'_, C> {
             rq_arg.len: len,
             rq_arg.buflen: len,
             rq_xprt_ctxt: call.into_ptr().as_ptr(),
-            rq_prot: bindings::IPPROTO_MAX as u32,
+            rq_prot: bindings::IPPROTO_MAX,
         }
         let raw = self.raw.as_ptr();
         // SAFETY: the request and its transport are valid; copies the transport's addresses.
@@ -248,7 +251,7 @@ pub(crate) struct Reply<'a, C: Lent> {
     raw: NonNull<bindings::svc_rqst>,
     /// The pages that it lies in have been taken.
     taken: bool,
-    _p: PhantomData<(&'a (), fn() -> C)>,
+    _p: PhantomData<Of<'a, C>>,
 }
 
 /// Which procedure was called.
