@@ -162,11 +162,11 @@ impl svc::Connection for Connection {
         if let Some(call) = queue.pulled.pop() {
             return Some(Work::Complete(call));
         }
-        if queue.retry {
+        // One at a time, so that two do not take from each other what one of them needs.
+        if core::mem::take(&mut queue.retry) {
             if let Some(call) = queue.starved.pop() {
                 return Some(Work::Begin(call));
             }
-            queue.retry = false;
         }
         queue.calls.pop().map(Work::Begin)
     }
@@ -181,8 +181,7 @@ impl svc::Connection for Connection {
     //= V1-135, NFS-035, NFS-036
     //= NFS-038, NFS-039
     fn result(&self, call: &mut Message, offset: u32, len: u32) -> Result {
-        call.note_mut().add_result(Item { offset, len });
-        Ok(())
+        call.note_mut().add_result(Item { offset, len })
     }
 
     fn reply(&self, mut reply: Reply<'_, Message>) -> Result {

@@ -15,7 +15,10 @@ use crate::{
     proto::{
         connection::Event,
         negotiate::Time,
-        plan::Item,
+        plan::{
+            Item,
+            ItemSet, //
+        },
         responder::{
             self,
             CallLimits, //
@@ -51,14 +54,11 @@ use kernel::prelude::*;
 /// A message, in the buffer that it was received into.
 pub(crate) type Message = Received<Shared<Server>>;
 
-/// How many results of one Reply can be moved directly; further ones are sent with the rest.
-const MOST_RESULTS: usize = 8;
-
 /// What is kept with a Call.
 #[derive(Default)]
 pub(crate) struct Note {
-    results: [Option<Item>; MOST_RESULTS],
-    count: usize,
+    /// Its memory stays for the next Call in the same buffer.
+    results: KVec<Option<Item>>,
     /// The data of its Read chunks.
     pub(super) pulled: Option<PageBuf>,
 }
@@ -66,21 +66,26 @@ pub(crate) struct Note {
 impl Note {
     /// Nothing, for a new Call.
     fn clear(&mut self) {
-        self.count = 0;
+        self.results.clear();
         self.pulled = None;
     }
 
-    /// Adds a result that may be moved directly.
-    pub(super) fn add_result(&mut self, result: Item) {
-        if let Some(entry) = self.results.get_mut(self.count) {
-            *entry = Some(result);
-            self.count += 1;
+    /// Adds a result that may be moved directly. Those beyond what a Reply can have go with the
+    /// rest.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn add_result(&mut self, result: Item) -> Result {
+        if self.results.len() < ItemSet::MAX {
+            self.results.push(Some(result), GFP_KERNEL)?;
         }
+        Ok(())
     }
 
     /// The results that may be moved directly, in order.
     pub(super) fn results(&self) -> &[Option<Item>] {
-        self.results.get(..self.count).unwrap_or_default()
+        &self.results
     }
 }
 
@@ -92,9 +97,11 @@ pub(crate) struct Queue {
     pub(super) pulled: ReceivedList<Shared<Server>>,
     /// Those whose Read chunks wait for registrations of the device.
     pub(super) starved: ReceivedList<Shared<Server>>,
-    /// Somebody may try for the starved: registrations came back since one was found short.
+    /// One of the starved may try again: registrations came back. While there are starved Calls,
+    /// this is set, or one is being pulled whose end will set it.
     pub(super) retry: bool,
     /// How many Calls may hold registrations of the device: their Read chunks are being pulled.
+    /// The end of each lets another try.
     pub(super) pulling: u32,
     /// Pulls that the queue pair took a part of, until it is drained.
     pub(super) broken: PullList<Shared<Server>>,

@@ -104,7 +104,7 @@ pub(crate) trait Connection: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The peer's memory for it is too small.
+    /// The Reply cannot have it.
     fn result(&self, call: &mut Self::Call, offset: u32, len: u32) -> Result;
 
     /// Sends the Reply. Context: process, may sleep.
