@@ -54,13 +54,25 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
-        atomic::Relaxed,
+        atomic::{
+            Full,
+            Relaxed, //
+        },
         lock::{
             spinlock::SpinLockBackend,
             Guard, //
-        }, //
+        },
+        CondVarTimeoutResult, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
     }, //
 };
+
+/// How long the peer may let everything that is in the send queue wait while somebody waits for
+/// room, in milliseconds.
+const PATIENCE: Msecs = 30_000;
 
 /// What the accepting role adds.
 pub(crate) trait Responder: Role {
@@ -214,10 +226,11 @@ impl<R: Responder> Endpoint<R> {
     ) -> Option<Guard<'_, State<R>, SpinLockBackend>> {
         let shared = &*self.shared;
         let mut state = shared.lock();
-        if work_requests > state.queue.most() {
+        if work_requests > self.qp.most() {
             return None;
         }
         let mut turn = None;
+        let patience = msecs_to_jiffies(PATIENCE);
         loop {
             if shared.closing.load(Relaxed) != 0 {
                 break;
@@ -247,11 +260,19 @@ impl<R: Responder> Endpoint<R> {
             if turn.is_none() {
                 turn = Some(state.next_turn);
                 state.next_turn = state.next_turn.wrapping_add(1);
-                shared.waiting.fetch_add(1, Relaxed);
+                // Whoever ends the connection sees this, or is seen below.
+                shared.waiting.fetch_add(1, Full);
                 shared.role.starved();
                 continue;
             }
-            shared.room.wait(&mut state);
+            // Whatever ends wakes those who wait. A peer may let nothing end, by having no Receive;
+            // threads that wait for that are missing for others.
+            let woken = shared.room.wait_interruptible_timeout(&mut state, patience);
+            if let CondVarTimeoutResult::Timeout = woken {
+                drop(state);
+                shared.lose(CloseReason::Unresponsive);
+                state = shared.lock();
+            }
         }
         if turn.is_some() {
             state.turn = state.turn.wrapping_add(1);

@@ -47,6 +47,10 @@ pub(crate) enum CloseReason {
     WorkRequest(Status),
     /// The queue pair took no more work requests.
     NotPosted,
+    /// There is no memory to handle a message.
+    NoMemory,
+    /// The peer has taken nothing for too long.
+    Unresponsive,
     /// The protocol demands it.
     Protocol(connection::CloseReason),
     /// The peer invalidated memory that is not of the RPC that it answered.
@@ -67,6 +71,8 @@ impl CloseReason {
             Self::Failed => "connection manager",
             Self::WorkRequest(status) => status.message(),
             Self::NotPosted => "work request not taken",
+            Self::NoMemory => "no memory",
+            Self::Unresponsive => "peer takes nothing",
             Self::Protocol(why) => why.as_str(),
             Self::ForeignInvalidation => "foreign invalidation",
             Self::TooManyCalls => "too many Calls",

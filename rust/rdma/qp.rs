@@ -206,6 +206,24 @@ impl<H: Handler> Qp<H> {
         &self.size
     }
 
+    /// How many work requests fit when no others are there but Sends that owe no completion. As
+    /// many find room in the end.
+    pub(crate) fn most(&self) -> u32 {
+        let size = &self.size;
+        size.send_room.saturating_sub(size.signal_interval)
+    }
+
+    /// For how many RDMA Reads or Writes there are registrations, if the device needs some.
+    pub(crate) fn registrations(&self) -> u32 {
+        self.size.rw_registrations
+    }
+
+    /// How many of these it takes at most to move `pages` pages at once. Context: any.
+    pub(crate) fn registrations_for(&self, pages: u32) -> u32 {
+        // SAFETY: `rdma_cm_id.device` is valid while the id is; nothing is kept.
+        unsafe { bindings::rdma_rw_mr_factor(self.cm_id.device(), self.cm_id.port(), pages) }
+    }
+
     /// The protection domain.
     pub(super) fn pd(&self) -> &Pd {
         &self.pd

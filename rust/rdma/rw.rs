@@ -171,11 +171,17 @@ impl Transfer {
         first
     }
 
-    /// The work requests have ended, or were not posted: unmaps the memory and returns it.
+    /// As [`unmap`](Self::unmap), and returns the memory.
+    fn end<H: Handler>(mut self, qp: &QpRef<H>) -> PageBuf {
+        self.unmap(qp);
+        core::mem::replace(&mut self.memory, PageBuf::empty())
+    }
+
+    /// The work requests have ended, or were not posted: unmaps the memory.
     ///
     /// `qp` must be the queue pair that this is of.
-    fn end<H: Handler>(mut self, qp: &QpRef<H>) -> PageBuf {
-        let empty = PageBuf::empty();
+    fn unmap<H: Handler>(&mut self, qp: &QpRef<H>) {
+        self.work_requests = 0;
         while let Some(mut context) = self.contexts.pop() {
             // SAFETY: initialised for this queue pair with these entries, by the type invariant,
             // and out of the list, so it is destroyed once.
@@ -190,7 +196,6 @@ impl Transfer {
                 )
             };
         }
-        core::mem::replace(&mut self.memory, empty)
     }
 }
 
@@ -236,6 +241,13 @@ impl Write {
     /// The memory, all of it, to read: the device only reads it, too.
     pub(crate) fn memory(&self) -> &PageBuf {
         &self.0.memory
+    }
+
+    /// Undoes what was added; it was not posted. The memory stays.
+    pub(crate) fn undo<H: Handler>(&mut self, qp: &Qp<H>) {
+        if self.0.qp == qp.id() {
+            self.0.unmap(qp);
+        }
     }
 
     /// Undoes it; it was not posted.

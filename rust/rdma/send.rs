@@ -184,11 +184,6 @@ impl<H: Handler> SendQueue<H> {
         self.in_use.saturating_add(work_requests) <= self.limit
     }
 
-    /// How many work requests fit when no other is there but Sends that owe no completion.
-    pub(crate) fn most(&self) -> u32 {
-        self.limit.saturating_sub(self.signal_interval)
-    }
-
     /// Work requests are posted that come back by [`Self::gave_back`].
     pub(super) fn took(&mut self, work_requests: u32) {
         self.in_use += work_requests;

@@ -146,7 +146,7 @@ enum Begun {
     /// It is answered by an error message.
     Refused(FixedWords, ErrorReport),
     /// The connection has to end.
-    Lost,
+    Lost(CloseReason),
 }
 
 impl Connection {
@@ -160,8 +160,7 @@ impl Connection {
                 let queue = &mut state.role;
                 queue.starved.push(message);
                 queue.pulling -= 1;
-                // Whoever had what this one lacks and has ended meanwhile has not seen it; those
-                // that still pull will.
+                // Whoever had what this one lacked has not seen it, if it has ended meanwhile.
                 let again = queue.pulling == 0;
                 queue.retry |= again;
                 drop(state);
@@ -170,19 +169,12 @@ impl Connection {
                 }
             }
             Begun::Refused(fixed, report) => self.refuse(message, &fixed, report),
-            Begun::Lost => self.shared().lose(CloseReason::NotPosted),
+            Begun::Lost(why) => self.shared().lose(why),
         }
         Delivered::nothing()
     }
 
-    /// From here on this Call may hold registrations. Says whether no other does.
-    fn begin_pulling(&self) -> bool {
-        let mut state = self.shared().lock();
-        state.role.pulling += 1;
-        state.role.pulling == 1
-    }
-
-    /// This Call holds no registrations: those that wait for some may try again.
+    /// This Call holds no registrations: another that waits for some may try again.
     fn end_pulling(&self) {
         let mut state = self.shared().lock();
         state.role.pulling -= 1;
@@ -194,7 +186,7 @@ impl Connection {
     fn plan(&self, message: &Message, rqst: &mut Rqst<'_, Message>) -> Begun {
         let bytes = message.bytes();
         let Some((fixed, conveyed)) = responder::reopen(bytes) else {
-            return Begun::Lost;
+            return Begun::Lost(CloseReason::NotPosted);
         };
         let start = bytes.len() - conveyed.payload.len();
         let limits = &self.shared().role.limits;
@@ -208,39 +200,50 @@ impl Connection {
             return Begun::Inline(start);
         }
         let Ok(pages) = rqst.take_pages(layout.len(&call).div_ceil(PAGE_SIZE)) else {
-            return Begun::Lost;
+            return Begun::Lost(CloseReason::NoMemory);
         };
         let qp = self.endpoint().qp();
         let Ok(mut pull) = Pull::new(qp, pages) else {
-            return Begun::Lost;
+            return Begun::Lost(CloseReason::NoMemory);
         };
-        let alone = self.begin_pulling();
+        self.shared().lock().role.pulling += 1;
+        let (mut segments, mut registrations, mut short) = (0, 0, false);
         let added = for_each_piece(&call, layout, |at, len, piece| {
             let Piece::Remote(segment) = piece else {
                 return Ok(());
             };
-            settings::READS.count();
+            segments += 1;
+            registrations += qp.registrations_for((at % PAGE_SIZE + len).div_ceil(PAGE_SIZE));
+            if short {
+                // Only counted, to know whether it will ever fit.
+                return Ok(());
+            }
             let remote = Remote {
                 key: segment.handle.0,
                 address: segment.offset,
             };
-            pull.add(qp, at..at + len, remote)
-        });
-        match added {
-            Ok(()) => Begun::Pull(pull),
-            Err(error) => {
-                Pull::cancel(pull, qp);
-                if error == EAGAIN && !alone {
-                    return Begun::Starved;
-                }
-                self.end_pulling();
-                if error == EAGAIN {
-                    // It will never fit.
-                    Begun::Refused(fixed, ErrorReport::System)
-                } else {
-                    Begun::Lost
-                }
+            match pull.add(qp, at..at + len, remote) {
+                Err(error) if error == EAGAIN => short = true,
+                other => other?,
             }
+            Ok(())
+        });
+        let fits = pull.work_requests() <= qp.most();
+        match added {
+            Ok(()) if fits && !short => {
+                settings::READS.add(segments);
+                return Begun::Pull(pull);
+            }
+            _ => Pull::cancel(pull, qp),
+        }
+        if added.is_ok() && fits && registrations <= qp.registrations() {
+            return Begun::Starved;
+        }
+        self.end_pulling();
+        match added {
+            // It takes more than the queue pair will ever have.
+            Ok(()) => Begun::Refused(fixed, ErrorReport::System),
+            Err(_) => Begun::Lost(CloseReason::NoMemory),
         }
     }
 

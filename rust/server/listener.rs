@@ -93,10 +93,10 @@ struct Again(Arc<Shared>);
 impl Run for Again {
     fn run(&self) {
         let shared = &self.0;
-        // The device's removal waits for this.
-        let old = shared.state.lock().id.take();
-        drop(old);
         loop {
+            // The device's removal waits for this.
+            let old = shared.state.lock().id.take();
+            drop(old);
             let address = shared.state.lock().address;
             if let Ok(id) = listen::Listener::new(shared.net, address, BACKLOG, shared.clone()) {
                 let mut state = shared.state.lock();
@@ -143,11 +143,12 @@ impl Listener {
         )?;
         let this = Self(shared.clone());
         let job = KBox::pin_init(Job::new(Again(shared.clone())), GFP_KERNEL)?;
+        // The listener may hear that it is deaf as soon as it is there.
+        shared.state.lock().again = Some(job);
         let id = listen::Listener::new(net, address, BACKLOG, shared.clone())?;
         let mut state = shared.state.lock();
         state.address = id.address();
         state.id = Some(id);
-        state.again = Some(job);
         drop(state);
         Ok(this)
     }

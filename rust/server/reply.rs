@@ -42,7 +42,17 @@ use crate::{
     sunrpc::svc::rqst::Reply, //
 };
 use core::ops::Range;
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+/// How often and with which pause registrations are tried for.
+const MOST_ATTEMPTS: u32 = 500;
+const PAUSE: Delta = Delta::from_millis(10);
 
 impl Connection {
     /// Sends a Reply. Waits for room.
@@ -82,6 +92,8 @@ impl Connection {
         let write = if moves {
             match self.write(reply, &response) {
                 Ok(write) => Some(write),
+                // The client sends the Call again, by another connection.
+                Err(error) if error == ENOMEM => return Err(CloseReason::NoMemory),
                 // Another attempt of the client's would meet the same.
                 Err(_) => {
                     self.refuse(call, &fixed, ErrorReport::System);
@@ -135,31 +147,55 @@ impl Connection {
     }
 
     /// What is written into the client's memory.
-    //= V1-071, NFS-036
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`. Else what is written takes more than the queue pair has.
     fn write(&self, reply: &mut Reply<'_, Message>, response: &Response<'_>) -> Result<Write> {
         let qp = self.endpoint().qp();
         let mut write = Write::new(qp, reply.take_pages()?);
+        let mut attempts = 0;
+        loop {
+            let added = self.add_writes(&mut write, response);
+            match added {
+                // The Send comes behind.
+                Ok(segments) if write.work_requests() < qp.most() => {
+                    settings::WRITES.add(segments);
+                    return Ok(write);
+                }
+                // No device needs registrations for this but by ib_core's parameter `force_mr`.
+                // Others give some back soon.
+                Err(error) if error == EAGAIN && attempts < MOST_ATTEMPTS => {
+                    attempts += 1;
+                    write.undo(qp);
+                    fsleep(PAUSE);
+                }
+                _ => {
+                    write.cancel(qp);
+                    return Err(added.err().unwrap_or(EMSGSIZE));
+                }
+            }
+        }
+    }
+
+    /// Adds all that is written, and says how many Segments these are.
+    //= V1-071, NFS-036
+    fn add_writes(&self, write: &mut Write, response: &Response<'_>) -> Result<usize> {
+        let qp = self.endpoint().qp();
+        let mut segments = 0;
         let mut add = |range: Range<u32>, segment: Segment| {
-            settings::WRITES.count();
+            segments += 1;
             let remote = Remote {
                 key: segment.handle.0,
                 address: segment.offset,
             };
             write.add(qp, range, remote)
         };
-        let mut added = response
+        response
             .writes()
-            .try_for_each(|(segment, range)| add(range, segment));
-        if added.is_ok() {
-            added = spread(response.payload(), response.reply_writes(), add);
-        }
-        match added {
-            Ok(()) => Ok(write),
-            Err(error) => {
-                write.cancel(qp);
-                Err(error)
-            }
-        }
+            .try_for_each(|(segment, range)| add(range, segment))?;
+        spread(response.payload(), response.reply_writes(), add)?;
+        Ok(segments)
     }
 }
 

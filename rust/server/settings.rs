@@ -50,7 +50,13 @@ impl Counter {
     /// Counts one more. Context: any.
     #[inline]
     pub(crate) fn count(&self) {
-        self.0.fetch_add(1, Relaxed);
+        self.add(1);
+    }
+
+    /// Counts so many more. Context: any.
+    #[inline]
+    pub(crate) fn add(&self, number: usize) {
+        self.0.fetch_add(number, Relaxed);
     }
 }
 
