@@ -481,54 +481,50 @@ class Tests:
         self.refused(connection, xid)
 
     #= V1-071, V1-074, NFS-035, NFS-036
-    #= NFS-039
+    #= NFS-037, NFS-039
     def results_in_write_chunks(self):
         if not FILE:
             return
         path = [lookup(name) for name in FILE.split("/") if name]
-        reads = [(1, 5001), (7, 3), (9999, 100), (100, 20)]
-        connection = self.connect()
-        xid = self.next_xid()
-        chunk = array(connection.piece(0, 2000), connection.piece(4096, 1),
-                      connection.piece(8192, 4000))
-        writes = [chunk, array(connection.piece(65536, 64)), array(connection.piece(69632, 64))]
+        # A READ whose data ends within a page makes nfsd (nfsd_iter_read) put the data of the next
+        # one into another page than the Reply has. In front of the data are 28 bytes of GETATTR and
+        # 16 of READ, but not in front of the first.
+        reads = [(1, 4095), (7, 4051)] + [(100 * n, 4052) for n in range(9)] + [(9999, 100)]
+        moved = [CONTENT[offset:offset + length] for offset, length in reads[:-1]]
         operations = [operation for read in reads for operation in (read_file(*read), GETSIZE)]
-        connection.memory.write(bytes([0xAA]) * 80000, 80000, 0)
-        connection.send(header(xid, lists=chunks((), writes))
-                        + compound(xid, PUTROOTFH, *path, *operations))
-        message = self.replied(connection, xid)
-        lists = len(chunks((), writes))
-        at = 16 + 4 + 4
-        lengths = []
-        for count in (3, 1, 1):
-            at += 4
-            for _ in range(count):
-                lengths.append(struct.unpack_from(">I", message, at + 4)[0])
-                at += 16
-            at += 4
-        assert lengths == [2000, 1, 3000, 3, 1], lengths
-        got = [connection.memory.read(length, start) for length, start in zip(
-            lengths, (0, 4096, 8192, 65536, 69632))]
-        assert b"".join(got[:3]) == CONTENT[1:5002], "the first READ"
-        assert got[3:] == [CONTENT[7:10], CONTENT[9999:10099]], f"the others: {got[3:]}"
-        for start in (2000, 4097, 11192, 65539, 69633):
-            assert connection.memory.read(4, start) == bytes([0xAA]) * 4, f"written at {start}"
-        # What stays: the results without the data of the first three READs.
-        at = 16 + lists + 24
-        assert message[at:at + 4] == words(0), "the COMPOUND has failed"
-        at += 12 + 8 * (1 + len(path))
-        for number, (offset, length) in enumerate(reads):
-            data = CONTENT[offset:offset + length]
-            eof = offset + length >= len(CONTENT)
-            assert message[at:at + 16] == words(25, 0, eof, len(data)), message[at:].hex()
-            at += 16
-            if number == 3:
-                assert message[at:at + len(data)] == data, "the READ without a chunk"
-                at += len(data)
-            size = words(9, 0, 1, 1 << 4, 8, 0, len(CONTENT))
-            assert message[at:at + 28] == size, message[at:].hex()
-            at += 28
-        assert at == len(message), f"{len(message) - at} bytes more"
+        # For the last there is an empty chunk, or none.
+        for last in ((array(),), ()):
+            connection = self.connect()
+            connection.memory.write(bytes([0xAA]) * 0x20000, 0x20000, 0)
+            sizes = [(0, 2000), (4096, 1), (8192, 4000)]
+            sizes += [(0x4000 + 0x2000 * n, 4096) for n in range(10)]
+            pieces = [connection.piece(*size) for size in sizes]
+            writes = (array(*pieces[:3]), *map(array, pieces[3:]), *last)
+            xid = self.next_xid()
+            connection.send(header(xid, lists=chunks((), writes))
+                            + compound(xid, PUTROOTFH, *path, *operations))
+            message = self.replied(connection, xid)
+            parts = [moved[0][:2000], moved[0][2000:2001], moved[0][2001:], *moved[1:]]
+            used = [segment(connection.memory.rkey, len(part), connection.memory.buf + start)
+                    for part, (start, _) in zip(parts, sizes)]
+            lists = chunks((), (array(*used[:3]), *map(array, used[3:]), *last))
+            assert message[16:16 + len(lists)] == lists, message.hex()
+            for part, (start, _) in zip(parts, sizes):
+                got = connection.memory.read(len(part) + 4, start)
+                assert got == part + bytes([0xAA]) * 4, f"{got.hex()} at {start}"
+            # What stays: the results without the data that was moved.
+            at = 16 + len(lists) + 24
+            assert message[at:at + 4] == words(0), "the COMPOUND has failed"
+            at += 12 + 8 * (1 + len(path))
+            for offset, length in reads:
+                data = CONTENT[offset:offset + length]
+                inline = words(25, 0, offset + length >= len(CONTENT), len(data))
+                if offset == 9999:
+                    inline += data + bytes(3)
+                inline += words(9, 0, 1, 1 << 4, 8, 0, len(CONTENT))
+                assert message[at:at + len(inline)] == inline, message[at:].hex()
+                at += len(inline)
+            assert at == len(message), f"{len(message) - at} bytes more"
 
     #= V1-003
     def xids_that_differ(self):
@@ -611,6 +607,30 @@ class Tests:
             xid = self.next_xid()
             connection.send(header(xid) + call(xid))
         time.sleep(QUIET)
+
+    # Takes long: not without being named.
+    def takes_no_reply_for_ever(self):
+        if "takes_no_reply_for_ever" not in sys.argv:
+            return
+        connection = self.connect(receives=0)
+        ended, sends = 0, 0
+        waited = time.monotonic()
+        # Until the server takes no more: all its threads wait for room.
+        while time.monotonic() < waited + 3:
+            if sends - ended < SENDS - 1:
+                xid = self.next_xid()
+                connection.send(header(xid) + call(xid))
+                sends += 1
+            count, completions = connection.sent.poll(1)
+            if count:
+                assert completions[0].status == IBV_WC_SUCCESS, "the connection has ended at once"
+                ended += 1
+                waited = time.monotonic()
+        assert ended > 300, f"only {ended} Calls were taken"
+        other = self.connect()
+        xid = self.next_xid()
+        other.send(header(xid) + call(xid))
+        assert other.answer(60), f"no Reply to another client, after {ended} Calls"
 
     def many_connections(self):
         connections = [self.connect() for _ in range(60)]
