@@ -27,6 +27,7 @@ use crate::{
     },
     rdma::{
         cm::AcceptParams,
+        cq::Completions,
         qp::{
             Qp,
             QpRef, //
@@ -89,8 +90,20 @@ pub(crate) trait Responder: Role {
 impl<R: Responder> Pulls for Shared<R> {
     type Puller = R::Puller;
 
-    fn pulled(&self, waiter: R::Puller, memory: Option<PageBuf>, work_requests: u32) {
-        self.lock().queue.gave_back(work_requests);
+    fn pulled(
+        &self,
+        cx: &mut Completions<'_, Self>,
+        waiter: R::Puller,
+        memory: Option<PageBuf>,
+        work_requests: u32,
+    ) {
+        let mut state = self.lock();
+        state.queue.gave_back(work_requests);
+        let lost = state.untold && state.transmit(cx.qp()).is_err();
+        drop(state);
+        if lost {
+            self.lose(CloseReason::NotPosted);
+        }
         self.wake_waiters();
         self.role.pulled(self, waiter, memory);
     }

@@ -83,6 +83,9 @@ impl CloseReason {
 
 impl<R: Role> Shared<R> {
     /// Asks, once, for the connection to be closed. Context: process.
+    ///
+    /// Nothing, once closing has begun: what comes later, such as an event of an id that a buffer
+    /// still keeps, does not reach the role's owner, who may be gone.
     pub(crate) fn lose(&self, why: CloseReason) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
             self.note(why);

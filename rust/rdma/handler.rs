@@ -66,5 +66,11 @@ pub(crate) trait Pulls: Handler {
 
     /// RDMA Reads have ended: the data is in `memory`. None if they failed; then the connection is
     /// lost, and [`Handler::lost`] says so.
-    fn pulled(&self, waiter: Self::Puller, memory: Option<PageBuf>, work_requests: u32);
+    fn pulled(
+        &self,
+        cx: &mut Completions<'_, Self>,
+        waiter: Self::Puller,
+        memory: Option<PageBuf>,
+        work_requests: u32,
+    );
 }

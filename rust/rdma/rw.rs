@@ -353,7 +353,7 @@ impl<H: Pulls> Work for Pull<H> {
         // The queue works in order: those before the last have ended, too.
         let memory = transfer.end(cx.qp());
         let memory = wc.success().map(|_| memory);
-        cx.handler().pulled(waiter, memory, count);
+        cx.handler().pulled(cx, waiter, memory, count);
     }
 }
 

@@ -164,7 +164,7 @@ impl<T: Service> Instance<T> {
 /// # Invariants
 ///
 /// The transport is alive: whoever keeps a handle belongs to the part of the [`Instance`], which is
-/// dropped before that is freed.
+/// dropped before that is freed, or does not use it any more from then on.
 #[derive(Clone)]
 pub(crate) struct SvcHandle(NonNull<bindings::svc_xprt>);
 
