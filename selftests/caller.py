@@ -486,10 +486,10 @@ class Tests:
         if not FILE:
             return
         path = [lookup(name) for name in FILE.split("/") if name]
-        # A READ whose data ends within a page makes nfsd (nfsd_iter_read) put the data of the next
-        # one into another page than the Reply has. In front of the data are 28 bytes of GETATTR and
-        # 16 of READ, but not in front of the first.
-        reads = [(1, 4095), (7, 4051)] + [(100 * n, 4052) for n in range(9)] + [(9999, 100)]
+        # nfsd (nfsd_iter_read) puts the data of a second READ into another page than the Reply has,
+        # unless it begins with a page. Between two READs' data are 28 bytes of GETATTR and 16 of
+        # READ, which end with a page here.
+        reads = [(1, 4051), (7, 4050)] + [(100 * n, 4052) for n in range(9)] + [(9999, 100)]
         moved = [CONTENT[offset:offset + length] for offset, length in reads[:-1]]
         operations = [operation for read in reads for operation in (read_file(*read), GETSIZE)]
         # For the last there is an empty chunk, or none.
