@@ -63,3 +63,10 @@ __rust_helper void rust_helper_release_page_array(struct page **pages, int count
 {
 	release_pages(pages, count);
 }
+
+/* Copies a piece of @page, which others may write meanwhile. */
+__rust_helper void rust_helper_copy_from_page(void *to, struct page *page, size_t offset,
+					      size_t len)
+{
+	memcpy_from_page(to, page, offset, len);
+}

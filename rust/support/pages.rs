@@ -213,12 +213,17 @@ impl PageBuf {
         }
         for run in self.runs(at..end) {
             let (now, later) = out.split_at_mut_checked(run.len as usize).ok_or(EINVAL)?;
-            // SAFETY: a page of this object, in the direct map (type invariant).
-            let page = unsafe { bindings::page_address(run.page()) };
-            let from = page.cast::<u8>().wrapping_add(run.offset as usize);
-            // SAFETY: the piece lies within the page, which nobody writes: neither whoever had it
-            // before, nor a device, which would have this object. `out` is elsewhere.
-            unsafe { core::ptr::copy_nonoverlapping(from, now.as_mut_ptr(), now.len()) };
+            // SAFETY: the piece lies within the page, which is this object's, and `now` has room
+            // for it. A page of the page cache may be written meanwhile, by whoever writes to the
+            // file: memcpy_from_page() is C, where that gives some of the bytes and no more.
+            unsafe {
+                bindings::copy_from_page(
+                    now.as_mut_ptr().cast(),
+                    run.page(),
+                    run.offset as usize,
+                    now.len(),
+                )
+            };
             out = later;
         }
         Ok(())
