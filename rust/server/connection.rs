@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     endpoint::{
+        CloseReason,
         ComposeError,
         Endpoint,
         Facts,
@@ -181,7 +182,12 @@ impl svc::Connection for Connection {
     //= V1-135, NFS-035, NFS-036
     //= NFS-038, NFS-039
     fn result(&self, call: &mut Message, offset: u32, len: u32) -> Result {
-        call.note_mut().add_result(Item { offset, len })
+        // nfsd has no good way out of a Reply that is half encoded; a client that has lost its
+        // connection asks again.
+        if call.note_mut().add_result(Item { offset, len }).is_err() {
+            self.shared().lose(CloseReason::NoMemory);
+        }
+        Ok(())
     }
 
     fn reply(&self, mut reply: Reply<'_, Message>) -> Result {
