@@ -58,7 +58,8 @@ use kernel::{
         },
         Arc,
         SpinLock, //
-    }, //
+    },
+    task::might_sleep, //
 };
 
 /// RPC over RDMA, as transport class `rdma`.
@@ -68,7 +69,7 @@ pub(crate) struct Rdma {
     /// What the sender needs of the connection, if there is one.
     sender: SendCell<Option<SendSide>>,
     /// The connection, for those without the send lock. It is cleared when the connection is
-    /// closed. Only those who may sleep take a reference, for it may turn out to be the last.
+    /// closed. A reference to it is only for those who may sleep: see `Rdma::reference`.
     #[pin]
     current: SpinLock<Option<Arc<Endpoint<Client>>>>,
     /// The most bytes of a Call of the server, or of its Reply, on this connection.
@@ -222,8 +223,7 @@ impl Transport for Rdma {
     }
 
     fn inject_disconnect(&self) {
-        let current = self.current.lock().clone();
-        if let Some(endpoint) = current {
+        if let Some(endpoint) = self.reference() {
             endpoint.break_up();
         }
     }
@@ -238,10 +238,19 @@ impl Rdma {
     #[cold]
     fn abandon(&self, rqst: &RdmaRqst) {
         // A reference, since ending an exposure may sleep when the connection ends meanwhile.
-        let current = self.current.lock().clone();
-        if let Some(done) = current.and_then(|endpoint| complete::abandon(&endpoint, rqst)) {
+        let done = self
+            .reference()
+            .and_then(|endpoint| complete::abandon(&endpoint, rqst));
+        if let Some(done) = done {
             done.wait();
         }
+    }
+
+    /// A reference to the connection. It may be the last when it is given back, and then frees the
+    /// queue pair, which sleeps; so may taking it. Context: process, may sleep; no lock held.
+    fn reference(&self) -> Option<Arc<Endpoint<Client>>> {
+        might_sleep();
+        self.current.lock().clone()
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/completion.h>
+#include <linux/kernel.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
@@ -31,6 +32,16 @@ __rust_helper unsigned int rust_helper_memalloc_nofs_save(void)
 __rust_helper void rust_helper_memalloc_nofs_restore(unsigned int flags)
 {
 	memalloc_nofs_restore(flags);
+}
+
+__rust_helper void rust_helper_non_block_start(void)
+{
+	non_block_start();
+}
+
+__rust_helper void rust_helper_non_block_end(void)
+{
+	non_block_end();
 }
 
 __rust_helper struct module *rust_helper_this_module(void)

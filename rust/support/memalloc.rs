@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What to do where memory is short: scopes that restrict what memory reclaim may do, and patience.
+//! What to do where memory is short: scopes that restrict what an allocation may do, and patience.
 
 use crate::bindings;
 use kernel::ffi::c_uint;
@@ -57,5 +57,34 @@ impl Drop for NofsScope {
     fn drop(&mut self) {
         // SAFETY: `flags` is what the matching `memalloc_nofs_save` of this task returned.
         unsafe { bindings::memalloc_nofs_restore(self.flags) };
+    }
+}
+
+/// While this lives, the current task waits for nothing, and so for no memory.
+///
+/// For a path that memory reclaim itself may be waiting for. A kernel with
+/// `CONFIG_DEBUG_ATOMIC_SLEEP` reports whatever might sleep meanwhile, whether it does or not; on
+/// others this is nothing.
+pub(crate) struct NoWaitScope(NotThreadSafe);
+
+impl NoWaitScope {
+    /// Enters the scope. Context: process.
+    #[inline(always)]
+    pub(crate) fn enter() -> Self {
+        if cfg!(CONFIG_DEBUG_ATOMIC_SLEEP) {
+            // SAFETY: changes a counter of the current task only (non_block_count).
+            unsafe { bindings::non_block_start() };
+        }
+        Self(NotThreadSafe)
+    }
+}
+
+impl Drop for NoWaitScope {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if cfg!(CONFIG_DEBUG_ATOMIC_SLEEP) {
+            // SAFETY: as this task has entered the scope, its counter is not zero.
+            unsafe { bindings::non_block_end() };
+        }
     }
 }

@@ -22,6 +22,7 @@ use super::{
 use crate::bindings;
 use crate::sunrpc::address;
 use crate::support::errno;
+use crate::support::memalloc::NoWaitScope;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::ffi::{
@@ -241,6 +242,8 @@ impl<T: Transport> VTable<T> {
         let this = unsafe { Self::this((*raw.as_ptr()).rq_xprt) };
         // SAFETY: the caller holds the send lock, and so do we until we return.
         let mut lock = unsafe { SendLock::new(&this.xprt) };
+        // Memory may be short until this very RPC, or one behind it, has written some out.
+        let no_wait = NoWaitScope::enter();
         // SAFETY: call_allocate has set the field before the request was queued.
         let result = if unsafe { (*raw.as_ptr()).rq_buffer.is_null() } {
             // Only the Reply to a Call of the server has no buffer of ours.
@@ -257,6 +260,7 @@ impl<T: Transport> VTable<T> {
                 Self::send(this, &mut lock, &rqst)
             }
         };
+        drop(no_wait);
         match result {
             Ok(()) => 0,
             Err(error) => Self::not_sent(this, &mut lock, error),
