@@ -8,14 +8,6 @@ attempts() {
 	awk '/ cm_send_req: / { n++ } END { print n + 0 }' "$tracing/trace"
 }
 
-traced() {
-	tracing=/sys/kernel/tracing/instances/rpcrdma-test
-	[ -d /sys/kernel/tracing/events/rdma_cma ] || skip "this kernel does not trace the connection manager"
-	mkdir "$tracing"
-	trap 'rmdir "$tracing"' EXIT
-	echo 1 >"$tracing/events/rdma_cma/cm_send_req/enable"
-}
-
 # The first attempt comes at once, the others after 1, 2, 4 and more seconds, however many wait. What
 # a server says makes the next loss of the connection a first one.
 #= V1-102
@@ -24,7 +16,7 @@ waits_longer_after_each_refusal() {
 	VERS=3
 	mount_export "nolock,noac"
 	: >"$dir/file"
-	traced
+	traced rdma_cma/cm_send_req
 	on_server rpc.nfsd 0
 	for _ in 1 2 3 4 5 6; do
 		stat "$dir/file" >/dev/null &
@@ -44,6 +36,38 @@ waits_longer_after_each_refusal() {
 	wait
 	note "connected again after $(($(date +%s) - begun)) s"
 	[ $(($(date +%s) - begun)) -le 6 ] || fail "the server was there all the time"
+}
+
+# Messages' buffers that workers have made.
+buffers() {
+	awk '/ kworker.* kmalloc: / { n++ } END { print n + 0 }' "$tracing/trace"
+}
+
+# A server that is not there yet is asked again and again. Registrations and buffers are made when it
+# has accepted.
+a_refusal_costs_no_memory() {
+	needs_server_command
+	VERS=3
+	mount_export "nolock,noac"
+	size=/proc/sys/sunrpc/rdma_max_inline_read
+	[ -r $size ] || skip "this module has no setting for it"
+	: >"$dir/file"
+	registrations=$(transport allocated_mrs)
+	traced rdma_cma/cm_send_req
+	traced kmem/kmalloc "bytes_req == $(cat $size)"
+	on_server rpc.nfsd 0
+	stat "$dir/file" >/dev/null &
+	sleep 5
+	attempts=$(attempts)
+	refused=$(buffers)
+	[ "$(transport allocated_mrs)" = "$registrations" ] || fail "registrations were made"
+	on_server rpc.nfsd
+	wait
+	note "$refused buffers for $attempts attempts, $(buffers) when there is a connection"
+	[ "$attempts" -ge 2 ] || fail "that tests nothing"
+	[ "$refused" -lt 32 ] || fail "buffers were made"
+	[ "$(buffers)" -ge 128 ] || fail "these are not all buffers"
+	[ "$(transport allocated_mrs)" -gt "$registrations" ]
 }
 
 # Whoever removes the device waits for all that is in use there.
@@ -93,6 +117,7 @@ waits_for_a_route() {
 
 tests \
 	"waits_longer_after_each_refusal" \
+	"a_refusal_costs_no_memory" \
 	"device_goes_and_comes" \
 	"waits_for_a_route 3" \
 	"waits_for_a_route 4.2"

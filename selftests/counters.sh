@@ -111,6 +111,21 @@ buffers_of_requests() {
 	stays hardway stat "$dir/file"
 }
 
+# A worker does not wait for memory that only the RPCs behind it set free: it asks for these buffers as
+# sunrpc does for its own.
+buffers_that_workers_make() {
+	# Many WRITEs at once, in slots that have no buffers yet.
+	MOUNT_OPTIONS=wsize=16384
+	mount_for_counting 1
+	traced kmem/kmalloc
+	dd if=/dev/urandom of="$dir/file" bs=64k count=16 2>/dev/null
+	sync "$dir/file"
+	grep ' kworker.*call_site=.*\[rpcrdma\]' "$tracing/trace" >"$local/made" ||
+		fail "nothing was allocated by this module in a worker"
+	note "$(wc -l <"$local/made") buffers"
+	! grep -m 1 -v __GFP_NORETRY "$local/made" || fail "a worker may wait for this memory"
+}
+
 # Nothing is on its way when nobody has asked for anything: each Call has its Reply.
 calls_and_replies() {
 	mount_for_counting 1000
@@ -158,18 +173,24 @@ each_operation() {
 		fail "no time of sending was noted"
 }
 
+# The transport has four slots, until the test ends.
+with_four_slots() {
+	setting=/proc/sys/sunrpc/rdma_slot_table_entries
+	modprobe -q rpcrdma || :
+	[ -w $setting ] || skip "this module has no setting for it"
+	before=$(cat $setting)
+	trap 'echo $before >$setting' EXIT
+	echo 4 >$setting
+	mount_for_counting 65536
+}
+
 # With four slots all others wait for one; each that ends lets the next one go. While nothing gets
 # through, all have come, and nobody comes later who could let others go.
 #= V1-035
 few_slots() {
-	setting=/proc/sys/sunrpc/rdma_slot_table_entries
-	modprobe -q rpcrdma || :
-	[ -w $setting ] || skip "this module has no setting for it"
 	lossy_link
-	before=$(cat $setting)
+	with_four_slots
 	trap 'echo $before >$setting; tc qdisc del dev $interface root' EXIT
-	echo 4 >$setting
-	mount_for_counting 65536
 	lose 100%
 	readers=
 	for _ in $(seq 24); do
@@ -183,6 +204,22 @@ few_slots() {
 	done
 	note "inflight, backlog: $(transport inflight backlog)"
 	[ "$(transport backlog)" -gt 0 ] || fail "nobody has waited"
+}
+
+# While slots come back somebody looks for one: whoever is last sees the other.
+nobody_waits_beside_a_free_slot() {
+	with_four_slots
+	for _ in $(seq 20); do
+		readers=
+		for _ in 1 2 3 4 5 6 7 8; do
+			timeout -s KILL 10 stat "$dir/file" >/dev/null &
+			readers="$readers $!"
+		done
+		for reader in $readers; do
+			wait "$reader" || fail "a task sleeps though all slots are free"
+		done
+	done
+	note "inflight, backlog: $(transport inflight backlog)"
 }
 
 nothing_went_wrong() {
@@ -199,8 +236,10 @@ tests \
 	"copies" \
 	"registrations_are_made_with_the_connection" \
 	"buffers_of_requests" \
+	"buffers_that_workers_make" \
 	"calls_and_replies" \
 	"idle_seconds" \
 	"each_operation" \
 	"few_slots" \
+	"nobody_waits_beside_a_free_slot" \
 	"nothing_went_wrong"

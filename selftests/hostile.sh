@@ -718,6 +718,23 @@ a_silent_server_is_found_without_a_credit() {
 	cmp "$local/two" "$local/file"
 }
 
+# Of a silent server many Calls are overdue at once. They cost the connection that they were sent on,
+# and not the next.
+#= V1-102, NFS-059
+calls_overdue_together_cost_one_connection() {
+	mount_through_the_peer timeo=20,rsize=1024
+	connections=$(transport connect_count)
+	strike silence 16
+	good
+	outcome
+	[ "$(transport connect_count)" = $((connections + 1)) ] ||
+		fail "$(($(transport connect_count) - connections)) connections were lost"
+	# Nobody is late.
+	sleep 5
+	good
+	[ "$(transport connect_count)" = $((connections + 1)) ] || fail "the next connection was lost, too"
+}
+
 # Whatever comes, every read ends, one that is taken has no wrong octet, and the mount goes on.
 mutations_do_no_harm() {
 	mount_through_the_peer timeo=5,retrans=1
@@ -815,5 +832,6 @@ tests "$@" \
 	"memory_is_invalidated_twice" \
 	"a_lost_reply_is_asked_for_again" \
 	"a_silent_server_is_found_without_a_credit" \
+	"calls_overdue_together_cost_one_connection" \
 	"the_same_call_comes_again" \
 	"mutations_do_no_harm ${MUTATIONS:-200}"

@@ -6,7 +6,7 @@
 # A program defines a function per test and ends with `tests "function argument..." ...`. The words
 # of a test are its name. It passes by ending with 0 and is skipped by `skip REASON`; each runs in a
 # shell of its own with -e, and finds nothing mounted. The program's own arguments, if any, are
-# beginnings of names: only those tests run.
+# beginnings of names, with _ for each space: only those tests run.
 
 PORT=${PORT:-20049}
 VERS=${VERS:-4.2}
@@ -92,7 +92,7 @@ interrupted() {
 selected() {
 	[ -n "$only" ] || return 0
 	for beginning in $only; do
-		case $1 in
+		case $(echo "$1" | tr ' ' '_') in
 		"$beginning"*) return 0 ;;
 		esac
 	done
@@ -207,6 +207,18 @@ needs_server_command() {
 
 needs() {
 	command -v "$1" >/dev/null || skip "needs $1"
+}
+
+# Trace events of a ring buffer of its own, which goes with the test.
+tracing=/sys/kernel/tracing/instances/rpcrdma-test
+
+# traced EVENT [FILTER]: what happens from now on is in $tracing/trace.
+traced() {
+	[ -d "/sys/kernel/tracing/events/$1" ] || skip "this kernel does not trace $1"
+	[ -d $tracing ] || mkdir $tracing
+	trap 'rmdir $tracing' EXIT
+	[ -z "${2:-}" ] || echo "$2" >"$tracing/events/$1/filter"
+	echo 1 >"$tracing/events/$1/enable"
 }
 
 # Software RDMA devices send through a network interface that can be told to lose frames. What does
