@@ -4,12 +4,13 @@
 # made or refused as a whole, go on when there is memory again, and leave nothing behind.
 # It needs a kernel with failslab. SHORTAGE is for how many seconds at least, STRIDE which
 # allocations fail while a transport is made: one of so many. CONNECTIONS is how many have to be
-# replaced meanwhile.
+# replaced meanwhile. ALLOCATIONS is how many of each size fail, each in another attempt to connect.
 . "$(dirname "$0")/lib.sh"
 
 SHORTAGE=${SHORTAGE:-20}
 STRIDE=${STRIDE:-7}
 CONNECTIONS=${CONNECTIONS:-10}
+ALLOCATIONS=${ALLOCATIONS:-2}
 
 faults=/sys/kernel/debug/failslab
 
@@ -24,6 +25,9 @@ failslab() {
 
 enough() {
 	echo 0 >$faults/probability
+	for cache in /sys/kernel/slab/kmalloc-[0-9]*; do
+		echo 0 >"$cache/failslab"
+	done
 	[ ! -e $breaking ] || echo 0 >$breaking/probability
 }
 
@@ -74,6 +78,57 @@ transports_are_made_whole_or_not() {
 	rm -rf "$dir"
 	unmount
 	at_rest "$rest"
+}
+
+# An allocation of each size fails, once, while a worker connects: each in an attempt of its own.
+connections_are_made_whole_or_not() {
+	needs rdma
+	failslab probability=0 task-filter=Y cache-filter=Y
+	VERS=3
+	rest=$(resources)
+	mount_export nolock,noac
+	: >"$dir/file"
+	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
+	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+	address=$(cat "$1")
+	before=$(transport connect_count)
+	failed=0
+	for cache in /sys/kernel/slab/kmalloc-[0-9]*; do
+		echo 1 >"$cache/failslab"
+		for number in $(seq "$ALLOCATIONS"); do
+			connects_after_failure "$number" "$1" "$address" ||
+				fail "no connection after allocation $number of ${cache##*/} has failed"
+		done
+		echo 0 >"$cache/failslab"
+	done
+	note "$(($(transport connect_count) - before)) connections, $failed allocations have failed"
+	[ $failed -gt 0 ] || fail "no allocation has failed"
+	rm -rf "$dir"
+	unmount
+	at_rest "$rest"
+}
+
+# connects_after_failure NUMBER DSTADDR ADDRESS: has a connection made, and one allocation fail.
+connects_after_failure() {
+	mark_workers
+	echo "$1" >$faults/interval
+	echo 1 >$faults/times
+	echo 100 >$faults/probability
+	# Whatever its address becomes, the connection is given up.
+	echo "$3" >"$2"
+	stat "$dir/file" >/dev/null &
+	stat=$!
+	for _ in $(seq 300); do
+		sleep 0.1
+		if ! kill -0 $stat 2>/dev/null; then
+			echo 0 >$faults/probability
+			failed=$((failed + 1 - $(cat $faults/times)))
+			wait $stat
+			return
+		fi
+		revive_device
+	done
+	return 1
 }
 
 # memory_is_short VERSION ONE_IN CALLS: one in so many allocations fails, and one of so many RPCs
@@ -129,6 +184,7 @@ memory_is_short() {
 
 tests \
 	"transports_are_made_whole_or_not" \
+	"connections_are_made_whole_or_not" \
 	"memory_is_short 4.2 1700 0" \
 	"memory_is_short 3 1700 200" \
 	"memory_is_short 4.2 700 200"

@@ -27,6 +27,8 @@ pub(super) struct Shared<H: Handler> {
     handler: Arc<H>,
     /// Work requests in the send queue that asked for a completion which has not come.
     pub(super) owed: Atomic<u32>,
+    /// A Receive was posted.
+    pub(super) receives: Atomic<bool>,
     own: UnsafeCell<Own<H>>,
 }
 
@@ -118,6 +120,7 @@ impl<H: Handler> Cq<H> {
             Shared {
                 handler,
                 owed: Atomic::new(0),
+                receives: Atomic::new(false),
                 own: UnsafeCell::new(Own {
                     qp: core::ptr::null_mut(),
                     qp_id: QpId::NONE,

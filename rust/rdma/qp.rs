@@ -244,8 +244,12 @@ impl<H: Handler> Qp<H> {
                 fsleep(DRAIN_PAUSE);
             }
             let failed = self.enter_error_state();
-            // SAFETY: the queue pair is valid, and its queues have room for the marker.
-            unsafe { bindings::ib_drain_rq(self.as_raw()) };
+            // Not when there is nothing in it: soft RoCE that finds no memory while it connects a
+            // queue pair stops receiving for good (rxe_qp_from_attr), and gives back no marker.
+            if self.shared().receives.load(Relaxed) {
+                // SAFETY: the queue pair is valid, and its queues have room for the marker.
+                unsafe { bindings::ib_drain_rq(self.as_raw()) };
+            }
             // SAFETY: the queue pair is valid, and its queues have room for the marker.
             unsafe { bindings::ib_drain_sq(self.as_raw()) };
             if failed.is_ok() && self.shared().owed.load(Relaxed) == 0 {

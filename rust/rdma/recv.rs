@@ -38,6 +38,7 @@ use core::ptr;
 use core::ptr::NonNull;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 /// A buffer that messages are received into.
@@ -103,6 +104,7 @@ impl<H: Handler> QpRef<H> {
     ///
     /// Context: any.
     pub(crate) fn post_recv(&self, mut buffer: RecvBox<H>) -> Result<(), RecvBox<H>> {
+        self.shared().receives.store(true, Relaxed);
         RecvBuf::prepare(&mut buffer, ptr::null_mut());
         let this = KBox::into_raw(buffer);
         // SAFETY: the box is ours until it is posted.
@@ -168,6 +170,7 @@ impl<H: Handler> RecvBatch<H> {
         let Some(first) = buffers.first() else {
             return Ok(());
         };
+        qp.shared().receives.store(true, Relaxed);
         let chain = &raw const first.wr.0;
         let mut refused = ptr::null();
         // SAFETY: as in `QpRef::post_recv`, for a chain of boxes that are linked as they are in
