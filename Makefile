@@ -83,7 +83,7 @@ python:
 demo: python ## Build for Debian's kernel, boot two nodes with it, mount, move data, show all
 	@tools/demo/demo
 
-cost: python ## Count what one RPC executes, with our client and with the kernel's own
+cost: python ## Count what one RPC executes on either side, with our module and with the kernel's own
 	@tools/cost/cost
 
 check: python ## Every test; ends with: N passed, N failed
@@ -148,7 +148,7 @@ build-ownership: build-debian
 check-lab: python ## The selftests on nodes: User Mode Linux, its sanitizers, Debian's kernel
 	@tools/check/check-lab
 
-check-cost: python ## What one RPC executes in our client, against the baseline
+check-cost: python ## What one RPC executes in our client and server, against the baseline
 	@$(step) --ktap 'cost of an RPC' tools/cost/cost --check
 
 check-stress: python ## Hours of broken connections, failing allocations, spoiled Replies; not in check

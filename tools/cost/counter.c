@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * QEMU TCG plugin: counts what the client's kernel executes in rpcrdma.ko, and in what rpcrdma.ko
+ * QEMU TCG plugin: counts what a node's kernel executes in rpcrdma.ko, and in what rpcrdma.ko
  * calls until that returns. README.rst tells what is counted and what is left out.
  *
  * The guest steers it by marker instructions (marker.h). Its symbols come in a file, a copy of

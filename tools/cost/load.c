@@ -2,7 +2,9 @@
 /*
  * load ROW MOUNT KIND FILE COUNT [DEPTH SIZE]: does COUNT operations of a kind on the client, after
  * a quarter of them uncounted, between the markers that have them counted, and prints how many
- * RPCs the mount has sent meanwhile. load symbols: lets the counter read the symbols.
+ * RPCs the mount has sent meanwhile. load MARKER: executes that marker.
+ *
+ * With COUNTED=server in the environment, the markers are executed on the server's node.
  */
 
 #define _GNU_SOURCE
@@ -22,7 +24,10 @@
 #include "marker.h"
 
 #define MARK(kind) \
-	asm volatile(".byte 0x0f, 0x1f, 0x84, 0x00; .long %c0" :: "i"(MARKER_BASE + (kind)))
+	case kind: \
+		asm volatile(".byte 0x0f, 0x1f, 0x84, 0x00; .long %c0" \
+			     :: "i"(MARKER_BASE + (kind))); \
+		break;
 
 #define FILE_SIZE (16l << 20)
 #define PAGE 4096l
@@ -32,6 +37,32 @@ static const char *mount_point, *kind, *path;
 static long depth = 1, size = PAGE, done;
 static int fd;
 static char *buffers;
+
+static const char *const markers[] = {
+	[MARKER_SYMBOLS] = "symbols",
+	[MARKER_ON] = "on",
+	[MARKER_OFF] = "off",
+	[MARKER_END] = "end",
+};
+
+static void mark(enum marker marker)
+{
+	const char *counted = getenv("COUNTED");
+	char command[64];
+
+	if (counted && !strcmp(counted, "server")) {
+		snprintf(command, sizeof(command), "lab-server /share/load %s", markers[marker]);
+		if (system(command))
+			errx(1, "%s", command);
+		return;
+	}
+	switch (marker) {
+	MARK(MARKER_SYMBOLS)
+	MARK(MARKER_ON)
+	MARK(MARKER_OFF)
+	MARK(MARKER_END)
+	}
+}
 
 /* --- What the mount has sent so far, renewals of the lease aside ---------------------------- */
 
@@ -60,13 +91,13 @@ static long sends(void)
 static void begin_counting(void)
 {
 	usleep(20000);
-	MARK(MARKER_ON);
+	mark(MARKER_ON);
 }
 
 static void end_counting(void)
 {
 	usleep(20000);
-	MARK(MARKER_OFF);
+	mark(MARKER_OFF);
 }
 
 /* --- The kinds of operation ----------------------------------------------------------------- */
@@ -198,9 +229,11 @@ int main(int argc, char **argv)
 	bool listing;
 	long count, sent;
 
-	if (argc == 2 && !strcmp(argv[1], "symbols")) {
-		MARK(MARKER_SYMBOLS);
-		return 0;
+	for (int marker = MARKER_SYMBOLS; argc == 2 && marker <= MARKER_END; marker++) {
+		if (!strcmp(argv[1], markers[marker])) {
+			mark(marker);
+			return 0;
+		}
 	}
 	if (argc < 6)
 		errx(2, "usage: load ROW MOUNT KIND FILE COUNT [DEPTH SIZE]");
@@ -234,7 +267,7 @@ int main(int argc, char **argv)
 		end_counting();
 		sent += sends();
 	}
-	MARK(MARKER_END);
+	mark(MARKER_END);
 	printf("row %s %ld\n", argv[1], sent);
 	return 0;
 }

@@ -89,7 +89,8 @@ class Run:
             self.logs[name] = self._log(name)
         ends = nodes.link(self.kernels["client"]) if two else [None]
         for name, end in zip(roles, ends):
-            plugin = self.options.plugin and name == "client" and f"/lab/share/{self.options.plugin}"
+            plugin = (self.options.plugin and name == self.options.plugin_on
+                      and f"/lab/share/{self.options.plugin}")
             node = nodes.boot(self.kernels[name], self.image, self.root, name, roles[name], end,
                               self.options.cpus, plugin)
             self.nodes[name] = node
