@@ -121,6 +121,9 @@ impl Drop for Listener {
     }
 }
 
+/// An address as it lies in memory.
+type Bytes = [u8; size_of::<bindings::__kernel_sockaddr_storage>()];
+
 /// The most private data that a peer can send along (`RDMA_MAX_PRIVATE_DATA`).
 const MOST_PRIVATE_DATA: usize = 256;
 
@@ -279,11 +282,18 @@ unsafe extern "C" fn listen_callback<A: Accept>(
         }
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
         | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {
-            // SAFETY: the id is valid while its handler runs. A listener has no peer, so all bytes
-            // of that address are zero, beginning with the family.
-            let peer = unsafe { (&raw const (*id).route.addr.dst_addr).cast::<u16>().read() };
-            // Of a request that waits they say that it is over, which `CmId::accept` finds out.
-            if peer == 0 {
+            // SAFETY: the id is valid while its handler runs; all bytes of the address are
+            // initialised (rdma_create_id), and nobody writes them any more.
+            let peer = unsafe {
+                (&raw const (*id).route.addr.dst_addr)
+                    .cast::<Bytes>()
+                    .read()
+            };
+            // Of a listener rdma_bind_addr() has set the family, and nothing else, for it has no
+            // peer. Of a request that waits these say that it is over, which `CmId::accept` finds
+            // out.
+            let (_family, rest) = peer.split_at(size_of::<bindings::sa_family_t>());
+            if rest.iter().all(|byte| *byte == 0) {
                 acceptor.deaf();
             }
             0
