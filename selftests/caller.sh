@@ -10,63 +10,124 @@ start() {
 		skip "needs the kernel's rdma_ucm, which user space connects by"
 }
 
-# A file that caller.py knows.
-make_file() {
+# What caller.py knows of, in a mount that has nothing else to do.
+make_files() {
 	VERS=3
 	mount_export
 	python3 -c 'import sys; sys.stdout.buffer.write(bytes(n % 251 for n in range(10000)))' \
-		>"$dir/file"
+		>"$dir/content"
+	touch "$dir/written" $(seq -f "$dir/lent%g" 20)
+	ln -s where/the/link/leads/to "$dir/link"
 	chmod 755 "$dir"
-	chmod 644 "$dir/file"
-	FILE=$EXPORT/${dir##*/}/file
-	export FILE
+	chmod 644 "$dir"/content "$dir"/lent*
+	chmod 666 "$dir/written"
+	FILE=$EXPORT/${dir##*/}
+	SERVER_COMMAND=${SERVER_COMMAND:-$(command -v lab-server)} || :
+	export FILE SERVER_COMMAND
 }
 
-# The server's queue pairs, if it can be asked.
-queue_pairs() {
-	on_server rdma resource show qp 2>/dev/null | grep -c 'type RC' || true
+# break_rules [NAME...]
+break_rules() {
+	"$here/caller.py" "$SERVER" "$PORT" "$@" >"$local/caller.log" 2>&1 && return
+	grep -A 2 '^not ok' "$local/caller.log" || tail -n 20 "$local/caller.log"
+	return 1
 }
 
-# One run shows it all: the messages, what another client sees meanwhile, and what is left behind.
-the_rules_are_held() {
+# What the server has of each kind of RDMA object.
+resources() {
+	on_server rdma resource show 2>/dev/null | sed 's/^[0-9]*: //; s/ ctx.*//'
+}
+
+# at_rest RESOURCES: what connections held is given back some moments after they ended.
+at_rest() {
+	for _ in $(seq 40); do
+		[ "$(resources)" != "$1" ] || return 0
+		sleep 0.5
+	done
+	echo "before: $1"
+	fail "after: $(resources)"
+}
+
+# How much memory the server has left, in KiB.
+memory_left() {
+	on_server sh -c 'echo 3 >/proc/sys/vm/drop_caches; sleep 0.2
+		awk "/^MemFree/ { print \$2 }" /proc/meminfo'
+}
+
+each_rule_is_held() {
 	start
-	make_file
-	before=$(queue_pairs)
-	head -c 1000000 /dev/urandom >"$local/data"
+	make_files
+	sleep 1
+	rest=$(resources)
+	ALONE=1 break_rules || fail "the server does not answer as it should"
+	note "$(grep -c '^ok' "$local/caller.log") ways to break them"
+	! grep -q SKIP "$local/caller.log" || note "$(grep SKIP "$local/caller.log")"
+	at_rest "$rest"
+}
+
+# With the first, slabs and pools grow to what they need.
+no_page_is_lost() {
+	start
+	needs_server_command
+	make_files
+	cases="memory_of memory_that leaves a_message_that"
+	break_rules $cases
+	sleep 3
+	before=$(memory_left)
+	for _ in 1 2 3; do
+		break_rules $cases
+	done
+	for _ in $(seq 20); do
+		after=$(memory_left)
+		[ "$after" -lt $((before - 6144)) ] || break
+		sleep 1
+	done
+	note "$before KiB free before, $after after"
+	[ "$after" -ge $((before - 6144)) ]
+}
+
+nobody_else_is_disturbed() {
+	broken=
+	start
+	make_files
+	head -c 1000000 /dev/urandom >"$local/file"
 	(
 		while [ ! -e "$local/over" ]; do
-			cp "$local/data" "$dir/data"
+			cp "$local/file" "$dir/file"
 			echo 1 >/proc/sys/vm/drop_caches
-			cmp "$local/data" "$dir/data" || echo wrong >"$local/wrong"
+			cmp "$local/file" "$dir/file" || echo wrong >"$local/wrong"
+			echo >>"$local/rounds"
 		done
 	) &
 	disturbed=$!
-	broken=
-	"$here/caller.py" "$SERVER" "$PORT" >"$local/caller.log" 2>&1 || broken=1
+	QUICK=1 break_rules || broken=$?
 	touch "$local/over"
-	wait $disturbed || broken=1
-	if [ "$broken" ]; then
-		grep -A 1 '^not ok' "$local/caller.log"
-		tail -n 5 "$local/caller.log"
-		fail "the server does not answer as it should"
-	fi
-	note "$(grep -c '^ok' "$local/caller.log") ways to break them"
-	[ ! -e "$local/wrong" ] || fail "another client has read what it did not write"
-	for _ in $(seq 30); do
-		[ "$(queue_pairs)" -gt "$before" ] || return 0
-		sleep 1
-	done
-	fail "$before queue pairs before, $(queue_pairs) after"
+	wait $disturbed
+	note "$(wc -l <"$local/rounds") rounds of I/O beside"
+	[ ! -e "$local/wrong" ] && [ -z "$broken" ]
 }
 
-# Takes half a minute, for which the server is patient.
-a_client_that_takes_nothing() {
-	[ "${LONG:-}" ] || skip "needs LONG=1"
-	start
-	"$here/caller.py" "$SERVER" "$PORT" takes_no_reply_for_ever >"$local/caller.log" 2>&1 || {
-		cat "$local/caller.log"
-		fail "threads of the server wait for it"
-	}
+#= CM-011
+memory_is_invalidated_with_the_reply() {
+	mount_export
+	head -c 100000 /dev/urandom >"$dir/file"
+	remount
+	stays local_invalidates cp "$dir/file" "$local/file"
 }
 
-tests the_rules_are_held a_client_that_takes_nothing
+listeners_are_made_whole_or_not() {
+	broken=
+	needs_server_command
+	waits=/sys/kernel/debug/failslab/ignore-gfp-wait
+	on_server test -e $waits -a -e /proc/self/fail-nth ||
+		skip "the server's kernel has no fault injection"
+	on_server sh -c "echo N >$waits"
+	on_server python3 -c "$(cat "$here/listeners.py")" 1 "${STRIDE:-1}" || broken=$?
+	# The only way to be rid of them.
+	on_server sh -c "echo Y >$waits; rpc.nfsd 0 && rpc.nfsd"
+	[ -z "$broken" ] || fail "exit status $broken"
+	mount_export
+}
+
+tests each_rule_is_held nobody_else_is_disturbed no_page_is_lost \
+	memory_is_invalidated_with_the_reply listeners_are_made_whole_or_not

@@ -25,80 +25,16 @@ import time
 from pyverbs.cm_enums import (RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DISCONNECTED,
                               RDMA_PS_TCP)
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
-from pyverbs.cq import CQ
-from pyverbs.enums import (IBV_ACCESS_LOCAL_WRITE, IBV_QPS_INIT, IBV_QPS_RTR,
-                           IBV_QPS_RTS, IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_SUCCESS,
-                           IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND,
-                           IBV_WR_SEND_WITH_INV)
 from pyverbs.librdmacm_enums import RAI_PASSIVE
-from pyverbs.mr import MR
-from pyverbs.pd import PD
-from pyverbs.pyverbs_error import PyverbsRDMAError
-from pyverbs.qp import QP, QPCap, QPInitAttr
-from pyverbs.wr import SGE, RecvWR, SendWR
 
 import faults
 
-INLINE = 4096
-BUFFER = 1 << 20
-RECEIVES = 128
-SENDS = 64
+from verbs import QueuePair, descriptors
+from wire import (INLINE, NFS, PRIVATE_DATA, RDMA_MSG, RDMA_NOMSG, SECONDS, VERSION, Decoder, Lost,
+                  encoded, padded)
+
 CREDITS = 64
-VERSION = 1
-RDMA_MSG, RDMA_NOMSG = 0, 1
-NFS, READ = 100003, 6
-# RFC 8797: magic, version, R, and both sizes in units of 1024 octets less one.
-PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 1, INLINE // 1024 - 1, INLINE // 1024 - 1)
-SECONDS = 20
-
-
-class Lost(Exception):
-    """The connection cannot be used any more."""
-
-
-@dataclasses.dataclass
-class Segment:
-    """Memory of the client."""
-    handle: int
-    length: int
-    offset: int
-
-    def encode(self):
-        return struct.pack(">IIQ", self.handle, self.length, self.offset)
-
-
-def padded(data):
-    return data + bytes(-len(data) % 4)
-
-
-class Decoder:
-    """Takes one item after the other."""
-
-    def __init__(self, data):
-        self.data = data
-        self.at = 0
-
-    def word(self):
-        value, = struct.unpack_from(">I", self.data, self.at)
-        self.at += 4
-        return value
-
-    def segment(self):
-        segment = Segment(*struct.unpack_from(">IIQ", self.data, self.at))
-        self.at += 16
-        return segment
-
-    def segments(self):
-        return [self.segment() for _ in range(self.word())]
-
-    def opaque(self):
-        length = self.word()
-        data = self.data[self.at:self.at + length]
-        self.at += length + -length % 4
-        return data
-
-    def rest(self):
-        return self.data[self.at:]
+READ = 6
 
 
 class Call:
@@ -202,37 +138,21 @@ class Reply:
         self.connection.send(self.encode(), self.invalidate)
 
 
-def encoded(chunk):
-    return struct.pack(">I", len(chunk)) + b"".join(segment.encode() for segment in chunk)
-
-
 def inline_threshold(private_data):
     """What the client has to take from it; nothing known means 1024 octets."""
     return INLINE if private_data == PRIVATE_DATA else 1024
 
 
-class Connection:
-    """A queue pair and what it needs. Every request is waited for."""
+class Connection(QueuePair):
+    """One that was accepted."""
 
     def __init__(self, event, listener, private_data):
+        super().__init__(CMID(creator=event, listen_id=listener))
         self.credits = CREDITS
         self.inline = inline_threshold(private_data)
-        self.id = CMID(creator=event, listen_id=listener)
-        self.pd = PD(self.id)
-        context = self.id.context
-        self.sent, self.received = CQ(context, SENDS + 1), CQ(context, RECEIVES + 1)
-        self.qp = QP(self.pd, QPInitAttr(
-            qp_type=IBV_QPT_RC, scq=self.sent, rcq=self.received,
-            cap=QPCap(max_send_wr=SENDS, max_recv_wr=RECEIVES, max_send_sge=1, max_recv_sge=1)))
-        self.buffer = MR(self.pd, BUFFER, IBV_ACCESS_LOCAL_WRITE)
-        self.messages = MR(self.pd, RECEIVES * INLINE, IBV_ACCESS_LOCAL_WRITE)
         self.calls = []
-        for state in (IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS):
-            attributes, mask = self.id.init_qp_attr(state)
-            self.qp.modify(attributes, mask)
-            if state == IBV_QPS_INIT:
-                for number in range(RECEIVES):
-                    self._receive(number)
+        self.post_receives()
+        attributes = self.go()
         # What the request asked for is in the attributes until it is accepted.
         self.request = (f"private data {event.private_data.hex()}, Reads {attributes.max_rd_atomic}, "
                         f"RNR retries {attributes.rnr_retry}, retries {attributes.retry_cnt}")
@@ -242,70 +162,14 @@ class Connection:
             parameters.set_private_data(private_data)
         self.id.accept(parameters)
 
-    def _receive(self, number):
-        self.qp.post_recv(RecvWR(wr_id=number, num_sge=1, sg=[
-            SGE(self.messages.buf + number * INLINE, INLINE, self.messages.lkey)]))
-
     def next_call(self):
         """Returns the next Call, or nothing if none has arrived."""
-        count, completions = self.received.poll(1)
-        if not count:
+        message = self.next_message()
+        if message is None:
             return None
-        done = completions[0]
-        if done.status != IBV_WC_SUCCESS:
-            raise Lost(f"a Receive ended with status {done.status}")
-        if done.byte_len > self.inline:
-            sys.exit(f"a Call of {done.byte_len} octets, where {self.inline} are allowed")
-        call = Call(self.messages.read(done.byte_len, done.wr_id * INLINE))
-        self._receive(done.wr_id)
-        return call
-
-    def _do(self, opcode, length, remote=None, invalidate=0):
-        self._post(opcode, 0, length, remote, invalidate)
-        self._done()
-
-    def _post(self, opcode, start, length, remote=None, invalidate=0):
-        # The handle to be invalidated lies where the immediate data of other requests do.
-        request = SendWR(opcode=opcode, num_sge=1, send_flags=IBV_SEND_SIGNALED,
-                         imm_data=invalidate,
-                         sg=[SGE(self.buffer.buf + start, length, self.buffer.lkey)])
-        if remote:
-            request.set_wr_rdma(*remote)
-        self.qp.post_send(request)
-
-    def _done(self):
-        """Waits for one request."""
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
-            count, completions = self.sent.poll(1)
-            if count:
-                if completions[0].status != IBV_WC_SUCCESS:
-                    raise Lost(f"a request ended with status {completions[0].status}")
-                return
-        raise Lost("a request does not end")
-
-    def send_at_once(self, messages):
-        """At most SENDS messages, none of which waits for another."""
-        for number, message in enumerate(messages):
-            self.buffer.write(message, len(message), number * INLINE)
-            self._post(IBV_WR_SEND, number * INLINE, len(message))
-        for _ in messages:
-            self._done()
-
-    def send(self, message, invalidate=None):
-        self.buffer.write(message, len(message))
-        self._do(IBV_WR_SEND if invalidate is None else IBV_WR_SEND_WITH_INV, len(message),
-                 invalidate=invalidate or 0)
-
-    def read(self, segment):
-        if segment.length:
-            self._do(IBV_WR_RDMA_READ, segment.length, (segment.handle, segment.offset))
-        return self.buffer.read(segment.length, 0)
-
-    def write(self, segment, data):
-        if data:
-            self.buffer.write(data, len(data))
-            self._do(IBV_WR_RDMA_WRITE, len(data), (segment.handle, segment.offset))
+        if len(message) > self.inline:
+            sys.exit(f"a Call of {len(message)} octets, where {self.inline} are allowed")
+        return Call(message)
 
     def fill(self, chunk, data):
         """Writes DATA into a chunk; returns the chunk with the lengths used."""
@@ -317,14 +181,6 @@ class Connection:
         if data:
             raise Lost(f"{len(data)} octets have no place in a chunk")
         return used
-
-    def close(self):
-        """Ends it. The objects stay: closing one of pyverbs' CMIDs closes the device for all."""
-        try:
-            self.id.disconnect()
-        except PyverbsRDMAError as error:
-            print(error, flush=True)
-        self.qp.close()
 
 
 class Answers:
@@ -477,16 +333,6 @@ class Peer:
     @staticmethod
     def pause():
         time.sleep(0.001)
-
-
-def descriptors():
-    """The files of this process that are RDMA connection managers."""
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            if os.readlink("/proc/self/fd/" + number).endswith("rdma_cm"):
-                yield int(number)
-        except OSError:
-            pass
 
 
 if __name__ == "__main__":

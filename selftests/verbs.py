@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A queue pair for a scripted peer. Every request is waited for."""
+
+import os
+import time
+
+from pyverbs.cq import CQ
+from pyverbs.enums import (IBV_ACCESS_LOCAL_WRITE, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
+                           IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_SUCCESS, IBV_WR_RDMA_READ,
+                           IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_INV)
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPCap, QPInitAttr
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from pyverbs.wr import SGE, RecvWR, SendWR
+
+from wire import INLINE, SECONDS, Lost
+
+BUFFER = 1 << 20
+RECEIVES = 128
+SENDS = 128
+# How long to look for a completion before the processor is left to others.
+BRISK = 0.05
+
+
+def descriptors():
+    """The files of this process that are RDMA connection managers."""
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink("/proc/self/fd/" + number).endswith("rdma_cm"):
+                yield int(number)
+        except OSError:
+            pass
+
+
+def waiting(seconds):
+    """Lets others work in between, until so many seconds have gone by; yields at least once."""
+    begun = time.monotonic()
+    while True:
+        yield
+        gone = time.monotonic() - begun
+        if gone >= seconds:
+            return
+        if gone < BRISK:
+            os.sched_yield()
+        else:
+            time.sleep(0.001)
+
+
+class QueuePair:
+    """On the device of a connection manager's ID, which has been bound or resolved."""
+
+    def __init__(self, cmid):
+        self.id = cmid
+        context = self.id.context
+        self.pd = PD(context)
+        self.sent, self.received = CQ(context, SENDS + 1), CQ(context, RECEIVES + 1)
+        self.qp = QP(self.pd, QPInitAttr(
+            qp_type=IBV_QPT_RC, scq=self.sent, rcq=self.received,
+            cap=QPCap(max_send_wr=SENDS, max_recv_wr=RECEIVES, max_send_sge=1, max_recv_sge=1)))
+        self.buffer = MR(self.pd, BUFFER, IBV_ACCESS_LOCAL_WRITE)
+        self.messages = MR(self.pd, RECEIVES * INLINE, IBV_ACCESS_LOCAL_WRITE)
+
+    def post_receives(self, count=RECEIVES, access=0):
+        """Begins the queue pair's life, with Receives; the other side has ACCESS to memory."""
+        attributes, mask = self.id.init_qp_attr(IBV_QPS_INIT)
+        attributes.qp_access_flags |= access
+        self.qp.modify(attributes, mask)
+        for number in range(count):
+            self._receive(number)
+
+    def go(self):
+        """The other side is known. Returns the attributes that it asked for."""
+        self._modify(IBV_QPS_RTR)
+        return self._modify(IBV_QPS_RTS)
+
+    def _modify(self, state):
+        attributes, mask = self.id.init_qp_attr(state)
+        self.qp.modify(attributes, mask)
+        return attributes
+
+    def _receive(self, number):
+        self.qp.post_recv(RecvWR(wr_id=number, num_sge=1, sg=[
+            SGE(self.messages.buf + number * INLINE, INLINE, self.messages.lkey)]))
+
+    def next_message(self):
+        """Returns the next message, or nothing if none has arrived."""
+        count, completions = self.received.poll(1)
+        if not count:
+            return None
+        done = completions[0]
+        if done.status != IBV_WC_SUCCESS:
+            raise Lost(f"a Receive ended with status {done.status}")
+        message = self.messages.read(done.byte_len, done.wr_id * INLINE)
+        self._receive(done.wr_id)
+        return message
+
+    def _do(self, opcode, length, remote=None, invalidate=0):
+        self._post(opcode, 0, length, remote, invalidate)
+        self._done()
+
+    def _post(self, opcode, start, length, remote=None, invalidate=0):
+        # The handle to be invalidated lies where the immediate data of other requests do.
+        request = SendWR(opcode=opcode, num_sge=1, send_flags=IBV_SEND_SIGNALED,
+                         imm_data=invalidate,
+                         sg=[SGE(self.buffer.buf + start, length, self.buffer.lkey)])
+        if remote:
+            request.set_wr_rdma(*remote)
+        self.qp.post_send(request)
+
+    def _done(self):
+        """Waits for one request."""
+        for _ in waiting(SECONDS):
+            count, completions = self.sent.poll(1)
+            if count:
+                if completions[0].status != IBV_WC_SUCCESS:
+                    raise Lost(f"a request ended with status {completions[0].status}")
+                return
+        raise Lost("a request does not end")
+
+    def post_all(self, messages):
+        """Sends at most SENDS messages, and waits for nothing."""
+        for number, message in enumerate(messages):
+            self.buffer.write(message, len(message), number * INLINE)
+            self._post(IBV_WR_SEND, number * INLINE, len(message))
+
+    def send_at_once(self, messages):
+        """At most SENDS messages, none of which waits for another."""
+        self.post_all(messages)
+        for _ in messages:
+            self._done()
+
+    def reap(self):
+        """Returns how many requests have been done since it was last asked."""
+        return sum(done.status == IBV_WC_SUCCESS for done in self.sent.poll(SENDS)[1] or ())
+
+    def post(self, opcode, length, remote=None):
+        """Any request, with so many bytes of the buffer; waits for nothing."""
+        self._post(opcode, 0, length, remote)
+
+    def send(self, message, invalidate=None):
+        if message:
+            self.buffer.write(message, len(message))
+        self._do(IBV_WR_SEND if invalidate is None else IBV_WR_SEND_WITH_INV, len(message),
+                 invalidate=invalidate or 0)
+
+    def read(self, segment):
+        if segment.length:
+            self._do(IBV_WR_RDMA_READ, segment.length, (segment.handle, segment.offset))
+        return self.buffer.read(segment.length, 0)
+
+    def write(self, segment, data):
+        if data:
+            self.buffer.write(data, len(data))
+            self._do(IBV_WR_RDMA_WRITE, len(data), (segment.handle, segment.offset))
+
+    def close(self):
+        """Ends it. The objects stay: closing one of pyverbs' CMIDs closes the device for all."""
+        try:
+            self.id.disconnect()
+        except PyverbsRDMAError as error:
+            print(error, flush=True)
+        self.qp.close()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What both scripted peers know of RPC-over-RDMA version 1 (RFC 8166) and XDR (RFC 4506)."""
+
+import dataclasses
+import struct
+
+INLINE = 4096
+VERSION = 1
+RDMA_MSG, RDMA_NOMSG, RDMA_MSGP, RDMA_DONE, RDMA_ERROR = range(5)
+NFS = 100003
+# RFC 8797: magic, version, R, and both sizes in units of 1024 bytes less one.
+PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 1, INLINE // 1024 - 1, INLINE // 1024 - 1)
+SECONDS = 20
+
+
+def words(*values):
+    return struct.pack(f">{len(values)}I", *values)
+
+
+class Lost(Exception):
+    """The connection cannot be used any more."""
+
+
+@dataclasses.dataclass
+class Segment:
+    """Memory of the client."""
+    handle: int
+    length: int
+    offset: int
+
+    def encode(self):
+        return struct.pack(">IIQ", self.handle, self.length, self.offset)
+
+
+def padded(data):
+    return data + bytes(-len(data) % 4)
+
+
+def opaque(data):
+    return words(len(data)) + padded(data)
+
+
+class Decoder:
+    """Takes one item after the other."""
+
+    def __init__(self, data):
+        self.data = data
+        self.at = 0
+
+    def word(self):
+        value, = struct.unpack_from(">I", self.data, self.at)
+        self.at += 4
+        return value
+
+    def segment(self):
+        segment = Segment(*struct.unpack_from(">IIQ", self.data, self.at))
+        self.at += 16
+        return segment
+
+    def segments(self):
+        return [self.segment() for _ in range(self.word())]
+
+    def opaque(self):
+        length = self.word()
+        data = self.data[self.at:self.at + length]
+        self.at += length + -length % 4
+        return data
+
+    def rest(self):
+        return self.data[self.at:]
+
+
+def encoded(chunk):
+    return struct.pack(">I", len(chunk)) + b"".join(segment.encode() for segment in chunk)
