@@ -18,11 +18,13 @@ use super::{
 use crate::{
     proto::{
         chunk::Chunks,
+        credit::Allowance,
         error::ErrorReport,
         header::{
             FixedWords,
             Outgoing, //
         },
+        resources::ResponderResources,
         types::Handle, //
     },
     rdma::{
@@ -33,8 +35,9 @@ use crate::{
             QpRef, //
         },
         recv::{
-            Received, //
+            Received,
             RecvBatch,
+            RecvBuf, //
         },
         rw::{
             Pull,
@@ -43,7 +46,8 @@ use crate::{
         },
         send::{
             SendBox,
-            SendBuf, //
+            SendBuf,
+            SendList, //
         },
         Pulls, //
     },
@@ -52,6 +56,7 @@ use crate::{
         pages::PageBuf, //
     },
 };
+use core::ops::Range;
 use kernel::{
     prelude::*,
     sync::{
@@ -118,12 +123,18 @@ pub(crate) struct Sending<'a, R: Responder> {
 }
 
 impl<R: Responder> Sending<'_, R> {
-    /// Changes how many Calls of the peer are taken at a time, from this message on. There are
-    /// Receives for as many.
-    pub(crate) fn grant(&mut self, calls: u32) {
-        if let Some(protocol) = &mut self.state.protocol {
-            protocol.set_grants(calls);
+    /// Grants as many Calls at a time as there are Receives for, but no more than `most`, from this
+    /// message on, which is a Reply. If more Receives are worth while, returns for how many Calls
+    /// there are some and should be: the caller has the connection [grow](Endpoint::grow).
+    #[inline]
+    //= V1-033, V1-035, V1-040
+    pub(crate) fn grant(&mut self, most: u32) -> Option<Range<u32>> {
+        let state = &mut *self.state;
+        let wanted = state.allowance.handle_reply(now());
+        if let Some(protocol) = &mut state.protocol {
+            protocol.set_grants(most.min(state.allowance.calls()));
         }
+        wanted
     }
 
     /// Writes header and payload; see [`State::compose`].
@@ -207,10 +218,62 @@ impl<R: Role> Shared<R> {
 }
 
 impl<R: Responder> Endpoint<R> {
-    /// Makes the first buffers and posts all Receives. Context: process, may sleep.
-    pub(crate) fn provide_to(&self, buffers: &Buffers, recv_batch: u32) -> Result {
-        self.shared.lock().receives = RecvBatch::new(recv_batch);
+    /// Makes the first buffers and posts the first Receives, of what will be for `most` Calls at a
+    /// time. Context: process, may sleep.
+    pub(crate) fn provide_to(&self, buffers: &Buffers, most: u32) -> Result {
+        let allowance = Allowance::new(most, now());
+        let batch = ResponderResources::recv_batch(allowance.calls());
+        let mut state = self.shared.lock();
+        state.allowance = allowance;
+        state.receives.set_batch(batch);
+        drop(state);
         self.provide(buffers)
+    }
+
+    /// Adds `more` buffers, so that there are Receives for `calls.end` Calls at a time instead of
+    /// `calls.start`. Without memory everything stays as it is.
+    ///
+    /// Context: process, may sleep; once for each [`Sending::grant`] that asked for it.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(crate) fn grow(&self, calls: &Range<u32>, more: &Buffers) -> Result<(), CloseReason> {
+        let (Ok(mut receives), Ok(mut sends)) = (self.new_receives(more), self.new_sends(more))
+        else {
+            self.shared.lock().allowance.handle_posted(calls.start);
+            return Ok(());
+        };
+        if receives.post(&self.qp).is_err() {
+            return Err(CloseReason::NotPosted);
+        }
+        let mut state = self.shared.lock();
+        state
+            .receives
+            .set_batch(ResponderResources::recv_batch(calls.end));
+        while let Some(buffer) = sends.pop() {
+            state.add_send(buffer);
+        }
+        state.allowance.handle_posted(calls.end);
+        Ok(())
+    }
+
+    /// New Receives, not posted yet. Context: process, may sleep.
+    fn new_receives(&self, buffers: &Buffers) -> Result<RecvBatch<Shared<R>>> {
+        let mut receives = RecvBatch::new(buffers.receives);
+        for _ in 0..buffers.receives {
+            receives.add(RecvBuf::new(self.pd.clone(), buffers.recv_len)?);
+        }
+        Ok(receives)
+    }
+
+    /// New Send buffers. Context: process, may sleep.
+    fn new_sends(&self, buffers: &Buffers) -> Result<SendList<Shared<R>>> {
+        let mut sends = SendList::new();
+        for _ in 0..buffers.sends {
+            sends.push(SendBuf::new(self.pd.clone(), buffers.send_len)?);
+        }
+        Ok(sends)
     }
 
     /// Accepts the peer, whose protocol state is `protocol`. Receives are posted.
@@ -262,8 +325,7 @@ impl<R: Responder> Endpoint<R> {
                 state = shared.lock();
                 match buffer {
                     Ok(buffer) => {
-                        state.sends.push(buffer);
-                        state.sends_made += 1;
+                        state.add_send(buffer);
                         continue;
                     }
                     Err(_) if state.sends_made == 0 => break,
@@ -323,8 +385,7 @@ impl<R: Responder> Endpoint<R> {
                 SendBuf::new(self.pd.clone(), buffer_len).ok()?
             };
             state = self.shared.lock();
-            state.sends.push(buffer);
-            state.sends_made += 1;
+            state.add_send(buffer);
         }
         let fits = self.shared.closing.load(Relaxed) == 0 && state.has_room(0);
         fits.then_some(Sending {

@@ -344,7 +344,7 @@ impl<R: Role> Endpoint<R> {
         }
         for _ in 0..buffers.sends {
             let buffer = patiently(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
-            self.shared.lock().sends.push(buffer);
+            self.shared.lock().add_send(buffer);
         }
         Ok(())
     }

@@ -15,7 +15,9 @@ use crate::{
             SendError,
             MAX_CONTROL_LEN, //
         },
+        credit::Allowance,
         header::Outgoing,
+        negotiate::Time,
         types::MsgType, //
     },
     rdma::{
@@ -49,6 +51,8 @@ pub(crate) struct State<R: Role> {
     pub(super) sends_made: u32,
     /// Receives whose messages are not needed any more, but for those that completions give back.
     pub(super) receives: RecvBatch<Shared<R>>,
+    /// How many Calls of the peer there are Receives for.
+    pub(super) allowance: Allowance,
     /// The turn of whoever waits for room in the send queue, and that of the next to come.
     pub(super) turn: u32,
     pub(super) next_turn: u32,
@@ -85,6 +89,7 @@ impl<R: Role> State<R> {
             queue: SendQueue::new(),
             sends_made: 0,
             receives: RecvBatch::new(1),
+            allowance: Allowance::new(0, Time(0)),
             turn: 0,
             next_turn: 0,
             untold: false,
@@ -157,6 +162,12 @@ impl<R: Role> State<R> {
         };
         self.sends.push(buffer);
         Err(error)
+    }
+
+    /// Adds a new Send buffer.
+    pub(super) fn add_send(&mut self, buffer: SendBox<Shared<R>>) {
+        self.sends.push(buffer);
+        self.sends_made += 1;
     }
 
     /// A composed Reply is not sent.

@@ -6,6 +6,9 @@
 //! for each direction of RPC. A version 2 credit stands for one message: every message says how
 //! many more its receiver may send, whatever they convey.
 
+use crate::proto::negotiate::Time;
+use core::ops::Range;
+
 /// The Calls of one direction of RPC on a version 1 connection, as their Requester counts them.
 //= V1-036, V1-037, V1-038, V1-043, V1-119, V1-121
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +87,77 @@ impl CallCredits {
     //= V1-033, V1-034, V1-035, V1-038, D-10
     pub fn handle_grant(&mut self, word: u32) {
         self.limit = word.min(self.max).max(1);
+    }
+}
+
+/// How many Calls of the peer are taken at a time, on a version 1 connection that begins with few
+/// Receives.
+///
+/// A peer that is idle needs no more. One that gets as many Replies in a second as it has credits
+/// may be waiting for credits, whatever the way to it is like; then there are to be twice as many.
+/// What is granted has Receives always: they are posted before the grant says so.
+//= V1-033, V1-035, V1-040
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    most: u32,
+    calls: u32,
+    coming: bool,
+    replies: u32,
+    since: Time,
+}
+
+impl Allowance {
+    /// With how many credits a connection begins.
+    pub const FIRST: u32 = 8;
+    /// Who uses all credits in this time gets more.
+    const WINDOW: Time = Time(1_000);
+
+    /// Starts a connection, which will never have more than `most` credits.
+    pub const fn new(most: u32, now: Time) -> Self {
+        Self {
+            most,
+            calls: if most < Self::FIRST {
+                most
+            } else {
+                Self::FIRST
+            },
+            coming: false,
+            replies: 0,
+            since: now,
+        }
+    }
+
+    /// Returns for how many Calls there are Receives: the most that may be granted.
+    #[inline]
+    pub const fn calls(&self) -> u32 {
+        self.calls
+    }
+
+    /// Counts a Reply. If there are to be more Receives, returns for how many Calls there are some
+    /// and are to be; whoever is told so says what came of it ([`Self::handle_posted`]).
+    #[inline]
+    pub fn handle_reply(&mut self, now: Time) -> Option<Range<u32>> {
+        if self.calls >= self.most {
+            return None;
+        }
+        self.replies = self.replies.saturating_add(1);
+        if self.replies < self.calls {
+            return None;
+        }
+        self.replies = 0;
+        let soon = now.0.saturating_sub(self.since.0) <= Self::WINDOW.0;
+        self.since = now;
+        if !soon || self.coming {
+            return None;
+        }
+        self.coming = true;
+        Some(self.calls..self.calls.saturating_mul(2).min(self.most))
+    }
+
+    /// There are Receives for `calls` Calls now, which are as many as before if there was no memory.
+    pub fn handle_posted(&mut self, calls: u32) {
+        self.coming = false;
+        self.calls = calls.min(self.most);
     }
 }
 

@@ -146,12 +146,12 @@ pub fn resources(requests: u32, data_pages: u32, device: &Device) -> Option<Reso
 /// The resources of a connection that the peer opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponderResources {
-    /// How many Calls are taken at a time: the credits to grant.
+    /// How many Calls are taken at a time: the most credits to grant.
     pub grants: u32,
-    /// How many Receives there are.
+    /// How many Calls of this side there may be.
+    pub callbacks: u32,
+    /// How many Receives there are at most.
     pub receives: u32,
-    /// How many Receives are posted again together.
-    pub recv_batch: u32,
     /// The most entries of the send queue.
     pub send_room: u32,
     /// After so many of them one asks for a completion.
@@ -162,34 +162,68 @@ pub struct ResponderResources {
 const FEWEST_SENDS: u32 = 16;
 
 /// The entries of the send queue for RDMA Reads and Writes of Calls that are handled at a time.
-const MOVES: u32 = 256;
+/// Devices have queues of a power of two of entries, which this leaves for 128 Calls when there is
+/// room for the marker and one more.
+const MOVES: u32 = 254;
+
+/// The most Send buffers that are kept for a connection without having been needed at once.
+const MOST_SENDS: u32 = 8;
+
+impl ResponderResources {
+    /// How many Receives are posted again together while there are credits for `calls` Calls.
+    pub const fn recv_batch(calls: u32) -> u32 {
+        let eighth = calls / 8;
+        if eighth > EXTRA_RECEIVES / 2 {
+            EXTRA_RECEIVES / 2
+        } else if eighth == 0 {
+            1
+        } else {
+            eighth
+        }
+    }
+
+    /// How many Receives there are while there are credits for `calls` Calls.
+    ///
+    /// A Receive is away from its queue while its Call is handled, and is back before the Reply
+    /// that gives the credit back. Those that wait to be posted with others are extra.
+    //= V1-040, V1-125, V1-126
+    pub const fn receives(calls: u32, callbacks: u32) -> u32 {
+        calls
+            .saturating_add(callbacks)
+            .saturating_add(Self::recv_batch(calls).saturating_sub(1))
+    }
+
+    /// How many Send buffers there are at first while there are credits for `calls` Calls.
+    pub const fn sends(calls: u32) -> u32 {
+        let quarter = calls / 4;
+        if quarter > MOST_SENDS {
+            MOST_SENDS
+        } else if quarter == 0 {
+            1
+        } else {
+            quarter
+        }
+    }
+}
 
 /// The resources of a connection on which the peer may have `calls` Calls in progress, and this
 /// side `callbacks`. None, if the device cannot have a connection at all.
 ///
-/// A Receive is away from its queue while its Call is handled, and is back before the Reply that
-/// gives the credit back. Those that wait to be posted with others are extra, in each of the two
-/// places where they wait.
-///
 /// A sender waits for room, so the send queue need not have as much as all Replies could take.
-//= V1-040, V1-125, V1-126
 pub fn responder(calls: u32, callbacks: u32, device: &Device) -> Option<ResponderResources> {
     let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
     let completions = device.max_cqe.saturating_sub(2 * Resources::MARKER);
     let most = queue.min(completions / 2);
-    let recv_batch = bounded(calls.min(most) / 8, 1, EXTRA_RECEIVES / 2);
-    let extra = recv_batch
-        .saturating_sub(1)
-        .saturating_mul(2)
-        .saturating_add(callbacks);
+    let batch = ResponderResources::recv_batch(calls.min(most));
+    let extra = callbacks.saturating_add(batch.saturating_sub(1));
     let grants = bounded(most.saturating_sub(extra), 1, calls);
-    let receives = grants.saturating_add(extra);
+    let receives = ResponderResources::receives(grants, callbacks);
     let wanted = grants.saturating_mul(2).saturating_add(MOVES);
     let send_room = wanted.min(queue).min(completions.saturating_sub(receives));
     let resources = ResponderResources {
         grants,
+        callbacks,
         receives,
-        recv_batch,
         send_room,
         signal_interval: bounded(send_room / 8, 1, MOST_UNSIGNALED),
     };

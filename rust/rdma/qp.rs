@@ -43,7 +43,7 @@ pub(crate) struct Size {
     pub(crate) recv_wr: u32,
     /// After so many for Sends, one asks for a completion.
     pub(crate) signal_interval: u32,
-    /// How many Receives are posted again together.
+    /// How many Receives are posted again together, of those that a completion gives back.
     pub(crate) recv_batch: u32,
     /// The most pieces of memory of one RDMA Read or Write; 1 if there are none.
     pub(crate) rw_sge: u32,

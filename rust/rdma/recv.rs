@@ -149,7 +149,21 @@ impl<H: Handler> RecvBatch<H> {
     /// `EIO`: the queue pair takes none, so the connection is lost.
     #[inline]
     pub(crate) fn repost(&mut self, qp: &QpRef<H>, message: Received<H>) -> Result {
-        let mut buffer = message.buffer;
+        self.add(message.buffer);
+        if self.len >= self.batch {
+            return self.post(qp);
+        }
+        Ok(())
+    }
+
+    /// Changes at how many they are posted.
+    pub(crate) fn set_batch(&mut self, batch: u32) {
+        self.batch = batch.max(1);
+    }
+
+    /// Adds a buffer, to be posted with the others.
+    #[inline]
+    pub(crate) fn add(&mut self, mut buffer: RecvBox<H>) {
         let next = match self.withheld.first() {
             Some(first) => &raw const first.wr.0,
             None => ptr::null(),
@@ -157,14 +171,15 @@ impl<H: Handler> RecvBatch<H> {
         RecvBuf::prepare(&mut buffer, next.cast_mut());
         self.withheld.push(buffer);
         self.len += 1;
-        if self.len >= self.batch {
-            return self.post(qp);
-        }
-        Ok(())
     }
 
+    /// Posts all that were added. Context: any.
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: the queue pair does not take all, so the connection is lost.
     #[inline(never)]
-    fn post(&mut self, qp: &QpRef<H>) -> Result {
+    pub(crate) fn post(&mut self, qp: &QpRef<H>) -> Result {
         self.len = 0;
         let mut buffers = core::mem::take(&mut self.withheld);
         let Some(first) = buffers.first() else {

@@ -55,6 +55,7 @@ use crate::{
     },
     support::errno, //
 };
+use core::ops::Range;
 use kernel::{
     prelude::*,
     sync::{
@@ -77,8 +78,7 @@ static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
 pub(crate) struct Connection {
     endpoint: Arc<Endpoint<Server>>,
     facts: Facts,
-    buffer_len: u32,
-    grants: u32,
+    sizes: Sizes,
 }
 
 impl Connection {
@@ -103,15 +103,15 @@ impl Connection {
         let this = Self {
             endpoint: resolved.endpoint(sizes.qp)?,
             facts: protocol.facts(),
-            buffer_len: sizes.buffers.send_len,
-            grants: sizes.grants,
+            sizes,
         };
         let who = Addresses {
             local: this.endpoint.source(),
             peer: this.endpoint.peer(),
         };
         //= V1-045, V1-125, V1-126
-        this.endpoint.provide_to(&sizes.buffers, sizes.recv_batch)?;
+        let first = sizes.buffers(&(0..config.grants));
+        this.endpoint.provide_to(&first, sizes.grants)?;
         let params = AcceptParams {
             private_data: config.cm_private.encode(),
             initiator_depth: sizes.reads,
@@ -134,14 +134,16 @@ impl Connection {
         &self.facts
     }
 
-    /// The most credits that there are Receives for.
-    pub(super) fn grants(&self) -> u32 {
-        self.grants
+    /// Makes room for more Calls at a time: for `calls.end` instead of `calls.start`.
+    pub(super) fn grow(&self, calls: Range<u32>) {
+        if let Err(why) = self.endpoint.grow(&calls, &self.sizes.buffers(&calls)) {
+            self.shared().lose(why);
+        }
     }
 
     /// The length of a Send buffer.
     pub(super) fn buffer_len(&self) -> u32 {
-        self.buffer_len
+        self.sizes.len
     }
 }
 
@@ -207,7 +209,7 @@ impl svc::Connection for Connection {
     fn call(&self, xid: u32, call: &CallBuf<'_>) -> Result {
         let mut sending = self
             .endpoint
-            .sending_now(self.buffer_len)
+            .sending_now(self.buffer_len())
             .ok_or_else(errno::no_buffers)?;
         let outgoing = Outgoing {
             xid: Xid(xid),

@@ -114,11 +114,12 @@ impl Connection {
             inv_handle: Handle::NONE,
         };
         let count = 1 + write.as_ref().map_or(0, Write::work_requests);
+        let mut wanted = None;
         let composed = match self.endpoint().sending(count, self.buffer_len()) {
             None => Err(CloseReason::NotPosted),
             Some(mut sending) => {
                 //= V1-033, V1-035, V1-040
-                sending.grant(settings::max_requests().min(self.grants()));
+                wanted = sending.grant(settings::max_requests());
                 let message = reply.message();
                 // Pages that are written from have left the message.
                 let read = |at, out: &mut [u8]| match &write {
@@ -136,7 +137,13 @@ impl Connection {
             }
         };
         match composed {
-            Ok(sending) => sending.post(Some(call), write, invalidate),
+            Ok(sending) => {
+                sending.post(Some(call), write, invalidate)?;
+                if let Some(calls) = wanted {
+                    self.grow(calls);
+                }
+                Ok(())
+            }
             Err(why) => {
                 if let Some(write) = write {
                     write.cancel(self.endpoint().qp());

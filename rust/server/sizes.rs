@@ -8,6 +8,7 @@ use crate::{
     proto::{
         cm_private::CmPrivate,
         connection::Config,
+        credit::Allowance,
         hostauth::Policy,
         negotiate::{
             Time,
@@ -16,7 +17,8 @@ use crate::{
         property::Properties,
         resources::{
             responder,
-            Device, //
+            Device,
+            ResponderResources, //
         },
         responder::CallLimits,
         types::{
@@ -31,6 +33,7 @@ use crate::{
     sunrpc::svc::backchannel::SLOTS,
     support::memory::PAGE_SIZE, //
 };
+use core::ops::Range;
 use kernel::prelude::*;
 
 /// The most pieces of memory of one RDMA Read or Write. More make each entry of the send queue
@@ -43,14 +46,11 @@ const READS_AT_A_TIME: u32 = 4;
 /// What one of these takes of the send queue: an invalidation, a registration and the RDMA Read.
 const WORK_REQUESTS_EACH: u32 = 3;
 
-/// The Send buffers that are there from the start; others are made when they are needed.
-const FIRST_SENDS: u32 = 8;
-
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    pub(super) buffers: Buffers,
-    pub(super) recv_batch: u32,
+    /// The length of each buffer.
+    pub(super) len: u32,
     pub(super) qp: qp::Size,
     /// How many RDMA Reads may be outstanding.
     pub(super) reads: u8,
@@ -91,19 +91,14 @@ impl Sizes {
         }
         let len = settings::max_req_size();
         Some(Self {
-            buffers: Buffers {
-                sends: FIRST_SENDS,
-                send_len: len,
-                receives: resources.receives,
-                recv_len: len,
-            },
-            recv_batch: resources.recv_batch,
+            len,
             qp: qp::Size {
                 send_wr: resources.send_room,
                 send_room: resources.send_room,
                 recv_wr: resources.receives,
                 signal_interval: resources.signal_interval,
-                recv_batch: resources.recv_batch,
+                // Calls go back to the queue with their Replies. The rest is little.
+                recv_batch: 1,
                 rw_sge: device.max_send_sge.min(MOST_PIECES),
                 rw_registrations: registrations,
             },
@@ -114,19 +109,38 @@ impl Sizes {
         })
     }
 
+    /// The buffers that come when there are Receives for `calls.end` Calls at a time instead of
+    /// `calls.start`. Further Send buffers are made when they are needed.
+    pub(super) fn buffers(&self, calls: &Range<u32>) -> Buffers {
+        let of = |calls| match calls {
+            0 => (0, 0),
+            _ => (
+                ResponderResources::receives(calls, SLOTS),
+                ResponderResources::sends(calls),
+            ),
+        };
+        let ((had, sent), (receives, sends)) = (of(calls.start), of(calls.end));
+        Buffers {
+            sends: sends - sent,
+            send_len: self.len,
+            receives: receives - had,
+            recv_len: self.len,
+        }
+    }
+
     /// What this side brings along.
     pub(super) fn config(&self) -> Config {
         Config {
             versions: Versions::V1,
             cm_private: CmPrivate {
                 remote_invalidation: self.remote_invalidation,
-                send_size: self.buffers.send_len,
-                recv_size: self.buffers.recv_len,
+                send_size: self.len,
+                recv_size: self.len,
             },
             properties: Properties::DEFAULT,
             xid: Xid(0),
             calls: SLOTS,
-            grants: self.grants,
+            grants: self.grants.min(Allowance::FIRST),
             ceiling: 0,
             continued: 0,
             keep_alive: Time(0),
@@ -142,7 +156,7 @@ impl Sizes {
             version: Version::V1,
             read_chunks: 32,
             write_chunks: 32,
-            segments: self.buffers.recv_len / 16,
+            segments: self.len / 16,
             segment_bytes: u32::MAX,
             call_bytes: self.call_bytes,
         }

@@ -3,7 +3,8 @@
 //! Flow control.
 
 use proptest::prelude::*;
-use rpcrdma_proto::proto::credit::{CallCredits, Grant, RecvCredits, SendCredits};
+use rpcrdma_proto::proto::credit::{Allowance, CallCredits, Grant, RecvCredits, SendCredits};
+use rpcrdma_proto::proto::negotiate::Time;
 
 fn grant(granted: u16, ceiling: u16) -> Grant {
     Grant { granted, ceiling }
@@ -39,6 +40,57 @@ fn v1_starts_with_one_call_and_follows_the_grant() {
     calls.finish();
     assert!(calls.start());
     assert_eq!((calls.limit(), calls.outstanding()), (1, 1));
+}
+
+/// Replies, one each `apart` milliseconds, until there are to be more Receives, or `most` of them.
+fn replies(allowance: &mut Allowance, now: &mut u64, apart: u64, most: u32) -> Option<u32> {
+    (0..most).find_map(|_| {
+        *now += apart;
+        let had = allowance.calls();
+        let wanted = allowance.handle_reply(Time(*now))?;
+        assert_eq!(wanted.start, had);
+        Some(wanted.end)
+    })
+}
+
+//= V1-033, V1-035, V1-040 (test)
+#[test]
+fn credits_grow_with_their_use() {
+    let mut now = 5;
+    let mut allowance = Allowance::new(100, Time(now));
+    for calls in [16, 32, 64, 100] {
+        let before = allowance.calls();
+        assert_eq!(
+            replies(&mut allowance, &mut now, 1, 2 * before),
+            Some(calls)
+        );
+        // Nothing is granted before it is posted, and only one posts.
+        assert_eq!(allowance.calls(), before);
+        assert_eq!(replies(&mut allowance, &mut now, 1, 200), None);
+        allowance.handle_posted(calls);
+        assert_eq!(allowance.calls(), calls);
+    }
+    assert_eq!(replies(&mut allowance, &mut now, 0, 1000), None);
+}
+
+#[test]
+fn an_idle_peer_gets_no_more_credits() {
+    let mut now = 0;
+    let mut allowance = Allowance::new(128, Time(now));
+    assert_eq!(replies(&mut allowance, &mut now, 1000 / 7, 1000), None);
+    assert_eq!(replies(&mut allowance, &mut now, 1000 / 8, 16), Some(16));
+}
+
+#[test]
+fn without_memory_credits_stay_and_are_tried_again() {
+    let mut now = 0;
+    let mut allowance = Allowance::new(128, Time(now));
+    assert_eq!(replies(&mut allowance, &mut now, 1, 8), Some(16));
+    allowance.handle_posted(8);
+    assert_eq!(allowance.calls(), 8);
+    assert_eq!(replies(&mut allowance, &mut now, 1, 8), Some(16));
+    let few = Allowance::new(3, Time(now));
+    assert_eq!(few.calls(), 3);
 }
 
 //= V2-044, V2-045, V2-047, V2-048, V2-049, D-09, D-10 (test)
