@@ -299,3 +299,30 @@ software_device() {
 device_comes_back() {
 	rdma link show "$device/1" >/dev/null 2>&1 || rdma link add "$device" type "$type" netdev "$interface"
 }
+
+# How many queue pairs the server has.
+server_queue_pairs() {
+	on_server rdma resource show qp 2>/dev/null | grep -c 'type RC' || true
+}
+
+needs_crowd() {
+	python3 -c 'import pyverbs.cmid' 2>/dev/null || skip "needs python3-pyverbs"
+	[ -e /dev/infiniband/rdma_cm ] || modprobe -q rdma_ucm ||
+		skip "needs the kernel's rdma_ucm, which user space connects by"
+}
+
+# The interface that the server has its address on, and the software RDMA device behind that.
+server_device() {
+	interface=$(on_server ip -o address show to "$SERVER" | sed -n 's/^[0-9]*: \([^ ]*\).*/\1/p')
+	device=$(on_server rdma link | sed -n "s,^link \([^/]*\)/.* netdev $interface *$,\1,p")
+	type=${device%%[0-9]*}
+	case $type in
+	rxe | siw) ;;
+	*) skip "the server needs a software RDMA device (rxe or siw)" ;;
+	esac
+}
+
+server_device_comes_back() {
+	on_server sh -c "rdma link show $device/1 >/dev/null 2>&1 ||
+		rdma link add $device type $type netdev $interface"
+}

@@ -1,0 +1,146 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# A server with many clients: that come at once, that stay and do nothing, that come and go under the
+# I/O of another. CROWD is how many come at once (500), IDLE how many stay (1000).
+. "$(dirname "$0")/lib.sh"
+
+CROWD=${CROWD:-500}
+IDLE=${IDLE:-1000}
+
+start() {
+	needs_crowd
+	needs_server_command
+}
+
+# gather COUNT: so many connect and stay until `scatter`.
+gather() {
+	"$here/crowd.py" "$SERVER" "$PORT" "$1" 50 "$local/ready" "$local/stop" >"$local/crowd" 2>&1 &
+	crowd=$!
+	until [ -e "$local/ready" ]; do
+		kill -0 $crowd 2>/dev/null || {
+			cat "$local/crowd"
+			fail "not all have a connection"
+		}
+		sleep 0.2
+	done
+}
+
+# Each of them is answered once more before it leaves.
+scatter() {
+	touch "$local/stop"
+	wait $crowd || {
+		cat "$local/crowd"
+		exit 1
+	}
+	note "$(tr '\n' ';' <"$local/crowd")"
+}
+
+# at_rest QUEUE_PAIRS: the server has no more than so many again.
+at_rest() {
+	for _ in $(seq 60); do
+		[ "$(server_queue_pairs)" -gt "$1" ] || return 0
+		sleep 1
+	done
+	fail "$1 queue pairs before, $(server_queue_pairs) after"
+}
+
+# All of them have a connection and an answer, and nothing of them is left.
+many_come_at_once() {
+	start
+	before=$(server_queue_pairs)
+	"$here/crowd.py" "$SERVER" "$PORT" "$CROWD" "$CROWD" >"$local/crowd" 2>&1 || {
+		cat "$local/crowd"
+		exit 1
+	}
+	note "$(cat "$local/crowd")"
+	at_rest "$before"
+}
+
+# They do not disturb a client that works, neither when they come nor when they go.
+many_come_and_go_beside_others() {
+	start
+	VERS=$1
+	before=$(server_queue_pairs)
+	mount_export
+	"$here/io.py" churn "$dir" 3 "$local/over" >"$local/churn" 2>&1 &
+	churn=$!
+	connections=$(transport connect_count)
+	for _ in 1 2 3; do
+		"$here/crowd.py" "$SERVER" "$PORT" 100 100 >"$local/crowd" 2>&1 || {
+			cat "$local/crowd"
+			exit 1
+		}
+	done
+	# These do not say good-bye, or once.
+	for _ in 1 2 3; do
+		rm -f "$local/ready"
+		gather 20
+		kill -9 $crowd
+		wait $crowd || :
+	done
+	touch "$local/over"
+	wait $churn || {
+		cat "$local/churn"
+		exit 1
+	}
+	note "$(tr '\n' ';' <"$local/churn")"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was lost"
+	"$here/io.py" settled "$dir"
+	leave
+	at_rest "$before"
+}
+
+# kB of the server's memory that nobody has.
+server_free() {
+	on_server sh -c 'echo 3 >/proc/sys/vm/drop_caches; sleep 1; cat /proc/meminfo' |
+		awk '$1 == "MemFree:" { print $2 }'
+}
+
+# What a connection costs is said, and is less than MOST kB.
+idle_clients_cost_little() {
+	start
+	before=$(server_queue_pairs)
+	# What the server makes once is made for these.
+	"$here/crowd.py" "$SERVER" "$PORT" 20 20 >/dev/null
+	at_rest "$before"
+	free=$(server_free)
+	gather "$IDLE"
+	with=$(server_free)
+	[ "$(server_queue_pairs)" -ge "$IDLE" ]
+	each=$(((free - with) / IDLE))
+	note "$each kB each: $((free - with)) kB for $IDLE connections"
+	scatter
+	at_rest "$before"
+	after=$(server_free)
+	note "$((free - after)) kB less are free when they have gone"
+	[ $each -lt "$1" ] || fail "that is not less than $1 kB"
+	[ $((free - after)) -lt $((each * IDLE / 20)) ] || fail "memory is left"
+}
+
+# A client that works gets credits for more than one that does not, as soon as it uses them.
+credits_grow() {
+	mount_export
+	cp "$here/lib.sh" "$dir/file"
+	dd if=/dev/zero of="$dir/large" bs=1M count=8 2>/dev/null
+	sync "$dir/large"
+	# The window is sunrpc's: 256 for each.
+	most=0
+	for _ in $(seq 20); do
+		"$here/io.py" together "$dir" 8 65536
+		for window in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_info; do
+			cwnd=$(sed -n 's/^cong_win=//p' "$window")
+			cwnd=$((${cwnd:-0} / 256))
+			[ $cwnd -le $most ] || most=$cwnd
+		done
+		[ $most -lt 128 ] || break
+	done
+	note "$most credits"
+	[ $most -ge 64 ]
+}
+
+tests \
+	"many_come_at_once" \
+	"many_come_and_go_beside_others 3" \
+	"many_come_and_go_beside_others 4.2" \
+	"idle_clients_cost_little 700" \
+	"credits_grow"

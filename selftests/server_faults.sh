@@ -1,0 +1,290 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# What a server lives through under verified I/O of its clients: restarts, connections that break,
+# links that lose frames, devices and addresses that go and come back, memory that is short. Afterwards
+# it has what it had before. BREAKS, SHORTAGE as for breaks.sh and scarce.sh; RESTARTS is how often it
+# restarts.
+. "$(dirname "$0")/lib.sh"
+
+BREAKS=${BREAKS:-300}
+SHORTAGE=${SHORTAGE:-20}
+RESTARTS=${RESTARTS:-5}
+
+# io COUNT: so many processes read, write and compare until `io_ends`.
+io() {
+	"$here/io.py" churn "$dir" "$1" "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+}
+
+io_ends() {
+	touch "$local/stop"
+	wait $churn || {
+		cat "$local/churn"
+		exit 1
+	}
+	note "$(($(transport connect_count) - connections)) new connections; $(tr '\n' ';' <"$local/churn")"
+	"$here/io.py" settled "$dir"
+	place=$dir
+	remount
+	"$here/io.py" settled "$place"
+}
+
+# Mounts, and keeps in mind what the server has without a client.
+begin() {
+	needs_server_command
+	VERS=$1
+	# Those of an earlier test may be on their way out.
+	for _ in $(seq 40); do
+		[ "$(server_queue_pairs)" != 0 ] || break
+		sleep 0.5
+	done
+	rest=$(server_resources)
+	mount_export "${2:-}"
+	connections=$(transport connect_count)
+}
+
+# What there is on the server of each kind of RDMA object.
+server_resources() {
+	on_server rdma resource show | sed 's/^[0-9]*: //; s/ ctx.*//'
+}
+
+# What was there for clients has been given back.
+end() {
+	leave
+	for _ in $(seq 60); do
+		[ "$(server_resources)" != "$rest" ] || return 0
+		sleep 0.5
+	done
+	echo "before: $rest"
+	fail "after: $(server_resources)"
+}
+
+restarts_under_io() {
+	begin "$1"
+	io 4
+	for _ in $(seq "$2"); do
+		sleep 1
+		on_server rpc.nfsd 0
+		on_server rpc.nfsd
+		# Somebody is served before the next one.
+		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
+	done
+	[ "$(transport connect_count)" -gt "$connections" ] || fail "no connection was lost"
+	io_ends
+	end
+}
+
+# server_fault NAME SETTING=VALUE...: sets fault injection on the server, until the test ends.
+server_fault() {
+	name=$1
+	shift
+	settings="verbose=0 times=-1 $*"
+	# shellcheck disable=SC2016 # The server expands it.
+	on_server sh -c '
+		cd "/sys/kernel/debug/$1" || exit
+		for setting in $2; do
+			echo "${setting#*=}" >"${setting%%=*}" || exit
+		done' sh "$name" "$settings" || skip "the server has no $name in debugfs"
+}
+
+no_server_faults() {
+	on_server sh -c 'for name in fail_sunrpc failslab; do
+		[ ! -e /sys/kernel/debug/$name ] || echo 0 >/sys/kernel/debug/$name/probability
+	done'
+}
+
+# connections_break VERSION CONNECTIONS CALLS: the server ends the connection of one of CALLS that
+# arrive, while it works on others.
+connections_break() {
+	begin "$1" "nconnect=$2"
+	trap no_server_faults EXIT
+	server_fault fail_sunrpc ignore-server-disconnect=N ignore-client-disconnect=Y \
+		ignore-cache-wait=Y "interval=$3" probability=100
+	io 6
+	broken=0
+	quiet=0
+	while [ $broken -lt "$BREAKS" ] && [ $quiet -lt 120 ] && kill -0 $churn; do
+		sleep 1
+		quiet=$((quiet + 1))
+		count=$(($(transport connect_count) - connections))
+		[ $count = $broken ] || quiet=0
+		broken=$count
+	done
+	no_server_faults
+	trap - EXIT
+	io_ends
+	[ $broken -ge "$BREAKS" ] || fail "there have been only $broken breaks"
+	end
+}
+
+# The frames of the server's side get lost: of Replies, of RDMA Reads and Writes, of acknowledgements.
+frames_are_lost() {
+	begin "$1"
+	server_device
+	on_server tc qdisc add dev "$interface" root netem || skip "needs the netem queueing discipline"
+	trap 'on_server tc qdisc del dev $interface root' EXIT
+	on_server tc qdisc change dev "$interface" root netem loss "$2"
+	io 4
+	sleep 3
+	on_server tc qdisc change dev "$interface" root netem loss 0%
+	io_ends
+	end
+}
+
+# The device goes with all connections and with what the listener hears through. Clients come again by
+# themselves as soon as it is back.
+device_goes_and_comes_back() {
+	begin "$1"
+	server_device
+	trap server_device_comes_back EXIT
+	io 3
+	for _ in 1 2; do
+		sleep 2
+		on_server timeout 30 rdma link delete "$device"
+		on_server grep -q "^rdma $PORT" /proc/fs/nfsd/portlist
+		sleep "$2"
+		server_device_comes_back
+		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
+	done
+	io_ends
+	leave
+}
+
+# There is no client, and the service ends while the device is away.
+stops_without_a_device() {
+	needs_server_command
+	server_device
+	trap 'server_device_comes_back; on_server rpc.nfsd' EXIT
+	on_server rdma link delete "$device"
+	sleep 2
+	on_server timeout 30 rpc.nfsd 0
+	server_device_comes_back
+	on_server rpc.nfsd
+	trap - EXIT
+	mount_export
+}
+
+# memory_is_short VERSION ONE_IN: one in so many allocations fails that the server's threads make, and
+# the workers for its connections. A client may be told of an error, but never reads what nobody
+# wrote; what fails is tried again until the shortage is over.
+memory_is_short() {
+	begin "$1" "nconnect=2"
+	server_device
+	trap no_server_faults EXIT
+	server_fault failslab ignore-gfp-wait=N cache-filter=N task-filter=Y "interval=$2" probability=100
+	for n in 1 2 3 4; do
+		write_and_read $n &
+	done
+	for _ in $(seq "$SHORTAGE"); do
+		on_server sh -c 'for task in $(pgrep "^nfsd|^kworker"); do
+			echo 1 2>/dev/null >/proc/$task/make-it-fail || :
+		done'
+		sleep 1
+		revive_server_device
+	done
+	no_server_faults
+	trap - EXIT
+	revive_server_device
+	touch "$local/stop"
+	wait
+	for n in 1 2 3 4; do
+		[ -e "$local/rounds$n" ] || fail "process $n read what it has not written"
+	done
+	note "$(($(transport connect_count) - connections)) new connections; complete rounds:" \
+		"$(cat "$local"/rounds? | tr '\n' ' ')"
+	remount
+	for n in 1 2 3 4; do
+		cp "$local/data$n" "$dir/$n"
+		cmp "$local/data$n" "$dir/$n"
+	done
+	end
+}
+
+write_and_read() {
+	rounds=0
+	while [ ! -e "$local/stop" ]; do
+		head -c $(($1 * 200001)) /dev/urandom >"$local/data$1"
+		cp "$local/data$1" "$dir/$1" 2>/dev/null || continue
+		dd if="$dir/$1" of="$local/read$1" bs=256k iflag=direct 2>/dev/null || continue
+		cmp "$local/data$1" "$local/read$1" || return
+		rounds=$((rounds + 1))
+	done
+	echo $rounds >"$local/rounds$1"
+}
+
+# A queue pair of soft RoCE that finds no memory for a packet is in error from then on. If it is the
+# one of the connection manager, no connection comes to be any more: only a new device helps.
+revive_server_device() {
+	on_server rdma resource show qp | grep -q 'type GSI state ERR' || return 0
+	note "the server's connection manager cannot send: making its device anew"
+	on_server rdma link delete "$device"
+	server_device_comes_back
+}
+
+# Files that the client has a delegation for are changed on the server, under the client's I/O: each
+# is called back over the connection, and then the client reads what is new.
+delegations_are_recalled() {
+	begin 4.2
+	on_server sh -c 'echo Y >/proc/fs/lockd/nlm_end_grace' 2>/dev/null || :
+	files=40
+	for n in $(seq $files); do
+		echo "old $n" >"$dir/delegated$n"
+	done
+	remount
+	mkdir "$dir/io"
+	holds_them "$dir" $files &
+	holder=$!
+	until [ -e "$local/held" ]; do
+		kill -0 $holder
+		sleep 0.1
+	done
+	given=$(on_server sh -c 'cat /proc/fs/nfsd/clients/*/states' | grep -c 'type: deleg') || :
+	[ "$given" -ge $((files / 2)) ] || fail "only $given delegations"
+	at=$dir
+	dir=$at/io
+	io 4
+	sleep 1
+	begun=$(date +%s)
+	on_server sh -c "cd $EXPORT/${at##*/} && for n in \$(seq $files); do echo new \$n >>delegated\$n; done"
+	took=$(($(date +%s) - begun))
+	note "$given delegations recalled in $took s"
+	# Without a callback the server waits for as long as a lease.
+	[ $took -lt 30 ]
+	dir=$at
+	touch "$local/let-go"
+	wait $holder
+	dir=$at/io
+	io_ends
+	end
+}
+
+# Reads them with the files open, and again when they have been changed.
+holds_them() {
+	python3 - "$1" "$2" "$local" <<-'EOF'
+		import os, sys, time
+		path, count, local = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+		names = [f"{path}/delegated{n}" for n in range(1, count + 1)]
+		files = [open(name) for name in names]
+		for n, file in enumerate(files, 1):
+		    assert file.read() == f"old {n}\n"
+		open(local + "/held", "w").close()
+		while not os.path.exists(local + "/let-go"):
+		    time.sleep(0.1)
+		for n, name in enumerate(names, 1):
+		    assert open(name).read() == f"old {n}\nnew {n}\n", name
+	EOF
+}
+
+tests \
+	"restarts_under_io 3 $RESTARTS" \
+	"restarts_under_io 4.2 2" \
+	"connections_break 4.2 1 100" \
+	"connections_break 3 3 50" \
+	"frames_are_lost 3 2%" \
+	"frames_are_lost 4.2 5%" \
+	"device_goes_and_comes_back 3 1" \
+	"device_goes_and_comes_back 4.2 4" \
+	"stops_without_a_device" \
+	"memory_is_short 3 700" \
+	"memory_is_short 4.2 300" \
+	"delegations_are_recalled"

@@ -1,0 +1,247 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Where a server listens: ports and addresses side by side, added and removed while clients are
+# connected, in network namespaces that go away; and that the module stays as long as it does.
+. "$(dirname "$0")/lib.sh"
+
+# A client on PORT of the server reads what it has written.
+serves() {
+	PORT=$1
+	address=${2:-$SERVER}
+	mount_export "${3:-}"
+	head -c 300001 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	remount
+	cmp "$local/file" "$dir/file"
+	leave
+}
+
+# The service begins again with what it had when the node was set up.
+begin_again() {
+	on_server rpc.nfsd 0
+	on_server rpc.nfsd
+}
+
+# Ports that are added while a client works, for each family.
+ports_are_added() {
+	needs_server_command
+	trap begin_again EXIT
+	first=$PORT
+	mount_export
+	"$here/io.py" churn "$dir" 2 "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+	for port in 20050 20051 20052; do
+		refused $port
+		on_server sh -c "echo rdma $port >/proc/fs/nfsd/portlist"
+	done
+	[ "$(on_server grep -c "^rdma $first" /proc/fs/nfsd/portlist)" -ge 1 ]
+	[ "$(on_server grep -c '^rdma 2005[012]' /proc/fs/nfsd/portlist)" -ge 3 ]
+	! on_server sh -c "echo rdma $first >/proc/fs/nfsd/portlist" 2>/dev/null ||
+		fail "two listen at the same port"
+	touch "$local/stop"
+	wait $churn
+	"$here/io.py" settled "$dir"
+	leave
+	serves 20050
+	serves 20052
+	if [ -n "${SERVER6:-}" ]; then
+		serves 20051 "[$SERVER6]" proto=rdma6
+	fi
+	serves "$first"
+}
+
+# Nobody listens there.
+refused() {
+	needs_crowd
+	! "$here/crowd.py" "$SERVER" "$1" 1 1 >/dev/null 2>&1 || fail "somebody listens at port $1"
+}
+
+# listens ADDRESS:PORT...: the service begins again, and hears there.
+listens() {
+	on_server nfsdctl threads 0
+	for place; do
+		on_server nfsdctl listener "+rdma:$place"
+	done
+	on_server nfsdctl threads 8
+}
+
+# nfsdctl takes listeners by their address, when there are no threads.
+listeners_have_addresses() {
+	needs_server_command
+	on_server sh -c 'command -v nfsdctl' >/dev/null || skip "the server needs nfsdctl"
+	trap begin_again EXIT
+	first=$PORT
+	VERS=3
+	mount_export
+	"$here/io.py" churn "$dir" 2 "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+	for _ in 1 2; do
+		listens "$SERVER:$first" "$SERVER:20055" ${SERVER6:+"[$SERVER6]:20056"}
+		sleep 1
+		on_server nfsdctl listener | grep -q 'rdma.*20055' || fail "there is no such listener"
+		listens "$SERVER:$first"
+		sleep 1
+		! on_server nfsdctl listener | grep 'rdma.*20055' || fail "the listener is still there"
+		refused 20055
+	done
+	listens "$SERVER:$first" "$SERVER:20055" ${SERVER6:+"[$SERVER6]:20056"}
+	touch "$local/stop"
+	wait $churn || {
+		cat "$local/churn"
+		exit 1
+	}
+	"$here/io.py" settled "$dir"
+	leave
+	serves 20055
+	if [ -n "${SERVER6:-}" ]; then
+		serves 20056 "[$SERVER6]" proto=rdma6
+	fi
+	# What listens at an address hears nothing any more without its device, and is made anew.
+	server_device
+	trap 'server_device_comes_back; begin_again' EXIT
+	on_server timeout 30 rdma link delete "$device"
+	sleep 3
+	server_device_comes_back
+	sleep 3
+	serves 20055
+	serves "$first"
+}
+
+# An address that no device has is refused, and one that no port is free at.
+bad_listeners_are_refused() {
+	needs_server_command
+	before=$(on_server cat /proc/fs/nfsd/portlist)
+	! on_server sh -c 'echo rdma 70000 >/proc/fs/nfsd/portlist' 2>/dev/null || fail "port 70000"
+	! on_server sh -c "echo rdma $PORT >/proc/fs/nfsd/portlist" 2>/dev/null || fail "port $PORT twice"
+	[ "$before" = "$(on_server cat /proc/fs/nfsd/portlist)" ] || fail "the list has changed"
+	serves "$PORT"
+}
+
+# Many times, beside a client that connects at any moment.
+listeners_under_a_crowd() {
+	needs_server_command
+	needs_crowd
+	trap begin_again EXIT
+	(
+		while [ ! -e "$local/stop" ]; do
+			timeout 60 "$here/crowd.py" "$SERVER" "$PORT" 20 20 >/dev/null 2>&1 || :
+		done
+	) &
+	crowd=$!
+	for _ in $(seq "$1"); do
+		on_server rpc.nfsd 0
+		on_server rpc.nfsd
+	done
+	touch "$local/stop"
+	wait $crowd
+	serves "$PORT"
+}
+
+# The module is in use while there is a listener, and goes when there is none.
+the_module_stays_while_it_listens() {
+	needs_server_command
+	trap begin_again EXIT
+	! on_server rmmod rpcrdma 2>/dev/null || fail "unloaded under a listener"
+	on_server sh -c '[ "$(cat /sys/module/rpcrdma/refcnt)" -ge 1 ]'
+	mount_export
+	echo word >"$dir/file"
+	leave
+	on_server rpc.nfsd 0
+	for _ in 1 2 3; do
+		# The last connections may still be on their way out.
+		for _ in 1 2 3 4 5 6 7 8 9 10; do
+			! on_server modprobe -r rpcrdma 2>/dev/null || break
+			sleep 0.5
+		done
+		! on_server test -d /sys/module/rpcrdma || fail "something still uses the module"
+		on_server rpc.nfsd
+		on_server test -d /sys/module/rpcrdma
+		serves "$PORT"
+		on_server rpc.nfsd 0
+	done
+}
+
+# A network namespace on the server with a network, a device and a service of its own, whose address is
+# 198.51.100.2.
+make_namespace() {
+	on_server sh -c 'modprobe -q veth; ip link add rpcrdma0 type veth peer name rpcrdma1' ||
+		skip "the server needs veth"
+	trap remove_namespace EXIT
+	on_server sh -e -c '
+		ip netns add rpcrdma-test
+		ip link set rpcrdma1 netns rpcrdma-test
+		ip link set rpcrdma0 up mtu 4200
+		ip address add 198.51.100.1/24 dev rpcrdma0
+		echo 1 >/proc/sys/net/ipv4/ip_forward
+		ip netns exec rpcrdma-test sh -e -c "
+			ip link set lo up
+			ip link set rpcrdma1 up mtu 4200
+			ip address add 198.51.100.2/24 dev rpcrdma1
+			ip route add default via 198.51.100.1
+			rdma link add rxe9 type rxe netdev rpcrdma1"'
+	ping -q -c 1 -W 5 198.51.100.2 || skip "198.51.100.2 cannot be reached through the server"
+	# Its nfsd goes with this mount.
+	on_server sh -c '
+		ip netns exec rpcrdma-test unshare --mount sh -e -c "
+			mount -t nfsd nfsd /proc/fs/nfsd
+			echo rdma 20049 >/proc/fs/nfsd/portlist
+			echo 2 >/proc/fs/nfsd/threads
+			exec sleep 1000" >/dev/null 2>&1 &
+		echo $! >/run/rpcrdma-test.pid
+		sleep 2
+		kill -0 $!' || fail "there is no service in the namespace"
+}
+
+remove_namespace() {
+	on_server sh -c '
+		[ ! -e /run/rpcrdma-test.pid ] || kill $(cat /run/rpcrdma-test.pid) 2>/dev/null
+		rm -f /run/rpcrdma-test.pid
+		ip netns delete rpcrdma-test 2>/dev/null
+		ip link delete rpcrdma0 2>/dev/null
+		true'
+}
+
+# A service of another network namespace, with clients connected, goes with its namespace, and that of
+# the first one goes on.
+namespace_goes_away() {
+	needs_server_command
+	needs_crowd
+	make_namespace
+	mount_export
+	"$here/io.py" churn "$dir" 2 "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+	NULL=1 "$here/crowd.py" 198.51.100.2 20049 10 10 "$local/ready" "$local/never" >"$local/crowd" 2>&1 &
+	crowd=$!
+	until [ -e "$local/ready" ]; do
+		kill -0 $crowd || {
+			cat "$local/crowd"
+			exit 1
+		}
+		sleep 0.2
+	done
+	case $1 in
+	first) on_server ip netns delete rpcrdma-test ;;
+	esac
+	remove_namespace
+	# The last reference has gone when the device has, which goes with its interface.
+	for _ in $(seq 60); do
+		on_server rdma link | grep -q rxe9 || break
+		sleep 0.5
+	done
+	! on_server rdma link | grep rxe9
+	kill -9 $crowd
+	wait $crowd || :
+	touch "$local/stop"
+	wait $churn
+	"$here/io.py" settled "$dir"
+	leave
+}
+
+tests \
+	"ports_are_added" \
+	"listeners_have_addresses" \
+	"bad_listeners_are_refused" \
+	"listeners_under_a_crowd 10" \
+	"the_module_stays_while_it_listens" \
+	"namespace_goes_away last" \
+	"namespace_goes_away first"
