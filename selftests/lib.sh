@@ -41,6 +41,13 @@ tests() {
 		echo "1..0 # SKIP $missing"
 		exit $KSFT_SKIP
 	fi
+	for beginning in $only; do
+		begins "$beginning" "$@" || {
+			echo "1..1"
+			echo "not ok 1 no test begins with $beginning"
+			exit 1
+		}
+	done
 	for words; do
 		shift
 		! selected "$words" || set -- "$@" "$words"
@@ -89,12 +96,22 @@ interrupted() {
 	exit 130
 }
 
+# begins BEGINNING TEST...: whether one begins so; _ is as good as a space.
+begins() {
+	beginning=$1
+	shift
+	for test; do
+		case $(echo "$test" | tr ' ' '_') in
+		"$beginning"*) return 0 ;;
+		esac
+	done
+	return 1
+}
+
 selected() {
 	[ -n "$only" ] || return 0
 	for beginning in $only; do
-		case $(echo "$1" | tr ' ' '_') in
-		"$beginning"*) return 0 ;;
-		esac
+		! begins "$beginning" "$1" || return 0
 	done
 	return 1
 }
