@@ -281,6 +281,11 @@ impl<H: Handler> ReceivedList<H> {
         self.0.push_last(message.buffer);
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes the first.
     pub(crate) fn pop(&mut self) -> Option<Received<H>> {
         self.0.pop().map(|buffer| Received { buffer })

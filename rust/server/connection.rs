@@ -155,23 +155,38 @@ pub(crate) enum Work {
     Complete(Message),
 }
 
+impl Queue {
+    fn next(&mut self) -> Option<Work> {
+        if let Some(call) = self.pulled.pop() {
+            return Some(Work::Complete(call));
+        }
+        // One at a time, so that two do not take from each other what one of them needs.
+        if core::mem::take(&mut self.retry) {
+            if let Some(call) = self.starved.pop() {
+                return Some(Work::Begin(call));
+            }
+        }
+        self.calls.pop().map(Work::Begin)
+    }
+
+    /// Whether [`Self::next`] finds something. It may be wrong about the starved.
+    fn has_more(&self) -> bool {
+        self.retry || !self.calls.is_empty() || !self.pulled.is_empty()
+    }
+}
+
 impl svc::Connection for Connection {
     type Call = Message;
     type Work = Work;
 
-    fn next(&self) -> Option<Work> {
+    fn next(&self) -> svc::Next<Work> {
         let mut state = self.shared().lock();
         let queue = &mut state.role;
-        if let Some(call) = queue.pulled.pop() {
-            return Some(Work::Complete(call));
+        let work = queue.next();
+        svc::Next {
+            more: work.is_some() && queue.has_more(),
+            work,
         }
-        // One at a time, so that two do not take from each other what one of them needs.
-        if core::mem::take(&mut queue.retry) {
-            if let Some(call) = queue.starved.pop() {
-                return Some(Work::Begin(call));
-            }
-        }
-        queue.calls.pop().map(Work::Begin)
     }
 
     fn work(&self, work: Work, rqst: Rqst<'_, Message>) -> Delivered {

@@ -87,6 +87,14 @@ pub(crate) trait Listener: Send + Sync {
     fn detach(&self);
 }
 
+/// What a thread takes from a connection.
+pub(crate) struct Next<W> {
+    /// A piece of work, if there is any.
+    pub(crate) work: Option<W>,
+    /// There is more.
+    pub(crate) more: bool,
+}
+
 /// A connected client.
 pub(crate) trait Connection: Send + Sync {
     /// A Call, while the core works on it.
@@ -95,7 +103,7 @@ pub(crate) trait Connection: Send + Sync {
     type Work;
 
     /// Takes the next piece of work. Context: process.
-    fn next(&self) -> Option<Self::Work>;
+    fn next(&self) -> Next<Self::Work>;
 
     /// Does it, as far as this can be done at once. Context: process, may sleep.
     fn work(&self, work: Self::Work, rqst: Rqst<'_, Self::Call>) -> Delivered;

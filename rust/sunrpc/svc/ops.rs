@@ -118,21 +118,19 @@ impl<T: Service> VTable<T> {
         };
         // SAFETY: the thread's own request; nobody else makes one of it.
         let rqst = unsafe { Rqst::from_raw(rqst) };
-        let work = connection.next().or_else(|| {
-            // Whoever brings work from here on sets the flag again.
+        // Whoever brings work that is not found below sets the flag again. It is cleared before there
+        // is nothing, so that no other thread is woken to find that out.
+        // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
+        unsafe { bindings::svc_xprt_clear_flag(xprt, bindings::XPT_DATA) };
+        let next = connection.next();
+        if next.more {
             // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
-            unsafe { bindings::svc_xprt_clear_flag(xprt, bindings::XPT_DATA) };
-            let work = connection.next();
-            if work.is_some() {
-                // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
-                unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_DATA) };
-            }
-            work
-        });
+            unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_DATA) };
+        }
         // SAFETY: the thread has the transport for itself until here. It keeps a reference, so the
         // transport stays, and only what may be called by several threads is called from now on.
         unsafe { bindings::svc_xprt_received(xprt) };
-        match work {
+        match next.work {
             Some(work) => connection.work(work, rqst).len() as c_int,
             None => 0,
         }
