@@ -272,6 +272,14 @@ impl<'a> Iterator for WriteChunks<'a> {
     }
 }
 
+/// How many bytes of a header the lists take, without the words that end them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ListLens {
+    reads: usize,
+    writes: usize,
+    reply: Option<usize>,
+}
+
 /// The three chunk lists of a received header, checked.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkLists<'a> {
@@ -290,6 +298,43 @@ impl<'a> ChunkLists<'a> {
         writes: WriteList { wire: &[] },
         reply: None,
     };
+
+    /// Returns how long each list is, for [`Self::reopen`].
+    #[inline]
+    pub fn lens(&self) -> ListLens {
+        ListLens {
+            reads: self.reads.wire.len(),
+            writes: self.writes.wire.len(),
+            reply: self.reply.map(|chunk| chunk.wire.len()),
+        }
+    }
+
+    /// Takes lists of these lengths from the start of bytes that were checked before, and returns
+    /// what follows them, too.
+    #[inline]
+    //= V1-013, V1-014
+    pub fn reopen(bytes: &'a [u8], lens: &ListLens) -> Option<(Self, &'a [u8])> {
+        const WORD: usize = 4;
+        if *lens == ListLens::default() {
+            return Some((Self::EMPTY, bytes.get(3 * WORD..)?));
+        }
+        let (reads, rest) = bytes.split_at_checked(lens.reads)?;
+        let (writes, rest) = rest.get(WORD..)?.split_at_checked(lens.writes)?;
+        let rest = rest.get(2 * WORD..)?;
+        let (reply, rest) = match lens.reply {
+            None => (None, rest),
+            Some(len) => {
+                let (wire, rest) = rest.get(WORD..)?.split_at_checked(len)?;
+                (Some(Chunk { wire }), rest)
+            }
+        };
+        let lists = Self {
+            reads: ReadList { wire: reads },
+            writes: WriteList { wire: writes },
+            reply,
+        };
+        Some((lists, rest))
+    }
 
     /// Says whether all three lists are empty.
     #[inline]

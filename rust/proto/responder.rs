@@ -6,6 +6,7 @@ use core::ops::Range;
 
 use crate::proto::chunk::{
     ChunkLists,
+    ListLens,
     ReadList, //
 };
 use crate::proto::error::{
@@ -13,7 +14,6 @@ use crate::proto::error::{
     ErrorReport, //
 };
 use crate::proto::header::{
-    Body,
     Conveyed,
     FixedWords,
     Kind,
@@ -26,7 +26,6 @@ use crate::proto::types::{
     Version,
     Xid, //
 };
-use crate::proto::v1;
 use crate::proto::xdr::padded_len;
 
 /// The bytes of XID and type, which every RPC message begins with.
@@ -98,6 +97,89 @@ pub struct Call<'a> {
     pub stream_len: u32,
     /// The length of the RPC message once chunks and pad are back in their places.
     pub len: u32,
+    only: Option<ReadChunk>,
+}
+
+/// A Read chunk: where it belongs, and how long it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReadChunk {
+    /// Its Position.
+    pub position: Position,
+    /// The length of its Segments.
+    pub len: u64,
+}
+
+impl ReadChunk {
+    /// The chunk that a Read list consists of, if that is just one.
+    #[inline]
+    fn only(reads: ReadList<'_>) -> Option<Self> {
+        let mut reads = reads.iter();
+        let first = reads.next()?;
+        let mut len = u64::from(first.segment.length);
+        for read in reads {
+            if read.position != first.position {
+                return None;
+            }
+            len = len.saturating_add(read.segment.length.into());
+        }
+        Some(Self {
+            position: first.position,
+            len,
+        })
+    }
+}
+
+/// What is kept of a [`Call`] with its message, so that it is looked through only once.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Kept {
+    kind: Kind,
+    /// The bytes of the lists: where each is follows from that.
+    lists: ListLens,
+    stream_len: u32,
+    len: u32,
+    only: Option<ReadChunk>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            kind: Kind::Msg,
+            lists: ListLens::default(),
+            stream_len: 0,
+            len: 0,
+            only: None,
+        }
+    }
+}
+
+impl Kept {
+    /// What is to be kept of `call`, of version 1.
+    #[inline]
+    pub fn of(call: &Call<'_>) -> Self {
+        Self {
+            kind: call.kind,
+            lists: call.chunks.lens(),
+            stream_len: call.stream_len,
+            len: call.len,
+            only: call.only,
+        }
+    }
+
+    /// Opens the message again that it was kept of: its fixed words, the Call, and the bytes behind
+    /// the header. Returns `None` for a message that is shorter than that was.
+    #[inline]
+    pub fn open<'a>(&self, message: &'a [u8]) -> Option<(FixedWords, Call<'a>, &'a [u8])> {
+        let (fixed, rest) = FixedWords::split(message)?;
+        let (chunks, payload) = ChunkLists::reopen(rest.rest(), &self.lists)?;
+        let call = Call {
+            kind: self.kind,
+            chunks,
+            stream_len: self.stream_len,
+            len: self.len,
+            only: self.only,
+        };
+        Some((fixed, call, payload))
+    }
 }
 
 /// Where the next bytes of the RPC message come from.
@@ -135,6 +217,7 @@ pub fn accept<'a>(
             chunks,
             stream_len,
             len: stream_len,
+            only: None,
         });
     }
     accept_chunks(conveyed, stream_len, limits)
@@ -147,7 +230,12 @@ fn accept_chunks<'a>(
 ) -> Result<Call<'a>, ErrorReport> {
     let chunks = conveyed.chunks;
     check_segments(&chunks, limits)?;
-    let zero = read_chunk_len(chunks.reads, Position::ZERO);
+    let only = ReadChunk::only(chunks.reads);
+    let zero = match only {
+        Some(chunk) => (chunk.position == Position::ZERO).then_some(chunk.len),
+        None if chunks.reads.is_empty() => None,
+        None => read_chunk_len(chunks.reads, Position::ZERO),
+    };
     let stream_len = match (conveyed.kind, zero) {
         (Kind::Msg, None) => u64::from(inline_len),
         (Kind::Nomsg, Some(len)) => len,
@@ -164,7 +252,11 @@ fn accept_chunks<'a>(
             return Err(BadHeader::NoPayload.report());
         }
     }
-    let len = assembled_len(chunks.reads, stream_len, limits)?;
+    let len = match only {
+        Some(chunk) if zero.is_none() => with_chunk(chunk, stream_len, limits)?,
+        None if !chunks.reads.is_empty() => assembled_len(chunks.reads, stream_len, limits)?,
+        _ => stream_len,
+    };
     let too_many = chunks.writes.count() > limits.write_chunks.min(32) as usize;
     //= V2-154, D-07
     if too_many && limits.write_chunks == 0 {
@@ -187,6 +279,7 @@ fn accept_chunks<'a>(
         chunks,
         stream_len,
         len,
+        only,
     })
 }
 
@@ -195,6 +288,14 @@ fn accept_chunks<'a>(
 //= D-25
 fn check_segments(chunks: &ChunkLists<'_>, limits: &CallLimits) -> Result<(), ErrorReport> {
     let max_segments = limits.segments;
+    // Whatever has a bound on lengths, or has too many, is walked to find what to report first.
+    let reply = chunks.reply.map_or(0, |chunk| chunk.count());
+    let others = chunks.reads.count().saturating_add(reply);
+    let writes = chunks.writes.iter().map(|chunk| chunk.count());
+    let count = writes.fold(others, usize::saturating_add);
+    if count <= max_segments as usize && limits.segment_bytes == u32::MAX {
+        return Ok(());
+    }
     let mut count = 0_u32;
     let reads = chunks.reads.iter().map(|read| read.segment);
     let writes = chunks.writes.iter().flat_map(|chunk| chunk.segments());
@@ -248,6 +349,20 @@ fn padded(len: u64) -> u64 {
     len.saturating_add(len.wrapping_neg() & 3)
 }
 
+/// As [`assembled_len`] for one normal Read chunk.
+//= V1-061, V1-111, V2-109, D-40, D-47
+fn with_chunk(chunk: ReadChunk, stream_len: u64, limits: &CallLimits) -> Result<u64, ErrorReport> {
+    //= V2-149, V2-150
+    if limits.read_chunks == 0 {
+        return Err(limits.refuse(ErrorReport::ReadChunks { max_chunks: 0 }));
+    }
+    let start = u64::from(chunk.position.0);
+    if start < RPC_START || start > stream_len {
+        return Err(BadHeader::Misplaced.report());
+    }
+    Ok(stream_len.saturating_add(padded(chunk.len)))
+}
+
 /// Returns the length of the RPC message put together.
 ///
 /// No chunk may take the place of its XID and type, which are compared before there are chunks.
@@ -281,17 +396,6 @@ fn assembled_len(
     Ok(at.saturating_add(stream_len.saturating_sub(used)))
 }
 
-/// Opens a message again that was an [`Event::Call`](crate::proto::connection::Event::Call) when it
-/// arrived: a Call is kept as its bytes, and what borrows them is not kept.
-#[inline]
-pub fn reopen(message: &[u8]) -> Option<(FixedWords, Conveyed<'_>)> {
-    let (fixed, rest) = FixedWords::split(message)?;
-    match v1::decode(&fixed, rest) {
-        Ok(Body::Conveyed(conveyed)) => Some((fixed, conveyed)),
-        _ => None,
-    }
-}
-
 /// Compares the start of a Long Call, which has been read, with its header.
 ///
 /// # Errors
@@ -308,6 +412,12 @@ pub fn check_long(xid: Xid, message: &[u8]) -> Result<(), ErrorReport> {
 }
 
 impl<'a> Call<'a> {
+    /// Returns the one Read chunk, if there is just one. It may be the Position Zero Read chunk.
+    #[inline]
+    pub const fn only_read_chunk(&self) -> Option<ReadChunk> {
+        self.only
+    }
+
     /// Returns the Segments of the Position Zero Read chunk, which hold the Payload stream.
     //= V1-082, V2-095
     pub fn position_zero(&self) -> impl Iterator<Item = Segment> + 'a {

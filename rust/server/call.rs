@@ -67,18 +67,18 @@ enum Layout {
 
 impl Layout {
     fn of(call: &Call<'_>) -> Self {
-        let mut chunks = call.read_chunks();
-        if let (Kind::Msg, Some((position, len)), None) = (call.kind, chunks.next(), chunks.next())
-        {
-            if let Ok(len) = u32::try_from(len) {
-                return Self::Chunk {
-                    position: position.0,
+        match (call.kind, call.only_read_chunk()) {
+            (Kind::Msg, Some(chunk)) => {
+                // It is no longer than the message.
+                let len = chunk.len as u32;
+                Self::Chunk {
+                    position: chunk.position.0,
                     len,
                     pad: call.len - call.stream_len - len,
-                };
+                }
             }
+            _ => Self::Whole,
         }
-        Self::Whole
     }
 
     /// How many bytes of the pages are used.
@@ -108,9 +108,20 @@ fn for_each_piece(
     mut f: impl FnMut(u32, u32, Piece) -> Result,
 ) -> Result {
     let mut at = 0_u32;
+    if let Layout::Chunk { len, pad, .. } = layout {
+        for segment in call.chunks.reads.iter().map(|read| read.segment) {
+            if segment.length != 0 {
+                f(at, segment.length, Piece::Remote(segment))?;
+                at += segment.length;
+            }
+        }
+        return match pad {
+            0 => Ok(()),
+            _ => f(len, pad, Piece::Zero),
+        };
+    }
     for source in call.sources() {
         match source {
-            Source::Stream(_) if matches!(layout, Layout::Chunk { .. }) => {}
             Source::Stream(range) if call.kind == Kind::Msg => {
                 let len = range.end - range.start;
                 f(at, len, Piece::Inline(range.start))?;
@@ -185,20 +196,14 @@ impl Connection {
 
     fn plan(&self, message: &Message, rqst: &mut Rqst<'_, Message>) -> Begun {
         let bytes = message.bytes();
-        let Some((fixed, conveyed)) = responder::reopen(bytes) else {
+        let Some((fixed, call, stream)) = message.note().kept.open(bytes) else {
             return Begun::Lost(CloseReason::NotPosted);
         };
-        let start = bytes.len() - conveyed.payload.len();
-        let limits = &self.shared().role.limits;
-        let call = match responder::accept(&conveyed, conveyed.payload.len() as u32, limits) {
-            Ok(call) => call,
-            Err(report) => return Begun::Refused(fixed, report),
-        };
-        let layout = Layout::of(&call);
         // A Read list without a byte changes nothing.
         if call.chunks.reads.is_empty() || (call.kind == Kind::Msg && call.len == call.stream_len) {
-            return Begun::Inline(start);
+            return Begun::Inline(bytes.len() - stream.len());
         }
+        let layout = Layout::of(&call);
         let Ok(pages) = rqst.take_pages(layout.len(&call).div_ceil(PAGE_SIZE)) else {
             return Begun::Lost(CloseReason::NoMemory);
         };
@@ -262,15 +267,13 @@ impl Connection {
         let Some(mut data) = message.note_mut().pulled.take() else {
             return Delivered::nothing();
         };
-        let limits = &self.shared().role.limits;
         let bytes = message.bytes();
-        let opened = responder::reopen(bytes).and_then(|(fixed, conveyed)| {
-            let start = bytes.len() - conveyed.payload.len();
-            let stream_len = conveyed.payload.len() as u32;
-            let call = responder::accept(&conveyed, stream_len, limits).ok()?;
+        let opened = message.note().kept.open(bytes);
+        let opened = opened.and_then(|(fixed, call, stream)| {
+            let start = bytes.len() - stream.len();
             let layout = Layout::of(&call);
             let long = call.kind == Kind::Nomsg;
-            let filled = fill(&mut data, &call, layout, conveyed.payload);
+            let filled = fill(&mut data, &call, layout, stream);
             filled.ok()?;
             Some((fixed, start, layout, call.len, long))
         });

@@ -27,7 +27,6 @@ use crate::{
             ReplyShape,
             Response, //
         },
-        responder,
         types::{
             Handle,
             MsgType,
@@ -64,7 +63,7 @@ impl Connection {
         let Some(call) = reply.take_call() else {
             return Err(CloseReason::NotPosted);
         };
-        let Some((fixed, conveyed)) = responder::reopen(call.bytes()) else {
+        let Some((fixed, asked, _)) = call.note().kept.open(call.bytes()) else {
             return Err(CloseReason::NotPosted);
         };
         let procedure = reply.procedure();
@@ -81,7 +80,7 @@ impl Connection {
         };
         //= V1-073, V1-074, V1-100, V1-108
         //= NFS-003, NFS-004, NFS-008
-        let response = match respond(conveyed.chunks, &shape, &limits) {
+        let response = match respond(asked.chunks, &shape, &limits) {
             Ok(response) => response,
             Err(report) => {
                 self.refuse(call, &fixed, report);
@@ -105,7 +104,7 @@ impl Connection {
         };
         //= CM-011, CM-012, CM-013
         let invalidate =
-            invalidate::permitted_v1(self.facts().remote_invalidation, &conveyed.chunks);
+            invalidate::permitted_v1(self.facts().remote_invalidation, &asked.chunks);
         let outgoing = Outgoing {
             xid: fixed.xid,
             direction: MsgType::Reply,

@@ -21,7 +21,8 @@ use crate::{
         },
         responder::{
             self,
-            CallLimits, //
+            CallLimits,
+            Kept, //
         }, //
     },
     rdma::{
@@ -57,6 +58,8 @@ pub(crate) type Message = Received<Shared<Server>>;
 /// What is kept with a Call.
 #[derive(Default)]
 pub(crate) struct Note {
+    /// What was found when it was checked.
+    pub(super) kept: Kept,
     /// Its memory stays for the next Call in the same buffer.
     results: KVec<Option<Item>>,
     /// The data of its Read chunks.
@@ -64,8 +67,9 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Nothing, for a new Call.
-    fn clear(&mut self) {
+    /// That of a new Call.
+    fn begin(&mut self, kept: Kept) {
+        self.kept = kept;
         self.results.clear();
         self.pulled = None;
     }
@@ -143,7 +147,7 @@ pub(crate) struct Server {
 impl Role for Server {
     type Locked = Queue;
     type Claim = Option<Claim>;
-    type Pending = ();
+    type Pending = Kept;
     type Waiter = Infallible;
     type Note = Note;
 
@@ -189,13 +193,13 @@ impl Role for Server {
         claim: Option<Claim>,
         _message: &Message,
         _invalidated: Option<Invalidated>,
-    ) -> Fate<()> {
+    ) -> Fate<Kept> {
         settings::RECEIVES.count();
         match event {
             //= V1-107, NFS-044, NFS-045
             Event::Call(call) => {
                 match responder::accept(&call.conveyed, call.part.len, &self.limits) {
-                    Ok(_) => Fate::Keep(()),
+                    Ok(call) => Fate::Keep(Kept::of(&call)),
                     Err(report) => Fate::Refuse(call.fixed, report),
                 }
             }
@@ -220,10 +224,10 @@ impl Role for Server {
         &self,
         shared: &Shared<Self>,
         _cx: &mut Completions<'_, Shared<Self>>,
-        (): (),
+        kept: Kept,
         mut message: Message,
     ) {
-        message.note_mut().clear();
+        message.note_mut().begin(kept);
         shared.lock().role.calls.push(message);
         self.xprt.work_pending();
     }

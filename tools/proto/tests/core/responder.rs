@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{FixedWords, Kind};
 use rpcrdma_proto::proto::responder::{
-    accept, check_long, holds_array, reopen, slice, CallLimits, Source,
+    accept, check_long, holds_array, slice, CallLimits, Kept, Source,
 };
 use rpcrdma_proto::proto::types::{ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::v1;
@@ -338,22 +338,81 @@ fn no_position_is_unaligned() {
     }
 }
 
+const LENIENT: CallLimits = CallLimits {
+    version: Version::V1,
+    read_chunks: 32,
+    write_chunks: 32,
+    segments: 1000,
+    segment_bytes: u32::MAX,
+    call_bytes: u32::MAX,
+};
+
+/// Any lists, but with Read chunks that can be taken.
+fn lists_of_a_call() -> impl Strategy<Value = Lists> {
+    let pieces = prop::collection::vec((1_u32..10, 0_u32..3), 0..4);
+    (any_lists(), pieces).prop_map(|(lists, pieces)| Lists {
+        // Of whole words, and none reaches the next Position.
+        reads: pieces
+            .iter()
+            .map(|&(at, len)| read(at * 64, 1, len * 4))
+            .collect(),
+        ..lists
+    })
+}
+
 proptest! {
+    // One chunk, and the same with another of no bytes behind it, which does not change the message.
+    //= V1-061, V1-111, D-40 (test)
     #[test]
-    fn a_call_is_the_same_when_it_is_opened_again(lists in any_lists(), len in 0_usize..64) {
-        let message = v1_message(7, Kind::Msg, &lists, &vec![1; len]);
-        let (fixed, first) = conveyed(&message);
-        let (fixed_again, again) = reopen(&message).unwrap();
-        prop_assert_eq!(fixed_again, fixed);
-        prop_assert_eq!(Lists::of(&again.chunks), Lists::of(&first.chunks));
-        prop_assert_eq!(again.payload, first.payload);
+    fn one_chunk_is_treated_as_several_are(
+        words in 0_u32..20, len in 0_u32..2000, stream in 0_usize..80, cut in 0_u32..3,
+    ) {
+        let at = words * 4;
+        let parts = [read(at, 1, len / 2 + cut), read(at, 2, len - len / 2)];
+        let end = at + (len + cut).next_multiple_of(4);
+        // That is elsewhere, too.
+        let more = if end == at { 4 } else { 0 };
+        let several = [parts[0], parts[1], read(end + more, 3, 0)];
+        for limits in [LENIENT, CallLimits { read_chunks: 0, ..LENIENT }] {
+            let one = try_accept(Kind::Msg, &reads(&parts), stream, &limits);
+            let again = try_accept(Kind::Msg, &reads(&several), stream + more as usize, &limits);
+            match (one, again) {
+                (Ok((one_len, sources)), Ok((other_len, _))) => {
+                    prop_assert_eq!(one_len + more, other_len);
+                    let total: u32 = sources.iter().map(|source| match source {
+                        Source::Stream(range) => range.end - range.start,
+                        Source::Read(segment) => segment.length,
+                        Source::Pad(len) => *len,
+                    }).sum();
+                    prop_assert_eq!(total, one_len);
+                }
+                (one, again) => prop_assert_eq!(one.err(), again.err()),
+            }
+        }
     }
 }
 
-#[test]
-fn what_is_no_call_is_not_opened_again() {
-    assert!(reopen(&[0; 15]).is_none());
-    let mut error = v1_message(1, Kind::Msg, &Lists::default(), &[]);
-    error[15] = 4;
-    assert!(reopen(&error).is_none());
+proptest! {
+    #[test]
+    fn a_call_is_the_same_when_it_is_opened_again(
+        lists in lists_of_a_call(), len in 640_usize..700, cut in 0_usize..9,
+    ) {
+        let message = v1_message(7, Kind::Msg, &lists, &vec![1; len]);
+        let (fixed, first) = conveyed(&message);
+        let call = accept(&first, len as u32, &LENIENT).unwrap();
+        let kept = Kept::of(&call);
+        let (fixed_again, again, payload) = kept.open(&message).unwrap();
+        prop_assert_eq!(fixed_again, fixed);
+        prop_assert_eq!(Lists::of(&again.chunks), Lists::of(&call.chunks));
+        prop_assert_eq!(again.only_read_chunk(), call.only_read_chunk());
+        prop_assert_eq!(
+            (again.kind, again.stream_len, again.len),
+            (call.kind, call.stream_len, call.len)
+        );
+        prop_assert_eq!(payload, first.payload);
+        // A message that has lost its end is not opened as another.
+        let header = message.len() - len;
+        prop_assert_eq!(kept.open(&message[..header]).map(|opened| opened.2), Some(&[][..]));
+        prop_assert!(kept.open(&message[..header - 1 - cut.min(header - 1)]).is_none());
+    }
 }
