@@ -51,10 +51,7 @@ use crate::{
         },
         Pulls, //
     },
-    support::{
-        memalloc::NofsScope,
-        pages::PageBuf, //
-    },
+    support::memalloc::NofsScope, //
 };
 use core::ops::Range;
 use kernel::{
@@ -85,8 +82,17 @@ pub(crate) trait Responder: Role {
     /// What waits for data of the peer.
     type Puller: Send;
 
-    /// RDMA Reads have ended: the data is in `memory`, unless they failed. Context: completion.
-    fn pulled(&self, shared: &Shared<Self>, waiter: Self::Puller, memory: Option<PageBuf>);
+    /// RDMA Reads have ended: the data is in `pull`, unless they failed. Returns the waiter if it is
+    /// to be dropped without the lock. Context: completion, endpoint's lock held.
+    fn pulled(
+        &self,
+        locked: &mut Self::Locked,
+        waiter: Self::Puller,
+        pull: Option<PullBox<Shared<Self>>>,
+    ) -> Option<Self::Puller>;
+
+    /// RDMA Reads have ended. Context: completion.
+    fn readable(&self);
 
     /// Somebody has to wait for room in the send queue.
     fn starved(&self);
@@ -99,18 +105,20 @@ impl<R: Responder> Pulls for Shared<R> {
         &self,
         cx: &mut Completions<'_, Self>,
         waiter: R::Puller,
-        memory: Option<PageBuf>,
+        pull: Option<PullBox<Self>>,
         work_requests: u32,
     ) {
         let mut state = self.lock();
         state.queue.gave_back(work_requests);
+        let left = self.role.pulled(&mut state.role, waiter, pull);
         let lost = state.untold && state.transmit(cx.qp()).is_err();
         drop(state);
+        drop(left);
         if lost {
             self.lose(CloseReason::NotPosted);
         }
         self.wake_waiters();
-        self.role.pulled(self, waiter, memory);
+        self.role.readable();
     }
 }
 
@@ -135,6 +143,11 @@ impl<R: Responder> Sending<'_, R> {
             protocol.set_grants(most.min(state.allowance.calls()));
         }
         wanted
+    }
+
+    /// What the role keeps.
+    pub(crate) fn role(&mut self) -> &mut R::Locked {
+        &mut self.state.role
     }
 
     /// Writes header and payload; see [`State::compose`].
@@ -393,6 +406,16 @@ impl<R: Responder> Endpoint<R> {
             qp: &self.qp,
             composed: None,
         })
+    }
+
+    /// What writes into the peer's memory, with nothing to write yet. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn writing(&self) -> Result<Write> {
+        let idle = self.shared.lock().writes.pop();
+        Write::new(&self.qp, idle)
     }
 
     /// Answers a Call by an error message. Context: process.

@@ -115,9 +115,10 @@ impl<R: Role> Handler for Shared<R> {
     fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>) {
         trace::wc_send(|| (self.role.cid(),));
         let mut state = self.lock();
-        state.sent(buffers);
+        let left = state.sent(buffers);
         let lost = state.untold && state.transmit(cx.qp()).is_err();
         drop(state);
+        drop(left);
         if lost {
             self.lose(CloseReason::NotPosted);
         }

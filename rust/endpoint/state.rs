@@ -29,6 +29,10 @@ use crate::{
         },
         qp::QpRef,
         recv::RecvBatch,
+        rw::{
+            IdleWrite,
+            IdleWrites, //
+        },
         send::{
             SendBox,
             SendBufs,
@@ -49,6 +53,8 @@ pub(crate) struct State<R: Role> {
     pub(super) queue: SendQueue<Shared<R>>,
     /// How many Send buffers there are, with those under way.
     pub(super) sends_made: u32,
+    /// RDMA Writes for the accepting side to use again.
+    pub(super) writes: IdleWrites,
     /// Receives whose messages are not needed any more, but for those that completions give back.
     pub(super) receives: RecvBatch<Shared<R>>,
     /// How many Calls of the peer there are Receives for.
@@ -88,6 +94,7 @@ impl<R: Role> State<R> {
             sends: SendList::new(),
             queue: SendQueue::new(),
             sends_made: 0,
+            writes: IdleWrites::new(),
             receives: RecvBatch::new(1),
             allowance: Allowance::new(0, Time(0)),
             turn: 0,
@@ -98,11 +105,13 @@ impl<R: Role> State<R> {
         }
     }
 
-    /// Sends have ended. Their buffers are free.
+    /// Sends have ended. Their buffers are free. Returns what is to be dropped without the lock.
     #[inline]
-    pub(super) fn sent(&mut self, buffers: SendBufs<Shared<R>>) {
+    pub(super) fn sent(&mut self, mut buffers: SendBufs<Shared<R>>) -> Option<IdleWrite> {
+        let write = buffers.take_write();
         let ended = self.queue.ended(buffers);
         self.sends.append(ended);
+        write.and_then(|write| self.writes.push(write))
     }
 
     /// Whether a message with `mrs` registrations can be posted now.

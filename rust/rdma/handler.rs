@@ -11,9 +11,9 @@ use super::mr::{
 };
 use super::proof::Unexposed;
 use super::recv::Received;
+use super::rw::PullBox;
 use super::send::SendBufs;
 use super::wqe::Status;
-use crate::support::pages::PageBuf;
 
 /// The user of a connection: its events and completions arrive here.
 ///
@@ -64,13 +64,13 @@ pub(crate) trait Pulls: Handler {
     /// What waits for an RDMA Read.
     type Puller: Send;
 
-    /// RDMA Reads have ended: the data is in `memory`. None if they failed; then the connection is
+    /// RDMA Reads have ended: the data is in `pull`. None if they failed; then the connection is
     /// lost, and [`Handler::lost`] says so.
     fn pulled(
         &self,
         cx: &mut Completions<'_, Self>,
         waiter: Self::Puller,
-        memory: Option<PageBuf>,
+        pull: Option<PullBox<Self>>,
         work_requests: u32,
     );
 }

@@ -4,13 +4,13 @@
 //!
 //! What each work request is, and whether the device needs a registration for it, is ib_core's to
 //! know (`rdma_rw`). The memory moves into the operation and comes back with its end: a [`Write`]
-//! travels with the Send behind it and ends with that, a [`Pull`] has a completion of its own.
+//! travels with the Send behind it and ends with that, a [`Pull`] has a completion of its own. Both
+//! are used again, so that moving a few pages allocates nothing.
 //!
 //! C header: `include/rdma/rw.h`.
 
 use super::cq::Completions;
 use super::dma::Direction;
-use super::pd::Pd;
 use super::proof::{
     Drained,
     QpId, //
@@ -20,7 +20,7 @@ use super::qp::{
     QpRef, //
 };
 use super::send::SendQueue;
-use super::sg::SgTable;
+use super::sg::follows;
 use super::wqe::{
     Listed,
     Wc,
@@ -37,16 +37,24 @@ use crate::support::box_list::{
     Link,
     Node, //
 };
-use crate::support::pages::PageBuf;
+use crate::support::memory::PAGE_SIZE;
+use crate::support::pages::{
+    PageBuf,
+    Runs, //
+};
 use core::mem::{
     offset_of,
-    take, //
+    take,
+    MaybeUninit, //
 };
 use core::ops::Range;
 use core::ptr;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::types::Opaque;
+
+/// How many pieces of memory are named without an allocation: 128 KiB, wherever they begin.
+const PIECES: usize = 34;
 
 /// A piece of the peer's memory.
 #[derive(Clone, Copy, Debug)]
@@ -61,11 +69,10 @@ pub(crate) struct Remote {
 ///
 /// # Invariants
 ///
-/// `raw` was initialised by rdma_rw_ctx_init() with the first `entries` of `sg`, for the queue pair
-/// of the [`Transfer`] that this is part of, and was not destroyed.
+/// In [`Transfer::contexts`], `raw` was initialised by rdma_rw_ctx_init_bvec() with `entries` pieces
+/// of memory, for the queue pair of the transfer, and was not destroyed.
 struct Context {
     raw: Opaque<bindings::rdma_rw_ctx>,
-    sg: SgTable,
     entries: u32,
     link: Link<Context>,
 }
@@ -80,7 +87,7 @@ unsafe impl Node for Context {
     const LINK: usize = offset_of!(Self, link);
 }
 
-/// Memory, and what moves data between it and the peer's.
+/// Memory, and what moves data between it and the peer's. It is used again and again.
 ///
 /// # Invariants
 ///
@@ -90,63 +97,98 @@ struct Transfer {
     direction: Direction,
     memory: PageBuf,
     contexts: BoxList<Context>,
-    /// How many work requests they take.
+    /// One that is not initialised, for the next.
+    spare: Option<KBox<Context>>,
+    /// How many work requests the contexts take.
     work_requests: u32,
 }
 
 impl Transfer {
-    fn new<H: Handler>(qp: &Qp<H>, direction: Direction, memory: PageBuf) -> Self {
+    fn new<H: Handler>(qp: &Qp<H>, direction: Direction) -> Self {
         Self {
             qp: qp.id(),
             direction,
-            memory,
+            memory: PageBuf::empty(),
             contexts: BoxList::new(),
+            spare: None,
             work_requests: 0,
         }
     }
 
     /// Adds the move of the bytes `range`. Context: may sleep.
     fn add<H: Handler>(&mut self, qp: &Qp<H>, range: Range<u32>, remote: Remote) -> Result {
-        if self.qp != qp.id() {
+        let len = range.len() as u32;
+        if self.qp != qp.id() || len == 0 {
             return Err(EINVAL);
         }
-        let pd: &Pd = qp.pd();
-        let entries = SgTable::entries(self.memory.runs(range.clone()));
-        // A run longer than the device takes at once is more than one entry.
-        let spare = range.len() as u32 / pd.max_segment().max(1);
-        let mut sg = SgTable::new(pd, entries + spare)?;
-        let entries = sg.fill_runs(self.memory.runs(range))?;
-        let mut context = KBox::new(
-            Context {
-                raw: Opaque::zeroed(),
-                sg,
-                entries,
-                link: Link::new(),
-            },
-            GFP_KERNEL,
-        )?;
-        // SAFETY: the queue pair is valid. The context stays in its box, and the memory that its
-        // table names in this object, until it is destroyed.
+        let mut context = match self.spare.take() {
+            Some(context) => context,
+            None => KBox::new(
+                Context {
+                    raw: Opaque::zeroed(),
+                    entries: 0,
+                    link: Link::new(),
+                },
+                GFP_KERNEL,
+            )?,
+        };
+        let runs = self.memory.runs(range);
+        let most = len.div_ceil(PAGE_SIZE) as usize + 1;
+        let count = if most <= PIECES {
+            let mut pieces = [const { MaybeUninit::uninit() }; PIECES];
+            self.init(qp, &mut context, &mut pieces, runs, len, remote)
+        } else {
+            let mut pieces = KVec::with_capacity(most, GFP_KERNEL)?;
+            let pieces = pieces.spare_capacity_mut();
+            self.init(qp, &mut context, pieces, runs, len, remote)
+        };
+        match count {
+            Ok(count) => {
+                self.work_requests += count;
+                // INVARIANT: initialised just now, for this queue pair.
+                self.contexts.push(context);
+                Ok(())
+            }
+            Err(error) => {
+                self.spare = Some(context);
+                Err(error)
+            }
+        }
+    }
+
+    /// Initialises a context for the `len` bytes of `runs`, and says how many work requests it takes.
+    #[inline(always)]
+    fn init<H: Handler>(
+        &self,
+        qp: &Qp<H>,
+        context: &mut Context,
+        pieces: &mut [MaybeUninit<bindings::bio_vec>],
+        runs: Runs<'_>,
+        len: u32,
+        remote: Remote,
+    ) -> Result<u32> {
+        context.entries = name(pieces, runs, len, || qp.pd().max_segment())?;
+        let iter = bindings::bvec_iter {
+            bi_size: len,
+            ..Default::default()
+        };
+        // SAFETY: the queue pair is valid. The first `entries` pieces were written, and are not read
+        // once this has returned. The context stays in its box, and the memory that they name in
+        // this object, until it is destroyed.
         let count = unsafe {
-            bindings::rdma_rw_ctx_init(
+            bindings::rdma_rw_ctx_init_bvec(
                 context.raw.get(),
                 qp.as_raw(),
                 qp.port(),
-                context.sg.as_raw(),
+                pieces.as_ptr().cast(),
                 context.entries,
-                0,
+                iter,
                 remote.address,
                 remote.key,
                 self.direction.as_raw(),
             )
         };
-        if count < 0 {
-            return Err(Error::from_errno(count));
-        }
-        self.work_requests += count as u32;
-        // INVARIANT: initialised just now, for this queue pair.
-        self.contexts.push(context);
-        Ok(())
+        u32::try_from(count).map_err(|_| Error::from_errno(count))
     }
 
     /// Chains all work requests in front of `next`; without that, the last one completes `cqe`.
@@ -171,30 +213,28 @@ impl Transfer {
         first
     }
 
-    /// As [`unmap`](Self::unmap), and returns the memory.
-    fn end<H: Handler>(mut self, qp: &QpRef<H>) -> PageBuf {
-        self.unmap(qp);
-        core::mem::replace(&mut self.memory, PageBuf::empty())
-    }
-
     /// The work requests have ended, or were not posted: unmaps the memory.
     ///
     /// `qp` must be the queue pair that this is of.
     fn unmap<H: Handler>(&mut self, qp: &QpRef<H>) {
         self.work_requests = 0;
-        while let Some(mut context) = self.contexts.pop() {
-            // SAFETY: initialised for this queue pair with these entries, by the type invariant,
-            // and out of the list, so it is destroyed once.
+        while let Some(context) = self.contexts.pop() {
+            // SAFETY: initialised for this queue pair with so many pieces, by the type invariant,
+            // and out of the list, so it is destroyed once. What named the pieces is not looked at
+            // (drivers/infiniband/core/rw.c).
             unsafe {
-                bindings::rdma_rw_ctx_destroy(
+                bindings::rdma_rw_ctx_destroy_bvec(
                     context.raw.get(),
                     qp.as_raw(),
                     qp.port(),
-                    context.sg.as_raw(),
+                    ptr::null(),
                     context.entries,
                     self.direction.as_raw(),
                 )
             };
+            if self.spare.is_none() {
+                self.spare = Some(context);
+            }
         }
     }
 }
@@ -209,13 +249,125 @@ impl Drop for Transfer {
     }
 }
 
+/// Names the memory of `runs`, of `len` bytes in all, and says by how many pieces. What follows each
+/// other in memory is one, as long as that is within `longest`.
+///
+/// # Errors
+///
+/// `EINVAL`: there is not as much memory.
+#[inline(always)]
+fn name(
+    pieces: &mut [MaybeUninit<bindings::bio_vec>],
+    runs: Runs<'_>,
+    len: u32,
+    longest: impl FnOnce() -> u32,
+) -> Result<u32> {
+    let mut places = pieces.iter_mut();
+    let (mut count, mut named) = (0, 0);
+    let mut longest = Some(longest);
+    let mut limit = 0;
+    let mut last: Option<(&mut bindings::bio_vec, *mut bindings::page)> = None;
+    for run in runs {
+        named += run.len();
+        let next = run.page().wrapping_add(1);
+        if let Some((piece, after)) = &mut last {
+            if follows(piece.bv_offset + piece.bv_len, *after, &run) {
+                if let Some(longest) = longest.take() {
+                    limit = longest();
+                }
+                let joined = piece.bv_len + run.len();
+                if joined <= limit {
+                    piece.bv_len = joined;
+                    *after = next;
+                    continue;
+                }
+            }
+        }
+        let piece = places.next().ok_or(EINVAL)?.write(bindings::bio_vec {
+            bv_page: run.page(),
+            bv_len: run.len(),
+            bv_offset: run.offset(),
+        });
+        count += 1;
+        last = Some((piece, next));
+    }
+    if named == len {
+        Ok(count)
+    } else {
+        Err(EINVAL)
+    }
+}
+
 /// Data to be written into the peer's memory, in front of a Send that tells the peer.
-pub(crate) struct Write(Transfer);
+pub(crate) struct Write(KBox<Entry>);
+
+/// A [`Write`] that waits for its next use.
+pub(crate) struct IdleWrite(KBox<Entry>);
+
+/// Writes that wait for their next use.
+pub(crate) struct IdleWrites {
+    list: BoxList<Entry>,
+    count: u32,
+}
+
+struct Entry {
+    transfer: Transfer,
+    link: Link<Entry>,
+}
+
+// SAFETY: the offset is that of the field, which only lists use.
+unsafe impl Node for Entry {
+    const LINK: usize = offset_of!(Self, link);
+}
+
+/// How many Writes, or Pulls, of a connection wait for their next use.
+const MOST_IDLE: u32 = 8;
+
+impl IdleWrites {
+    pub(crate) const fn new() -> Self {
+        Self {
+            list: BoxList::new(),
+            count: 0,
+        }
+    }
+
+    /// Takes one.
+    pub(crate) fn pop(&mut self) -> Option<IdleWrite> {
+        let entry = self.list.pop()?;
+        self.count -= 1;
+        Some(IdleWrite(entry))
+    }
+
+    /// Keeps one, or returns it if there are enough.
+    pub(crate) fn push(&mut self, IdleWrite(entry): IdleWrite) -> Option<IdleWrite> {
+        if self.count >= MOST_IDLE {
+            return Some(IdleWrite(entry));
+        }
+        self.count += 1;
+        self.list.push(entry);
+        None
+    }
+}
 
 impl Write {
-    /// Of pieces of `memory`, none yet.
-    pub(crate) fn new<H: Handler>(qp: &Qp<H>, memory: PageBuf) -> Self {
-        Self(Transfer::new(qp, Direction::ToDevice, memory))
+    /// Nothing yet, in `idle` if there is one. Context: may sleep. Errors: `ENOMEM`.
+    pub(crate) fn new<H: Handler>(qp: &Qp<H>, idle: Option<IdleWrite>) -> Result<Self> {
+        match idle {
+            Some(IdleWrite(entry)) if entry.transfer.qp == qp.id() => Ok(Self(entry)),
+            _ => Ok(Self(KBox::new(
+                Entry {
+                    transfer: Transfer::new(qp, Direction::ToDevice),
+                    link: Link::new(),
+                },
+                GFP_KERNEL,
+            )?)),
+        }
+    }
+
+    /// Where the data is, to be put there. None if something was [added](Self::add).
+    pub(crate) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
+        let transfer = &mut self.0.transfer;
+        transfer.contexts.is_empty().then_some(&mut transfer.memory)
     }
 
     /// Adds the bytes `range`. Context: may sleep.
@@ -230,31 +382,29 @@ impl Write {
         range: Range<u32>,
         remote: Remote,
     ) -> Result {
-        self.0.add(qp, range, remote)
+        self.0.transfer.add(qp, range, remote)
     }
 
     /// How many work requests it takes.
     pub(crate) fn work_requests(&self) -> u32 {
-        self.0.work_requests
+        self.0.transfer.work_requests
     }
 
     /// The memory, all of it, to read: the device only reads it, too.
     pub(crate) fn memory(&self) -> &PageBuf {
-        &self.0.memory
+        &self.0.transfer.memory
     }
 
     /// Undoes what was added; it was not posted. The memory stays.
     pub(crate) fn undo<H: Handler>(&mut self, qp: &Qp<H>) {
-        if self.0.qp == qp.id() {
-            self.0.unmap(qp);
+        if self.is_of(qp.id()) {
+            self.0.transfer.unmap(qp);
         }
     }
 
     /// Undoes it; it was not posted.
-    pub(crate) fn cancel<H: Handler>(self, qp: &Qp<H>) {
-        if self.0.qp == qp.id() {
-            drop(self.0.end(qp));
-        }
+    pub(crate) fn cancel<H: Handler>(mut self, qp: &Qp<H>) {
+        self.undo(qp);
     }
 
     /// Chains it in front of `next`.
@@ -263,24 +413,27 @@ impl Write {
         qp: &QpRef<H>,
         next: *mut bindings::ib_send_wr,
     ) -> *mut bindings::ib_send_wr {
-        self.0.link_up(qp, ptr::null_mut(), next)
+        self.0.transfer.link_up(qp, ptr::null_mut(), next)
     }
 
     /// Whether it is of that queue pair.
     pub(super) fn is_of(&self, qp: QpId) -> bool {
-        self.0.qp == qp
+        self.0.transfer.qp == qp
     }
 
-    /// The Send behind it has ended: the memory is the kernel's again.
-    pub(super) fn ended<H: Handler>(self, qp: &QpRef<H>) {
-        drop(self.0.end(qp));
+    /// The Send behind it has ended: the memory is given back.
+    pub(super) fn ended<H: Handler>(mut self, qp: &QpRef<H>) -> IdleWrite {
+        let transfer = &mut self.0.transfer;
+        transfer.unmap(qp);
+        transfer.memory.clear();
+        transfer.memory.rest();
+        IdleWrite(self.0)
     }
 }
 
-/// Data to be read from the peer's memory.
+/// Data to be read from the peer's memory. It is used again and again.
 pub(crate) struct Pull<H: Pulls> {
-    /// Until it has ended.
-    what: Option<Transfer>,
+    what: Transfer,
     /// While it is posted.
     waiter: Option<H::Puller>,
     link: Link<PullWqe<H>>,
@@ -300,35 +453,69 @@ unsafe impl<H: Pulls> Listed for Pull<H> {
     const LINK: usize = offset_of!(Self, link);
 }
 
+/// Pulls that wait for their next use.
+pub(crate) struct IdlePulls<H: Pulls> {
+    list: PullList<H>,
+    count: u32,
+}
+
+impl<H: Pulls> IdlePulls<H> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            list: PullList::new(),
+            count: 0,
+        }
+    }
+
+    /// Takes one.
+    pub(crate) fn pop(&mut self) -> Option<PullBox<H>> {
+        let pull = self.list.pop()?;
+        self.count -= 1;
+        Some(pull)
+    }
+
+    /// Keeps one that was ended, or returns it if there are enough.
+    pub(crate) fn push(&mut self, pull: PullBox<H>) -> Option<PullBox<H>> {
+        if self.count >= MOST_IDLE || !pull.what.contexts.is_empty() {
+            return Some(pull);
+        }
+        self.count += 1;
+        self.list.push(pull);
+        None
+    }
+}
+
 impl<H: Pulls> Pull<H> {
-    /// Into `memory`, nothing yet. Context: may sleep. Errors: `ENOMEM`.
-    pub(crate) fn new(qp: &Qp<H>, memory: PageBuf) -> Result<PullBox<H>> {
+    /// Nothing yet. Context: may sleep. Errors: `ENOMEM`.
+    pub(crate) fn new(qp: &Qp<H>) -> Result<PullBox<H>> {
         Wqe::new(Self {
-            what: Some(Transfer::new(qp, Direction::FromDevice, memory)),
+            what: Transfer::new(qp, Direction::FromDevice),
             waiter: None,
             link: Link::new(),
         })
     }
 
+    /// Where the data comes to, or has come to. None while something is [added](Self::add), which
+    /// the device may write.
+    pub(crate) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
+        let transfer = &mut self.what;
+        transfer.contexts.is_empty().then_some(&mut transfer.memory)
+    }
+
     /// Adds what is to become the bytes `range`. Context and errors as for [`Write::add`].
     pub(crate) fn add(&mut self, qp: &Qp<H>, range: Range<u32>, remote: Remote) -> Result {
-        match &mut self.what {
-            Some(transfer) => transfer.add(qp, range, remote),
-            None => Err(EINVAL),
-        }
+        self.what.add(qp, range, remote)
     }
 
     /// How many work requests it takes.
     pub(crate) fn work_requests(&self) -> u32 {
-        self.what
-            .as_ref()
-            .map_or(0, |transfer| transfer.work_requests)
+        self.what.work_requests
     }
 
     /// Undoes one that was not posted. Context: any.
     pub(crate) fn cancel(mut pull: PullBox<H>, qp: &Qp<H>) {
-        if let Some(transfer) = pull.what.take_if(|transfer| transfer.qp == qp.id()) {
-            drop(transfer.end(qp));
+        if pull.what.qp == qp.id() {
+            pull.what.unmap(qp);
         }
     }
 
@@ -345,15 +532,15 @@ impl<H: Pulls> Work for Pull<H> {
 
     fn done(mut pull: PullBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
         cx.owed().fetch_sub(1, Relaxed);
-        // What is posted has both.
-        let (Some(transfer), Some(waiter)) = (pull.what.take(), pull.waiter.take()) else {
+        // What is posted has one.
+        let Some(waiter) = pull.waiter.take() else {
             return;
         };
-        let count = transfer.work_requests;
+        let count = pull.what.work_requests;
         // The queue works in order: those before the last have ended, too.
-        let memory = transfer.end(cx.qp());
-        let memory = wc.success().map(|_| memory);
-        cx.handler().pulled(cx, waiter, memory, count);
+        pull.what.unmap(cx.qp());
+        let pull = wc.success().map(|_| pull);
+        cx.handler().pulled(cx, waiter, pull, count);
     }
 }
 
@@ -373,9 +560,7 @@ impl<H: Pulls> Qp<H> {
         waiter: H::Puller,
     ) -> Result<(), PullBox<H>> {
         let cqe = ptr::from_mut(&mut *pull).cast();
-        let Some(transfer) = &mut pull.what else {
-            return Err(pull);
-        };
+        let transfer = &mut pull.what;
         if transfer.contexts.is_empty() || transfer.qp != self.id() {
             return Err(pull);
         }

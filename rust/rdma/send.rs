@@ -27,7 +27,10 @@ use super::qp::{
     Qp,
     QpRef, //
 };
-use super::rw::Write;
+use super::rw::{
+    IdleWrite,
+    Write, //
+};
 use super::wqe::{
     unit_cqe,
     Listed,
@@ -112,10 +115,9 @@ impl<H: Handler> Work for SendBuf<H> {
     fn done(mut buffer: SendBox<H>, cx: &mut Completions<'_, H>, _wc: &Wc<'_>) {
         cx.owed().fetch_sub(1, Relaxed);
         // Done or failed, the device does not read the buffers any more.
-        if let Some(write) = buffer.write.take() {
-            write.ended(cx.qp());
-        }
+        let write = buffer.write.take().map(|write| write.ended(cx.qp()));
         let mut ended = take(&mut buffer.covers);
+        ended.write = write;
         ended.list.push_last(buffer);
         cx.handler().sent(cx, ended);
     }
@@ -126,6 +128,8 @@ pub(crate) struct SendBufs<H: Handler> {
     list: SendList<H>,
     /// Work requests that were posted for them, registrations with them.
     work_requests: u32,
+    /// What the last of them had written.
+    write: Option<IdleWrite>,
 }
 
 impl<H: Handler> SendBufs<H> {
@@ -133,7 +137,13 @@ impl<H: Handler> SendBufs<H> {
         Self {
             list: BoxList::new(),
             work_requests: 0,
+            write: None,
         }
+    }
+
+    /// The RDMA Writes that have ended with them, for their next use.
+    pub(crate) fn take_write(&mut self) -> Option<IdleWrite> {
+        self.write.take()
     }
 }
 
@@ -229,7 +239,7 @@ pub(crate) fn end_writes<H: Handler>(sends: &mut SendList<H>, qp: &Qp<H>, proof:
     let end = |buffer: &mut SendWqe<H>| {
         let is_of = |write: &mut Write| write.is_of(qp.id()) && proof.is_of(qp.id());
         if let Some(write) = buffer.write.take_if(is_of) {
-            write.ended(qp);
+            drop(write.ended(qp));
         }
     };
     // SAFETY: the closure exchanges no whole buffers.

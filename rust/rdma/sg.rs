@@ -192,57 +192,6 @@ impl SgTable {
         Ok(used)
     }
 
-    /// Names the memory of `runs`, and returns how many entries that takes.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`: there are more pieces than entries, or there is none.
-    pub(super) fn fill_runs(&mut self, runs: impl Iterator<Item = Run>) -> Result<u32> {
-        let mut at = self.table.sgl;
-        let mut used = 0;
-        // The entry that was written last, and the page that follows it.
-        let mut last: Option<(&mut bindings::scatterlist, *mut bindings::page)> = None;
-        for run in runs {
-            let next = run.page().wrapping_add(1);
-            if let Some((entry, after)) = &mut last {
-                let end = entry.offset + entry.length;
-                let joined = entry.length + run.len();
-                if follows(end, *after, &run) && joined <= self.max_bytes {
-                    entry.length = joined;
-                    *after = next;
-                    continue;
-                }
-            }
-            if used == self.capacity {
-                return Err(EINVAL);
-            }
-            // SAFETY: `used` entries were set, and the table has more.
-            unsafe { set(&mut at, run.page(), run.offset(), run.len()) };
-            // SAFETY: the entry that was set just now is before `at`; nobody else uses it.
-            last = Some((unsafe { &mut *at.wrapping_sub(1) }, next));
-            used += 1;
-        }
-        if used == 0 {
-            return Err(EINVAL);
-        }
-        Ok(used)
-    }
-
-    /// How many entries [`Self::fill_runs`] takes at most for `runs`.
-    pub(super) fn entries(runs: impl Iterator<Item = Run>) -> u32 {
-        let mut next = ptr::null_mut();
-        let mut end = 0;
-        let mut count = 0;
-        for run in runs {
-            if !follows(end, next, &run) {
-                count += 1;
-            }
-            next = run.page().wrapping_add(1);
-            end = run.offset() + run.len();
-        }
-        count
-    }
-
     /// Names a contiguous piece. If it is too long for one entry it is cut where a page ends, as
     /// ib_map_mr_sg() wants it.
     fn fill_contiguous(
@@ -286,7 +235,8 @@ fn linked(page_link: usize) -> *mut bindings::scatterlist {
 
 /// Whether `run` goes on where a piece ends, `end` bytes into pages of which `next` is the one that
 /// follows.
-fn follows(end: u32, next: *mut bindings::page, run: &Run) -> bool {
+#[inline]
+pub(super) fn follows(end: u32, next: *mut bindings::page, run: &Run) -> bool {
     PAGES_ARE_AN_ARRAY && end % PAGE_SIZE == 0 && run.offset() == 0 && ptr::eq(run.page(), next)
 }
 

@@ -18,10 +18,7 @@ use crate::{
         Shared, //
     },
     proto::{
-        error::{
-            BadHeader,
-            ErrorReport, //
-        },
+        error::ErrorReport,
         header::{
             FixedWords,
             Kind, //
@@ -204,52 +201,73 @@ impl Connection {
             return Begun::Inline(bytes.len() - stream.len());
         }
         let layout = Layout::of(&call);
-        let Ok(pages) = rqst.take_pages(layout.len(&call).div_ceil(PAGE_SIZE)) else {
+        let count = layout.len(&call).div_ceil(PAGE_SIZE);
+        let Ok(mut pull) = self.begin_pulling(rqst, count) else {
+            self.end_pulling();
             return Begun::Lost(CloseReason::NoMemory);
         };
         let qp = self.endpoint().qp();
-        let Ok(mut pull) = Pull::new(qp, pages) else {
-            return Begun::Lost(CloseReason::NoMemory);
-        };
-        self.shared().lock().role.pulling += 1;
-        let (mut segments, mut registrations, mut short) = (0, 0, false);
+        let mut segments = 0;
         let added = for_each_piece(&call, layout, |at, len, piece| {
             let Piece::Remote(segment) = piece else {
                 return Ok(());
             };
             segments += 1;
-            registrations += qp.registrations_for((at % PAGE_SIZE + len).div_ceil(PAGE_SIZE));
-            if short {
-                // Only counted, to know whether it will ever fit.
-                return Ok(());
-            }
             let remote = Remote {
                 key: segment.handle.0,
                 address: segment.offset,
             };
-            match pull.add(qp, at..at + len, remote) {
-                Err(error) if error == EAGAIN => short = true,
-                other => other?,
-            }
-            Ok(())
+            pull.add(qp, at..at + len, remote)
         });
         let fits = pull.work_requests() <= qp.most();
-        match added {
-            Ok(()) if fits && !short => {
-                settings::READS.add(segments);
-                return Begun::Pull(pull);
-            }
-            _ => Pull::cancel(pull, qp),
+        if added.is_ok() && fits {
+            settings::READS.add(segments);
+            return Begun::Pull(pull);
         }
-        if added.is_ok() && fits && registrations <= qp.registrations() {
+        Pull::cancel(pull, qp);
+        let short = added.is_err_and(|error| error == EAGAIN);
+        if short && fits && self.registrations(&call, layout) <= qp.registrations() {
             return Begun::Starved;
         }
         self.end_pulling();
-        match added {
+        if added.is_ok() || short {
             // It takes more than the queue pair will ever have.
-            Ok(()) => Begun::Refused(fixed, ErrorReport::System),
-            Err(_) => Begun::Lost(CloseReason::NoMemory),
+            Begun::Refused(fixed, ErrorReport::System)
+        } else {
+            Begun::Lost(CloseReason::NoMemory)
         }
+    }
+
+    /// From here on this Call may hold registrations, until [`Self::end_pulling`] or the end of what
+    /// this returns: a Pull into `count` pages of the request.
+    fn begin_pulling(
+        &self,
+        rqst: &mut Rqst<'_, Message>,
+        count: u32,
+    ) -> Result<PullBox<Shared<super::role::Server>>> {
+        let mut state = self.shared().lock();
+        state.role.pulling += 1;
+        let idle = state.role.idle.pop();
+        drop(state);
+        let mut pull = match idle {
+            Some(pull) => pull,
+            None => Pull::new(self.endpoint().qp())?,
+        };
+        rqst.take_pages(pull.memory_mut().ok_or(EINVAL)?, count)?;
+        Ok(pull)
+    }
+
+    /// For how many registrations a Call may ask, on a device that needs some.
+    fn registrations(&self, call: &Call<'_>, layout: Layout) -> u32 {
+        let qp = self.endpoint().qp();
+        let mut count = 0;
+        let _ = for_each_piece(call, layout, |at, len, piece| {
+            if let Piece::Remote(_) = piece {
+                count += qp.registrations_for((at % PAGE_SIZE + len).div_ceil(PAGE_SIZE));
+            }
+            Ok(())
+        });
+        count
     }
 
     /// Starts to read the data of a Call. Waits for room.
@@ -263,40 +281,40 @@ impl Connection {
     }
 
     /// Delivers a Call whose data has been read.
-    pub(super) fn complete(&self, mut message: Message, rqst: Rqst<'_, Message>) -> Delivered {
-        let Some(mut data) = message.note_mut().pulled.take() else {
+    pub(super) fn complete(&self, mut message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
+        let Some(mut pull) = message.note_mut().pull.take() else {
             return Delivered::nothing();
         };
         let bytes = message.bytes();
-        let opened = message.note().kept.open(bytes);
-        let opened = opened.and_then(|(fixed, call, stream)| {
+        let opened = message.note().kept.open(bytes).zip(pull.memory_mut());
+        let opened = opened.and_then(|((fixed, call, stream), data)| {
             let start = bytes.len() - stream.len();
             let layout = Layout::of(&call);
-            let long = call.kind == Kind::Nomsg;
-            let filled = fill(&mut data, &call, layout, stream);
-            filled.ok()?;
-            Some((fixed, start, layout, call.len, long))
+            fill(data, &call, layout, stream).ok()?;
+            let mut first = None;
+            if call.kind == Kind::Nomsg {
+                let read = data.read(0, first.insert([0; 8]));
+                read.ok()?;
+            }
+            let placed = rqst.put_pages(data).ok()?;
+            // What the request has had instead goes with what this side keeps.
+            data.rest();
+            Some((fixed, start, layout, call.len, placed, first))
         });
-        let Some((fixed, start, layout, len, long)) = opened else {
+        let Some((fixed, start, layout, len, placed, first)) = opened else {
             self.shared().lose(CloseReason::NotPosted);
             return Delivered::nothing();
         };
+        message.note_mut().pull = Some(pull);
         //= V1-003, V1-024
-        if long {
-            let mut first = [0; 8];
-            let checked = match data.read(0, &mut first) {
-                Ok(()) => responder::check_long(fixed.xid, &first),
-                Err(_) => Err(BadHeader::Truncated.report()),
-            };
-            if let Err(report) = checked {
-                self.refuse(message, &fixed, report);
-                return Delivered::nothing();
-            }
+        if let Some(Err(report)) = first.map(|first| responder::check_long(fixed.xid, &first)) {
+            self.refuse(message, &fixed, report);
+            return Delivered::nothing();
         }
         let delivered = match layout {
-            Layout::Whole => rqst.deliver_pages(message, data, len),
+            Layout::Whole => rqst.deliver_pages(message, placed, len),
             Layout::Chunk { position, len, pad } => {
-                rqst.deliver_chunk(message, start, position as usize, data, len + pad)
+                rqst.deliver_chunk(message, start, position as usize, placed, len + pad)
             }
         };
         delivered.unwrap_or_else(|message| {

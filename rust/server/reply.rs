@@ -60,7 +60,7 @@ impl Connection {
     ///
     /// The connection has to end.
     pub(super) fn send(&self, reply: &mut Reply<'_, Message>) -> Result<(), CloseReason> {
-        let Some(call) = reply.take_call() else {
+        let Some(mut call) = reply.take_call() else {
             return Err(CloseReason::NotPosted);
         };
         let Some((fixed, asked, _)) = call.note().kept.open(call.bytes()) else {
@@ -103,8 +103,7 @@ impl Connection {
             None
         };
         //= CM-011, CM-012, CM-013
-        let invalidate =
-            invalidate::permitted_v1(self.facts().remote_invalidation, &asked.chunks);
+        let invalidate = invalidate::permitted_v1(self.facts().remote_invalidation, &asked.chunks);
         let outgoing = Outgoing {
             xid: fixed.xid,
             direction: MsgType::Reply,
@@ -120,10 +119,11 @@ impl Connection {
                 //= V1-033, V1-035, V1-040
                 wanted = sending.grant(settings::max_requests());
                 let message = reply.message();
-                // Pages that are written from have left the message.
-                let read = |at, out: &mut [u8]| match &write {
-                    None => message.map_or(Err(EFAULT), |message| message.read(at, out)),
-                    Some(write) => write.memory().read(at, out),
+                // It may have left for what is written.
+                let read = |at, out: &mut [u8]| match (message, &write) {
+                    (Some(message), _) => message.read(at, out),
+                    (None, Some(write)) => write.memory().read(at, out),
+                    (None, None) => Err(EFAULT),
                 };
                 let payload = |out: &mut [u8]| match response.kind() {
                     Kind::Nomsg => Some(0),
@@ -136,8 +136,15 @@ impl Connection {
             }
         };
         match composed {
-            Ok(sending) => {
-                sending.post(Some(call), write, invalidate)?;
+            Ok(mut sending) => {
+                if write.is_none() {
+                    reply.copied();
+                }
+                let pull = call.note_mut().pull.take();
+                let left = pull.and_then(|pull| sending.role().idle.push(pull));
+                let posted = sending.post(Some(call), write, invalidate);
+                drop(left);
+                posted?;
                 if let Some(calls) = wanted {
                     self.grow(calls);
                 }
@@ -159,7 +166,13 @@ impl Connection {
     /// `ENOMEM`. Else what is written takes more than the queue pair has.
     fn write(&self, reply: &mut Reply<'_, Message>, response: &Response<'_>) -> Result<Write> {
         let qp = self.endpoint().qp();
-        let mut write = Write::new(qp, reply.take_pages()?);
+        let mut write = self.endpoint().writing()?;
+        let memory = write.memory_mut().ok_or(EINVAL)?;
+        if is_page_list(response, &reply.page_list()) {
+            reply.take_page_list(memory)?;
+        } else {
+            reply.take_pages(memory)?;
+        }
         let mut attempts = 0;
         loop {
             let added = self.add_writes(&mut write, response);
@@ -203,6 +216,15 @@ impl Connection {
         spread(response.payload(), response.reply_writes(), add)?;
         Ok(segments)
     }
+}
+
+/// Whether what is written is of the page list, `pages`, and nothing else of the Reply is.
+fn is_page_list(response: &Response<'_>, pages: &Range<u32>) -> bool {
+    let within = |range: &Range<u32>| pages.start <= range.start && range.end <= pages.end;
+    let outside = |range: &Range<u32>| range.end <= pages.start || pages.end <= range.start;
+    response.form != Form::ReplyChunk
+        && response.writes().all(|(_, range)| within(&range))
+        && response.payload().all(|piece| outside(&piece))
 }
 
 /// Copies pieces of a message with `read`, and returns how long they are.

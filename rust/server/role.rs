@@ -41,13 +41,16 @@ use crate::{
             Received,
             ReceivedList, //
         },
-        rw::PullList, //
+        rw::{
+            IdlePulls,
+            PullBox,
+            PullList, //
+        }, //
     },
     sunrpc::svc::{
         backchannel::PinnedCall,
         SvcHandle, //
     },
-    support::pages::PageBuf, //
 };
 use core::convert::Infallible;
 use kernel::prelude::*;
@@ -62,8 +65,8 @@ pub(crate) struct Note {
     pub(super) kept: Kept,
     /// Its memory stays for the next Call in the same buffer.
     results: KVec<Option<Item>>,
-    /// The data of its Read chunks.
-    pub(super) pulled: Option<PageBuf>,
+    /// The data of its Read chunks; once that is delivered, what has moved it.
+    pub(super) pull: Option<PullBox<Shared<Server>>>,
 }
 
 impl Note {
@@ -71,7 +74,7 @@ impl Note {
     fn begin(&mut self, kept: Kept) {
         self.kept = kept;
         self.results.clear();
-        self.pulled = None;
+        self.pull = None;
     }
 
     /// Adds a result that may be moved directly. Those beyond what a Reply can have go with the
@@ -107,6 +110,8 @@ pub(crate) struct Queue {
     /// How many Calls may hold registrations of the device: their Read chunks are being pulled.
     /// The end of each lets another try.
     pub(super) pulling: u32,
+    /// Pulls to be used again.
+    pub(super) idle: IdlePulls<Shared<Server>>,
     /// Pulls that the queue pair took a part of, until it is drained.
     pub(super) broken: PullList<Shared<Server>>,
     /// The transport is detached: its backchannel may be gone.
@@ -121,6 +126,7 @@ impl Queue {
             starved: ReceivedList::new(),
             retry: false,
             pulling: 0,
+            idle: IdlePulls::new(),
             broken: PullList::new(),
             detached: false,
         }
@@ -264,22 +270,24 @@ impl Role for Server {
 impl Responder for Server {
     type Puller = Message;
 
-    fn pulled(&self, shared: &Shared<Self>, mut call: Message, memory: Option<PageBuf>) {
-        let mut state = shared.lock();
-        let queue = &mut state.role;
+    fn pulled(
+        &self,
+        queue: &mut Queue,
+        mut call: Message,
+        pull: Option<PullBox<Shared<Self>>>,
+    ) -> Option<Message> {
         queue.pulling -= 1;
         queue.retry = true;
         // Without the data the connection is lost, and the Call with it.
-        let lost = match memory {
-            Some(memory) => {
-                call.note_mut().pulled = Some(memory);
-                queue.pulled.push(call);
-                None
-            }
-            None => Some(call),
-        };
-        drop(state);
-        drop(lost);
+        if pull.is_none() {
+            return Some(call);
+        }
+        call.note_mut().pull = pull;
+        queue.pulled.push(call);
+        None
+    }
+
+    fn readable(&self) {
         self.xprt.work_pending();
     }
 

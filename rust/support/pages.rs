@@ -53,6 +53,8 @@ impl Run {
 /// body lie in the elements from `body_first` on, `body_offset` bytes from the start of the first.
 pub(crate) struct PageBuf {
     owned: KVec<NonNull<bindings::page>>,
+    /// How many bytes of the message are before what is here.
+    start: u32,
     head: Option<Run>,
     body_first: usize,
     body_offset: u32,
@@ -65,71 +67,25 @@ unsafe impl Send for PageBuf {}
 // SAFETY: a shared buffer gives out pointers to pages only, and can be neither read nor written.
 unsafe impl Sync for PageBuf {}
 
+/// Where the pieces of a message lie among pages.
+pub(crate) struct Pieces {
+    /// How many bytes of the message are elsewhere, before these.
+    pub(crate) start: u32,
+    /// What comes first.
+    pub(crate) head: Option<Run>,
+    /// What follows, in bytes from the start of the first page.
+    pub(crate) body: Range<usize>,
+    /// What comes last.
+    pub(crate) tail: Option<Run>,
+}
+
 impl PageBuf {
-    /// A buffer of whole pages.
-    ///
-    /// # Safety
-    ///
-    /// Each element must be a page of order 0 in the direct map, with a reference that becomes
-    /// this object's, and which nobody else reads or writes.
-    pub(crate) unsafe fn whole(owned: KVec<NonNull<bindings::page>>) -> Self {
-        let body_len = owned.len() as u32 * PAGE_SIZE;
-        // INVARIANT: promised by the caller.
-        Self {
-            owned,
-            head: None,
-            body_first: 0,
-            body_offset: 0,
-            body_len,
-            tail: None,
-        }
-    }
-
-    /// A message that lies in some of the pages of `owned`: `head`, then `body_len` bytes of the
-    /// pages from `body` on, which is counted in bytes from the start of the first page, `tail`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::whole`], but others may read the pages.
-    ///
-    /// # Errors
-    ///
-    /// `EFAULT`, with the pages: a piece does not lie in them.
-    pub(crate) unsafe fn message(
-        owned: KVec<NonNull<bindings::page>>,
-        head: Option<Run>,
-        body: Range<usize>,
-        tail: Option<Run>,
-    ) -> Result<Self, KVec<NonNull<bindings::page>>> {
-        let in_one = |run: &Option<Run>| {
-            run.is_none_or(|run| {
-                run.offset
-                    .checked_add(run.len)
-                    .is_some_and(|end| end <= PAGE_SIZE)
-                    && owned.contains(&run.page)
-            })
-        };
-        let page_size = PAGE_SIZE as usize;
-        let body_fits = body.start <= body.end && body.end <= owned.len() * page_size;
-        if !in_one(&head) || !in_one(&tail) || !body_fits {
-            return Err(owned);
-        }
-        // INVARIANT: checked just now, and promised by the caller.
-        Ok(Self {
-            owned,
-            head,
-            body_first: body.start / page_size,
-            body_offset: (body.start % page_size) as u32,
-            body_len: (body.end - body.start) as u32,
-            tail,
-        })
-    }
-
     /// No memory.
     pub(crate) const fn empty() -> Self {
         // INVARIANT: there is nothing.
         Self {
             owned: KVec::new(),
+            start: 0,
             head: None,
             body_first: 0,
             body_offset: 0,
@@ -138,42 +94,160 @@ impl PageBuf {
         }
     }
 
-    /// The pages, to go where they came from.
-    pub(crate) fn into_pages(mut self) -> KVec<NonNull<bindings::page>> {
-        core::mem::take(&mut self.owned)
+    /// There is no message any more; the pages stay.
+    fn forget(&mut self) {
+        self.start = 0;
+        self.head = None;
+        self.body_first = 0;
+        self.body_offset = 0;
+        self.body_len = 0;
+        self.tail = None;
     }
 
-    /// How many bytes it has.
+    /// Gives all pages back to the kernel. What their addresses were kept in stays, for the next.
+    pub(crate) fn clear(&mut self) {
+        self.forget();
+        release(&mut self.owned);
+    }
+
+    /// As [`clear`](Self::clear), but for a buffer that waits for its next use: one page stays, and
+    /// nothing that is large.
+    pub(crate) fn rest(&mut self) {
+        self.forget();
+        if self.owned.len() > Self::PAGES_AT_REST {
+            release(&mut self.owned);
+        }
+        if self.owned.capacity() > Self::ENTRIES_AT_REST {
+            self.owned = KVec::new();
+        }
+    }
+
+    const PAGES_AT_REST: usize = 1;
+    const ENTRIES_AT_REST: usize = 64;
+
+    /// Becomes a buffer of `count` whole pages: those that have stayed, or those of `entries`, which
+    /// are null then. Says which: whether they are those of `entries`.
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EINVAL`: there are not as many pages.
+    ///
+    /// # Safety
+    ///
+    /// Each of `entries` that is not null must be a page of order 0 in the direct map, with a
+    /// reference that becomes this object's, and which nobody else reads or writes.
+    pub(crate) unsafe fn take_whole(
+        &mut self,
+        entries: &mut [*mut bindings::page],
+        count: usize,
+    ) -> Result<bool> {
+        self.forget();
+        let taken = self.owned.len() != count;
+        if taken {
+            release(&mut self.owned);
+            let entries = entries.get_mut(..count).ok_or(EINVAL)?;
+            take(&mut self.owned, entries)?;
+            if self.owned.len() != count {
+                return Err(EINVAL);
+            }
+        }
+        // INVARIANT: promised by the caller of this time, or of an earlier one.
+        self.body_len = count as u32 * PAGE_SIZE;
+        Ok(taken)
+    }
+
+    /// How many bytes of the message are here.
     pub(crate) fn len(&self) -> u32 {
         let ends = [self.head, self.tail].into_iter().flatten();
         ends.fold(self.body_len, |len, run| len + run.len)
     }
 
-    /// The pieces that the bytes `range` lie in, in order; fewer if there are not so many.
-    pub(crate) fn runs(&self, range: Range<u32>) -> impl Iterator<Item = Run> + Clone + '_ {
-        let first = self.body_offset;
-        let mut left = self.body_len;
-        let pages = self.owned.get(self.body_first..).unwrap_or_default();
-        let body = pages.iter().enumerate().map_while(move |(index, page)| {
-            let offset = if index == 0 { first } else { 0 };
-            let len = left.min(PAGE_SIZE - offset);
-            left -= len;
-            (len != 0).then_some(Run::new(*page, offset, len))
-        });
-        let mut start = 0;
-        // Said in full, since every type has a `chain` by pin_init.
-        let all = Iterator::chain(Iterator::chain(self.head.into_iter(), body), self.tail);
-        all.filter_map(move |run| {
-            let end = start + run.len;
-            let (from, to) = (range.start.clamp(start, end), range.end.clamp(start, end));
-            let skip = from - start;
-            start = end;
-            (from < to).then_some(Run {
-                offset: run.offset + skip,
-                len: to - from,
-                ..run
+    /// Puts the pages into the first of `entries`, and takes those that were there.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: there are not as many entries.
+    ///
+    /// # Safety
+    ///
+    /// As for [`take_whole`](Self::take_whole), and this must be a buffer of whole pages.
+    pub(crate) unsafe fn exchange(&mut self, entries: &mut [*mut bindings::page]) -> Result {
+        let entries = entries.get_mut(..self.owned.len()).ok_or(EINVAL)?;
+        self.forget();
+        let mut kept = 0;
+        // INVARIANT: what was in the entries is this object's now, as the caller promises.
+        for (index, entry) in entries.iter_mut().enumerate() {
+            let before = NonNull::new(*entry);
+            if let Some(page) = self.owned.get(index) {
+                *entry = page.as_ptr();
+            }
+            if let (Some(before), Some(place)) = (before, self.owned.get_mut(kept)) {
+                *place = before;
+                kept += 1;
+            }
+        }
+        self.owned.truncate(kept);
+        Ok(())
+    }
+
+    /// Becomes the message whose pieces lie among `entries`, whose pages it takes; they are null
+    /// then. What is not in them was said to be elsewhere.
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EFAULT`: a piece does not lie in them, or a page is missing.
+    ///
+    /// # Safety
+    ///
+    /// As for [`take_whole`](Self::take_whole), but others may read the pages.
+    pub(crate) unsafe fn take_message(
+        &mut self,
+        entries: &mut [*mut bindings::page],
+        pieces: &Pieces,
+    ) -> Result {
+        self.clear();
+        if entries.iter().any(|page| page.is_null()) {
+            return Err(EFAULT);
+        }
+        take(&mut self.owned, entries)?;
+        let in_one = |run: &Option<Run>| {
+            run.is_none_or(|run| {
+                run.offset
+                    .checked_add(run.len)
+                    .is_some_and(|end| end <= PAGE_SIZE)
+                    && self.owned.contains(&run.page)
             })
-        })
+        };
+        let page_size = PAGE_SIZE as usize;
+        let body = &pieces.body;
+        let body_fits = body.start <= body.end && body.end <= self.owned.len() * page_size;
+        if !in_one(&pieces.head) || !in_one(&pieces.tail) || !body_fits {
+            self.clear();
+            return Err(EFAULT);
+        }
+        // INVARIANT: checked just now, and promised by the caller.
+        self.start = pieces.start;
+        self.head = pieces.head;
+        self.body_first = body.start / page_size;
+        self.body_offset = (body.start % page_size) as u32;
+        self.body_len = (body.end - body.start) as u32;
+        self.tail = pieces.tail;
+        Ok(())
+    }
+
+    /// The pieces that the bytes `range` of the message lie in, in order; fewer if there are not so
+    /// many.
+    #[inline]
+    pub(crate) fn runs(&self, range: Range<u32>) -> Runs<'_> {
+        Runs {
+            buf: self,
+            at: range.start,
+            end: range.end,
+        }
     }
 
     /// Copies `data` to byte `at`, of a buffer of [whole](Self::whole) pages.
@@ -183,7 +257,7 @@ impl PageBuf {
     /// `EINVAL`: the buffer is not as long, or not one of whole pages.
     pub(crate) fn write(&mut self, at: u32, mut data: &[u8]) -> Result {
         let end = at.checked_add(data.len() as u32).ok_or(EINVAL)?;
-        if end > self.body_len || self.head.is_some() || self.body_offset != 0 {
+        if end > self.body_len || self.start != 0 || self.head.is_some() || self.body_offset != 0 {
             return Err(EINVAL);
         }
         for run in self.runs(at..end) {
@@ -208,9 +282,6 @@ impl PageBuf {
     /// `EINVAL`: the buffer is not as long.
     pub(crate) fn read(&self, at: u32, mut out: &mut [u8]) -> Result {
         let end = at.checked_add(out.len() as u32).ok_or(EINVAL)?;
-        if end > self.len() {
-            return Err(EINVAL);
-        }
         for run in self.runs(at..end) {
             let (now, later) = out.split_at_mut_checked(run.len as usize).ok_or(EINVAL)?;
             // SAFETY: the piece lies within the page, which is this object's, and `now` has room
@@ -226,21 +297,78 @@ impl PageBuf {
             };
             out = later;
         }
-        Ok(())
+        if out.is_empty() {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        }
+    }
+}
+
+/// The pieces of a [`PageBuf`].
+#[derive(Clone)]
+pub(crate) struct Runs<'a> {
+    buf: &'a PageBuf,
+    at: u32,
+    end: u32,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    #[inline]
+    fn next(&mut self) -> Option<Run> {
+        let buf = self.buf;
+        let left = self.end.checked_sub(self.at).filter(|left| *left != 0)?;
+        let head_len = buf.head.map_or(0, |run| run.len);
+        let at = self.at.checked_sub(buf.start)?;
+        let part = |run: Run, at: u32| Run {
+            offset: run.offset + at,
+            len: left.min(run.len - at),
+            ..run
+        };
+        let run = if at < head_len {
+            part(buf.head?, at)
+        } else if at - head_len < buf.body_len {
+            let in_body = at - head_len;
+            let from = buf.body_offset + in_body;
+            let page = *buf
+                .owned
+                .get(buf.body_first + (from / PAGE_SIZE) as usize)?;
+            let offset = from % PAGE_SIZE;
+            let len = left.min(PAGE_SIZE - offset).min(buf.body_len - in_body);
+            Run::new(page, offset, len)
+        } else {
+            let at = at - head_len - buf.body_len;
+            part(buf.tail.filter(|run| at < run.len)?, at)
+        };
+        self.at += run.len;
+        Some(run)
     }
 }
 
 impl Drop for PageBuf {
     fn drop(&mut self) {
-        release(core::mem::take(&mut self.owned));
+        release(&mut self.owned);
     }
 }
 
+/// Moves the pages of `entries` to `owned`, which is empty. On failure all stay where they are.
+fn take(owned: &mut KVec<NonNull<bindings::page>>, entries: &mut [*mut bindings::page]) -> Result {
+    owned.reserve(entries.len(), GFP_KERNEL)?;
+    for entry in entries {
+        let page = core::mem::replace(entry, core::ptr::null_mut());
+        let _ = NonNull::new(page).map(|page| owned.push_within_capacity(page));
+    }
+    Ok(())
+}
+
 /// Gives pages back to the kernel.
-pub(crate) fn release(mut pages: KVec<NonNull<bindings::page>>) {
+fn release(pages: &mut KVec<NonNull<bindings::page>>) {
     if !pages.is_empty() {
         // SAFETY: `release_pages` takes an array of pages, each with a reference to give back,
         // which are those of the vector. `NonNull` has the layout of a pointer.
         unsafe { bindings::release_page_array(pages.as_mut_ptr().cast(), pages.len() as i32) };
+        pages.clear();
     }
 }

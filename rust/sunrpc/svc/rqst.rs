@@ -22,8 +22,8 @@ use crate::sunrpc::xdr_buf::CallBuf;
 use crate::support::foreign::Lent;
 use crate::support::memory::PAGE_SIZE;
 use crate::support::pages::{
-    release,
     PageBuf,
+    Pieces,
     Run, //
 };
 use core::marker::PhantomData;
@@ -59,6 +59,9 @@ impl Delivered {
         self.0
     }
 }
+
+/// So many bytes of data of a Call are in the pages of a request.
+pub(crate) struct Placed(u32);
 
 /// Sets fields of the request of the thread that runs.
 macro_rules! set {
@@ -104,44 +107,36 @@ impl<C: Lent> Rqst<'_, C> {
         unsafe { core::slice::from_raw_parts_mut(pages, count) }
     }
 
-    /// Takes `count` pages for data of a Call.
+    /// Makes `data` a buffer of `count` pages for data of a Call.
     ///
     /// Context: process, may sleep.
     ///
     /// # Errors
     ///
     /// `EINVAL`: there are not so many. `ENOMEM`.
-    pub(crate) fn take_pages(&mut self, count: u32) -> Result<PageBuf> {
+    pub(crate) fn take_pages(&mut self, data: &mut PageBuf, count: u32) -> Result {
         let count = count as usize;
-        let mut taken = KVec::with_capacity(count, GFP_KERNEL)?;
-        let entries = self.pages().get_mut(..count).ok_or(EINVAL)?;
-        if entries.iter().any(|page| page.is_null()) {
-            return Err(EINVAL);
+        // SAFETY: svc_fill_pages() allocated the pages for this request alone; those that are taken
+        // leave its array.
+        if unsafe { data.take_whole(self.pages(), count) }? {
+            // The core fills gaps below this.
+            set! { self, rq_pages_nfree: count, }
         }
-        for entry in entries {
-            let page = core::mem::replace(entry, core::ptr::null_mut());
-            let _ = NonNull::new(page).map(|page| taken.push_within_capacity(page));
-        }
-        set! { self, rq_pages_nfree: count, }
-        // SAFETY: svc_fill_pages() allocated the pages for this request alone, and they are in its
-        // array no more.
-        Ok(unsafe { PageBuf::whole(taken) })
+        Ok(())
     }
 
-    /// Puts pages into the array, from its start.
-    fn put_pages(&mut self, pages: PageBuf) -> Result {
-        let mut old = KVec::new();
-        let new = pages.into_pages();
-        if old.reserve(new.len(), GFP_KERNEL).is_err() || new.len() > self.pages().len() {
-            release(new);
-            return Err(ENOMEM);
-        }
-        for (entry, page) in self.pages().iter_mut().zip(&new) {
-            let before = core::mem::replace(entry, page.as_ptr());
-            let _ = NonNull::new(before).map(|before| old.push_within_capacity(before));
-        }
-        release(old);
-        Ok(())
+    /// Puts the pages of `data`, which [`Self::take_pages`] has made, into the array, from its
+    /// start. `data` has those that were there.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the array is not as long.
+    pub(crate) fn put_pages(&mut self, data: &mut PageBuf) -> Result<Placed> {
+        let len = data.len();
+        // SAFETY: svc_fill_pages() allocated what is in the array for this request alone, and what
+        // is in `data` was allocated so, too.
+        unsafe { data.exchange(self.pages()) }?;
+        Ok(Placed(len))
     }
 
     /// Ends the delivery of a Call whose buffers have been set.
@@ -178,13 +173,13 @@ impl<C: Lent> Rqst<'_, C> {
     ///
     /// # Errors
     ///
-    /// The Call: there is no memory, or there are not so many bytes.
+    /// The Call: there are not so many bytes.
     pub(crate) fn deliver_chunk(
-        mut self,
+        self,
         mut call: C,
         start: usize,
         position: usize,
-        data: PageBuf,
+        data: Placed,
         data_len: u32,
     ) -> Result<Delivered, C> {
         let stream = call.memory().get_mut(start..).unwrap_or_default();
@@ -192,7 +187,7 @@ impl<C: Lent> Rqst<'_, C> {
             return Err(call);
         };
         let parts = (head.as_mut_ptr(), head.len(), tail.as_mut_ptr(), tail.len());
-        if data_len > data.len() || self.put_pages(data).is_err() {
+        if data_len > data.0 {
             return Err(call);
         }
         let (head, head_len, tail, tail_len) = parts;
@@ -212,20 +207,15 @@ impl<C: Lent> Rqst<'_, C> {
     ///
     /// # Errors
     ///
-    /// The Call: there is no memory, or there are not so many bytes.
-    pub(crate) fn deliver_pages(
-        mut self,
-        call: C,
-        data: PageBuf,
-        len: u32,
-    ) -> Result<Delivered, C> {
-        if len > data.len() || len == 0 || self.put_pages(data).is_err() {
+    /// The Call: there are not so many bytes.
+    pub(crate) fn deliver_pages(mut self, call: C, data: Placed, len: u32) -> Result<Delivered, C> {
+        if len > data.0 || len == 0 {
             return Err(call);
         }
         let Some(&first) = self.pages().first() else {
             return Err(call);
         };
-        // SAFETY: a page of the request, in the direct map (`PageBuf::whole`).
+        // SAFETY: a page of the request, in the direct map (`PageBuf::take_whole`).
         let head = unsafe { bindings::page_address(first) };
         let head_len = len.min(PAGE_SIZE);
         set! { self,
@@ -296,6 +286,15 @@ impl<C: Lent> Reply<'_, C> {
         Some(unsafe { CallBuf::from_raw(&raw const (*self.raw.as_ptr()).rq_res) })
     }
 
+    /// The message has been copied, and is not read any more. A first page that has all of it stays
+    /// for the next Reply: the core would give it back, and take another.
+    pub(crate) fn copied(&mut self) {
+        let first = get!(self, rq_respages);
+        if get!(self, rq_next_page) == first.wrapping_add(1) {
+            set! { self, rq_next_page: first, }
+        }
+    }
+
     /// Which procedure was called.
     pub(crate) fn procedure(&self) -> Procedure {
         Procedure {
@@ -305,38 +304,47 @@ impl<C: Lent> Reply<'_, C> {
         }
     }
 
-    /// Takes the pages that the Reply lies in. From then on the message is what they have; it
-    /// cannot be read by [`Self::message`].
+    /// Which bytes of the Reply the page list is.
+    pub(crate) fn page_list(&self) -> Range<u32> {
+        let start = get!(self, rq_res.head[0].iov_len) as u32;
+        start..start + get!(self, rq_res.page_len)
+    }
+
+    /// Takes the pages of the page list alone: they become `memory`. The bytes before and behind
+    /// can still be read by [`Self::message`].
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EFAULT`: the page list lies elsewhere.
+    pub(crate) fn take_page_list(&mut self, memory: &mut PageBuf) -> Result {
+        let page_size = PAGE_SIZE as usize;
+        let body = self.body();
+        let pages = body.start / page_size..body.end.div_ceil(page_size);
+        let pieces = Pieces {
+            start: self.page_list().start,
+            head: None,
+            body: body.start % page_size..body.end - pages.start * page_size,
+            tail: None,
+        };
+        self.take(memory, pages, &pieces)
+    }
+
+    /// Takes the pages that the Reply lies in: they become `memory`. From then on the message is
+    /// what they have; it cannot be read by [`Self::message`].
     ///
     /// Context: process, may sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`; `EFAULT`: a part of the Reply lies elsewhere.
-    pub(crate) fn take_pages(&mut self) -> Result<PageBuf> {
+    pub(crate) fn take_pages(&mut self, memory: &mut PageBuf) -> Result {
         let (first, next) = (get!(self, rq_respages), get!(self, rq_next_page));
-        // SAFETY: the request is the running thread's, by the type invariant.
-        let res = unsafe { &raw const (*self.raw.as_ptr()).rq_res };
-        let body = self.body(first, res);
+        let body = self.body();
         let count = (next.addr() - first.addr()) / size_of::<*mut bindings::page>();
         // NFSACL's GETACL fills pages without saying so (nfs3svc_encode_getaclres).
         let count = count.max(body.end.div_ceil(PAGE_SIZE as usize));
-        if count as u64 > get!(self, rq_maxpages) as u64 {
-            return Err(EFAULT);
-        }
-        let mut taken = KVec::with_capacity(count, GFP_KERNEL)?;
-        // SAFETY: svc_init_buffer() allocated `rq_maxpages` entries, which only this thread uses.
-        let entries = unsafe { core::slice::from_raw_parts_mut(first, count) };
-        if entries.iter().any(|page| page.is_null()) {
-            return Err(EFAULT);
-        }
-        self.taken = true;
-        for entry in entries {
-            let page = core::mem::replace(entry, core::ptr::null_mut());
-            let _ = NonNull::new(page).map(|page| taken.push_within_capacity(page));
-        }
-        // The core fills the gaps below this (svc_alloc_arg).
-        set! { self, rq_next_page: first.wrapping_add(count), }
         let run = |base: *mut c_void, len: usize| {
             if len == 0 {
                 return Some(None);
@@ -346,35 +354,51 @@ impl<C: Lent> Reply<'_, C> {
             let offset = base.addr() as u32 % PAGE_SIZE;
             Some(Some(Run::new(page, offset, len as u32)))
         };
-        // SAFETY: the request is the running thread's, by the type invariant.
-        let (head, tail) = unsafe { ((*res).head[0], (*res).tail[0]) };
+        let (head, tail) = (get!(self, rq_res.head[0]), get!(self, rq_res.tail[0]));
         let (Some(head), Some(tail)) = (
             run(head.iov_base, head.iov_len),
             run(tail.iov_base, tail.iov_len),
         ) else {
-            release(taken);
             return Err(EFAULT);
         };
-        // SAFETY: the pages were in the request's array with a reference each, and are there no
-        // more. They are of order 0, or pages of a folio of the page cache, in the direct map of
-        // a kernel without high memory.
-        unsafe { PageBuf::message(taken, head, body, tail) }.map_err(|taken| {
-            release(taken);
-            EFAULT
-        })
+        let pieces = Pieces {
+            start: 0,
+            head,
+            body,
+            tail,
+        };
+        self.taken = true;
+        self.take(memory, 0..count, &pieces)
+    }
+
+    /// Takes `pages` of the array, among which `pieces` lie.
+    fn take(&mut self, memory: &mut PageBuf, pages: Range<usize>, pieces: &Pieces) -> Result {
+        let (first, next) = (get!(self, rq_respages), get!(self, rq_next_page));
+        if pages.start > pages.end || pages.end as u64 > get!(self, rq_maxpages) as u64 {
+            return Err(EFAULT);
+        }
+        // The core fills the gaps below this (svc_alloc_arg).
+        set! { self, rq_next_page: next.max(first.wrapping_add(pages.end)), }
+        let start = first.wrapping_add(pages.start);
+        // SAFETY: svc_init_buffer() allocated `rq_maxpages` entries, which only this thread uses.
+        let entries = unsafe { core::slice::from_raw_parts_mut(start, pages.len()) };
+        // SAFETY: the pages are in the request's array with a reference each, and not any more when
+        // they are taken. They are of order 0, or pages of a folio of the page cache, in the direct
+        // map of a kernel without high memory.
+        unsafe { memory.take_message(entries, pieces) }
     }
 
     /// Where the page list lies in the array of the pages, in bytes.
-    fn body(&self, first: *mut *mut bindings::page, res: *const bindings::xdr_buf) -> Range<usize> {
-        // SAFETY: the request is the running thread's, by the type invariant.
-        let (pages, base, len) = unsafe { ((*res).pages, (*res).page_base, (*res).page_len) };
+    fn body(&self) -> Range<usize> {
+        let (pages, len) = (get!(self, rq_res.pages), get!(self, rq_res.page_len));
         if len == 0 {
             return 0..0;
         }
+        let first = get!(self, rq_respages);
         let index = pages.addr().wrapping_sub(first.addr()) / size_of::<*mut bindings::page>();
         let start = index
             .saturating_mul(PAGE_SIZE as usize)
-            .saturating_add(base as usize);
+            .saturating_add(get!(self, rq_res.page_base) as usize);
         start..start.saturating_add(len as usize)
     }
 }

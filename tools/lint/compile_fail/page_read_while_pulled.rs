@@ -3,18 +3,40 @@
 //! Memory that a device writes is nobody's until the RDMA Reads have ended.
 
 use crate::rdma::qp::Qp;
-use crate::rdma::rw::Pull;
+use crate::rdma::rw::PullBox;
+use crate::rdma::send::SendQueue;
 use crate::rdma::Pulls;
-use crate::support::pages::PageBuf;
 
-fn control<H: Pulls>(qp: &Qp<H>, mut memory: PageBuf) {
-    let _ = memory.write(0, b"before");
-    let _ = Pull::new(qp, memory);
+fn control<H: Pulls>(
+    qp: &Qp<H>,
+    queue: &mut SendQueue<H>,
+    mut pull: PullBox<H>,
+    waiter: H::Puller,
+) {
+    let _ = pull.memory_mut().map(|memory| memory.write(0, b"before"));
+    let _ = qp.post_pull(queue, pull, waiter).err();
 }
 
 #[cfg(wrong)]
-fn wrong<H: Pulls>(qp: &Qp<H>, memory: PageBuf) {
-    let _ = Pull::new(qp, memory);
+fn wrong<H: Pulls>(
+    qp: &Qp<H>,
+    queue: &mut SendQueue<H>,
+    mut pull: PullBox<H>,
+    waiter: H::Puller,
+) {
+    let _ = qp.post_pull(queue, pull, waiter);
     let mut first = [0; 4];
-    let _ = memory.read(0, &mut first); //~ E0382
+    let _ = pull.memory_mut().map(|memory| memory.read(0, &mut first)); //~ E0382
+}
+
+#[cfg(wrong)]
+fn wrong_kept<H: Pulls>(
+    qp: &Qp<H>,
+    queue: &mut SendQueue<H>,
+    mut pull: PullBox<H>,
+    waiter: H::Puller,
+) {
+    let memory = pull.memory_mut();
+    let _ = qp.post_pull(queue, pull, waiter); //~ E0505
+    let _ = memory.map(|memory| memory.write(0, b"after"));
 }
