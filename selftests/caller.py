@@ -356,6 +356,11 @@ class Client(QueuePair):
     def lives(self):
         self.replied(self.ask())
 
+    def loses(self, *arguments, **options):
+        """Sends what ends the connection, maybe before its Send has."""
+        self.post_all([self.message(*arguments, **options)[1]])
+        self.ended()
+
     def ended(self):
         """The server, or either device, has ended the connection."""
         for _ in waiting(SECONDS):
@@ -1053,8 +1058,7 @@ def memory_of_nobody(c):
                     lambda o: {"call": reads((0, 4000)),
                                "write": [[o.piece(0, 2000), o.foreign(4096)]]}):
         other = c.caller.connect()
-        other.ask(**options(other))
-        other.ended()
+        other.loses(**options(other))
         other.close()
 
 
@@ -1079,13 +1083,11 @@ def memory_that_is_not_for_the_server(c):
     for make in (memory(local), memory(beyond=100), memory(beyond=-4), memory(stale=True),
                  memory(other_domain=True)):
         other = c.caller.connect()
-        other.ask(call, read=[(len(call(0)), make(other))])
-        other.ended()
+        other.loses(call, read=[(len(call(0)), make(other))])
         other.close()
         other = c.caller.connect()
         piece = make(other)
-        other.ask(reads((0, 8100)), reply=[other.piece(0, 4100), piece])
-        other.ended()
+        other.loses(reads((0, 8100)), reply=[other.piece(0, 4100), piece])
         other.close()
 
 
@@ -1129,8 +1131,7 @@ def a_message_with_immediate_data(c):
 
 @case(counted=False)
 def a_message_that_is_too_long(c):
-    c.post_all([c.message(rpc(arguments=bytes(INLINE)))[1]])
-    c.ended()
+    c.loses(rpc(arguments=bytes(INLINE)))
 
 
 # Flow control.
