@@ -18,12 +18,7 @@ fn control<H: Pulls>(
 }
 
 #[cfg(wrong)]
-fn wrong<H: Pulls>(
-    qp: &Qp<H>,
-    queue: &mut SendQueue<H>,
-    mut pull: PullBox<H>,
-    waiter: H::Puller,
-) {
+fn wrong<H: Pulls>(qp: &Qp<H>, queue: &mut SendQueue<H>, mut pull: PullBox<H>, waiter: H::Puller) {
     let _ = qp.post_pull(queue, pull, waiter);
     let mut first = [0; 4];
     let _ = pull.memory_mut().map(|memory| memory.read(0, &mut first)); //~ E0382
