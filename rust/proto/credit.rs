@@ -134,9 +134,10 @@ impl Allowance {
     }
 
     /// Counts a Reply. If there are to be more Receives, returns for how many Calls there are some
-    /// and are to be; whoever is told so says what came of it ([`Self::handle_posted`]).
+    /// and are to be; whoever is told so says what came of it ([`Self::handle_posted`]). `now` is asked
+    /// once in as many Replies as there are credits.
     #[inline]
-    pub fn handle_reply(&mut self, now: Time) -> Option<Range<u32>> {
+    pub fn handle_reply(&mut self, now: impl FnOnce() -> Time) -> Option<Range<u32>> {
         if self.calls >= self.most {
             return None;
         }
@@ -145,6 +146,7 @@ impl Allowance {
             return None;
         }
         self.replies = 0;
+        let now = now();
         let soon = now.0.saturating_sub(self.since.0) <= Self::WINDOW.0;
         self.since = now;
         if !soon || self.coming {

@@ -172,14 +172,7 @@ const MOST_SENDS: u32 = 8;
 impl ResponderResources {
     /// How many Receives are posted again together while there are credits for `calls` Calls.
     pub const fn recv_batch(calls: u32) -> u32 {
-        let eighth = calls / 8;
-        if eighth > EXTRA_RECEIVES / 2 {
-            EXTRA_RECEIVES / 2
-        } else if eighth == 0 {
-            1
-        } else {
-            eighth
-        }
+        bounded(calls, 1, EXTRA_RECEIVES / 2)
     }
 
     /// How many Receives there are while there are credits for `calls` Calls.
@@ -231,6 +224,11 @@ pub fn responder(calls: u32, callbacks: u32, device: &Device) -> Option<Responde
 }
 
 /// `value`, or what of `low` and `high` is nearest; `low` if that is beyond `high`.
-fn bounded(value: u32, low: u32, high: u32) -> u32 {
-    value.min(high).max(low)
+const fn bounded(value: u32, low: u32, high: u32) -> u32 {
+    let value = if value < high { value } else { high };
+    if value > low {
+        value
+    } else {
+        low
+    }
 }

@@ -47,7 +47,7 @@ fn replies(allowance: &mut Allowance, now: &mut u64, apart: u64, most: u32) -> O
     (0..most).find_map(|_| {
         *now += apart;
         let had = allowance.calls();
-        let wanted = allowance.handle_reply(Time(*now))?;
+        let wanted = allowance.handle_reply(|| Time(*now))?;
         assert_eq!(wanted.start, had);
         Some(wanted.end)
     })
