@@ -9,6 +9,7 @@ use super::memory::PAGE_SIZE;
 use crate::bindings;
 use core::ops::Range;
 use core::ptr::NonNull;
+use core::slice;
 use kernel::prelude::*;
 
 /// A piece of a page, or of pages that follow each other.
@@ -240,13 +241,39 @@ impl PageBuf {
     }
 
     /// The pieces that the bytes `range` of the message lie in, in order; fewer if there are not so
-    /// many.
+    /// many, none if it begins elsewhere.
     #[inline]
     pub(crate) fn runs(&self, range: Range<u32>) -> Runs<'_> {
+        let (from, to) = match range.start.checked_sub(self.start) {
+            Some(from) => (from, range.end.saturating_sub(self.start).max(from)),
+            None => (0, 0),
+        };
+        let mut before = 0;
+        // Which of the next `len` bytes are meant.
+        let mut meant = |len: u32| {
+            let end = before + len;
+            let part = from.clamp(before, end) - before..to.clamp(before, end) - before;
+            before = end;
+            part
+        };
+        let piece = |run: Option<Run>, part: Range<u32>| {
+            run.filter(|_| !part.is_empty()).map(|run| Run {
+                offset: run.offset + part.start,
+                len: part.end - part.start,
+                ..run
+            })
+        };
+        let head = piece(self.head, meant(self.head.map_or(0, |run| run.len)));
+        let body = meant(self.body_len);
+        let tail = piece(self.tail, meant(self.tail.map_or(0, |run| run.len)));
+        let at = self.body_offset + body.start;
+        let first = self.body_first + (at / PAGE_SIZE) as usize;
         Runs {
-            buf: self,
-            at: range.start,
-            end: range.end,
+            head,
+            pages: self.owned.get(first..).unwrap_or_default().iter(),
+            offset: at % PAGE_SIZE,
+            left: body.end - body.start,
+            tail,
         }
     }
 
@@ -305,12 +332,14 @@ impl PageBuf {
     }
 }
 
-/// The pieces of a [`PageBuf`].
-#[derive(Clone)]
+/// Some of the pieces of a [`PageBuf`].
 pub(crate) struct Runs<'a> {
-    buf: &'a PageBuf,
-    at: u32,
-    end: u32,
+    head: Option<Run>,
+    /// Where the rest of the body lies: `left` bytes, the first at `offset` of the first page.
+    pages: slice::Iter<'a, NonNull<bindings::page>>,
+    offset: u32,
+    left: u32,
+    tail: Option<Run>,
 }
 
 impl Iterator for Runs<'_> {
@@ -318,31 +347,16 @@ impl Iterator for Runs<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Run> {
-        let buf = self.buf;
-        let left = self.end.checked_sub(self.at).filter(|left| *left != 0)?;
-        let head_len = buf.head.map_or(0, |run| run.len);
-        let at = self.at.checked_sub(buf.start)?;
-        let part = |run: Run, at: u32| Run {
-            offset: run.offset + at,
-            len: left.min(run.len - at),
-            ..run
-        };
-        let run = if at < head_len {
-            part(buf.head?, at)
-        } else if at - head_len < buf.body_len {
-            let in_body = at - head_len;
-            let from = buf.body_offset + in_body;
-            let page = *buf
-                .owned
-                .get(buf.body_first + (from / PAGE_SIZE) as usize)?;
-            let offset = from % PAGE_SIZE;
-            let len = left.min(PAGE_SIZE - offset).min(buf.body_len - in_body);
-            Run::new(page, offset, len)
-        } else {
-            let at = at - head_len - buf.body_len;
-            part(buf.tail.filter(|run| at < run.len)?, at)
-        };
-        self.at += run.len;
+        if let Some(head) = self.head.take() {
+            return Some(head);
+        }
+        if self.left == 0 {
+            return self.tail.take();
+        }
+        let page = *self.pages.next()?;
+        let run = Run::new(page, self.offset, self.left.min(PAGE_SIZE - self.offset));
+        self.left -= run.len;
+        self.offset = 0;
         Some(run)
     }
 }
