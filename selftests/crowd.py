@@ -95,7 +95,7 @@ class Client:
             raise Lost(f"client {self.number}: event {got} instead of {kind}")
 
     def connect(self):
-        parameters = ConnParam(resources=1, depth=1, rnr_retry=7, qp_num=self.qp.qp_num,
+        parameters = ConnParam(resources=1, depth=1, retry=7, rnr_retry=7, qp_num=self.qp.qp_num,
                                data_len=len(PRIVATE_DATA))
         parameters.set_private_data(PRIVATE_DATA)
         self.id.connect(parameters)
@@ -115,7 +115,7 @@ class Client:
             SGE(memory.buf + self.start, INLINE, memory.lkey)]))
         data = message(self.xid)
         memory.write(data, len(data), self.start + INLINE)
-        self.qp.post_send(SendWR(opcode=IBV_WR_SEND, num_sge=1, sg=[
+        self.qp.post_send(SendWR(wr_id=self.number, opcode=IBV_WR_SEND, num_sge=1, sg=[
             SGE(memory.buf + self.start + INLINE, len(data), memory.lkey)]))
 
     def is_lost(self):
@@ -150,7 +150,10 @@ def answers(clients):
         for done in completions or ():
             if done.status == IBV_WC_SUCCESS and done.wr_id in waiting:
                 waiting.pop(done.wr_id).check(done.byte_len)
-        Client.common.sent.poll(64)
+        for done in Client.common.sent.poll(64)[1] or ():
+            # Nobody has acknowledged it: the machine is too slow, and the connection lost.
+            if done.status != IBV_WC_SUCCESS and done.wr_id in waiting:
+                lost.append(waiting.pop(done.wr_id))
         quiet = 0 if count else quiet + 1
         if quiet < 20:
             time.sleep(0 if count else 0.005)
