@@ -35,6 +35,8 @@ INLINE = 1024
 CALL = 256
 PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 0, INLINE // 1024 - 1, INLINE // 1024 - 1)
 SECONDS = 120
+# How many RDMA Reads the server may have outstanding.
+READS = int(os.environ.get("READS", "1"))
 
 
 class Lost(Exception):
@@ -95,7 +97,7 @@ class Client:
             raise Lost(f"client {self.number}: event {got} instead of {kind}")
 
     def connect(self):
-        parameters = ConnParam(resources=1, depth=1, retry=7, rnr_retry=7, qp_num=self.qp.qp_num,
+        parameters = ConnParam(resources=READS, depth=1, retry=7, rnr_retry=7, qp_num=self.qp.qp_num,
                                data_len=len(PRIVATE_DATA))
         parameters.set_private_data(PRIVATE_DATA)
         self.id.connect(parameters)

@@ -93,6 +93,7 @@ impl Protocol {
     #[inline]
     pub(super) fn set_grants(&mut self, grants: u32) {
         if grants != self.grants {
+            trace::svc_credits(|| (self.cid, grants));
             trace::protocol_grants(|| (self.cid, grants));
             self.grants = grants;
             self.connection.set_grants(grants);

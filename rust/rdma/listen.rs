@@ -160,6 +160,13 @@ impl Request {
         self.private_data.get(..len).unwrap_or_default()
     }
 
+    /// The peer's address.
+    pub(crate) fn peer(&self) -> SockAddr {
+        // SAFETY: the id is valid by the type invariant; `cma_dst_addr` (drivers/infiniband/core/cma.c)
+        // is set before the event that the peer asks, and stays until the id goes.
+        SockAddr::new(unsafe { (*self.raw.as_ptr()).route.addr.dst_addr })
+    }
+
     /// How many RDMA Reads the peer lets this side have outstanding.
     pub(crate) fn reads(&self) -> u8 {
         self.reads

@@ -28,7 +28,10 @@ use crate::{
             Call,
             Source, //
         },
-        types::Segment, //
+        types::{
+            ReadSegment,
+            Segment, //
+        }, //
     },
     rdma::rw::{
         Pull,
@@ -41,7 +44,8 @@ use crate::{
     },
     support::{
         memory::PAGE_SIZE,
-        pages::PageBuf, //
+        pages::PageBuf,
+        trace, //
     }, //
 };
 use kernel::prelude::*;
@@ -222,6 +226,12 @@ impl Connection {
         let fits = pull.work_requests() <= qp.most();
         if added.is_ok() && fits {
             settings::READS.add(segments);
+            trace::svc_read(|| {
+                let of = |read: ReadSegment| read.segment.length;
+                let len = call.chunks.reads.iter().map(of).fold(0, u32::wrapping_add);
+                let (xid, sqecount) = (fixed.xid.0, pull.work_requests());
+                (self.cid(), xid, len, segments as u32, sqecount)
+            });
             return Begun::Pull(pull);
         }
         Pull::cancel(pull, qp);
@@ -327,6 +337,7 @@ impl Connection {
     /// Answers a Call by an error message. The client has its credit back with it, so the Receive
     /// goes first.
     pub(super) fn refuse(&self, message: Message, fixed: &FixedWords, report: ErrorReport) {
+        trace::svc_error(|| (self.cid(), fixed.xid.0, report.name()));
         let refused = self
             .endpoint()
             .drop_call(message)

@@ -53,7 +53,10 @@ use crate::{
         },
         CallBuf, //
     },
-    support::errno, //
+    support::{
+        errno,
+        trace, //
+    }, //
 };
 use core::ops::Range;
 use kernel::{
@@ -118,6 +121,18 @@ impl Connection {
             rnr_retry_count: RNR_RETRIES,
         };
         this.endpoint.accept(protocol, &params)?;
+        trace::svc_accept(|| {
+            (
+                cid,
+                this.facts.inline_send,
+                this.facts.inline_recv,
+                config.grants,
+                sizes.grants,
+                sizes.reads.into(),
+                &who.local,
+                &who.peer,
+            )
+        });
         Ok((this, who))
     }
 
@@ -127,6 +142,11 @@ impl Connection {
 
     pub(super) fn shared(&self) -> &Shared<Server> {
         self.endpoint.shared()
+    }
+
+    /// The number of the connection.
+    pub(super) fn cid(&self) -> u32 {
+        self.shared().role.cid
     }
 
     /// What was settled when it was accepted.
@@ -246,6 +266,7 @@ impl svc::Connection for Connection {
             Err(ComposeError::Protocol(SendError::NoCredit)) => return Err(errno::no_buffers()),
             Err(_) => return Err(errno::not_connected()),
         }
+        trace::svc_callback(|| (self.cid(), xid, call.len()));
         sending.post(None, None, None).map_err(|why| {
             self.shared().lose(why);
             errno::not_connected()

@@ -19,6 +19,7 @@ use crate::{
             Net,
             SockAddr, //
         },
+        trace,
         work::{
             Job,
             Run, //
@@ -39,6 +40,10 @@ const BACKLOG: i32 = 1024;
 
 /// How many clients wait at most to be accepted; who comes then is refused, and tries again.
 const MOST_WAITING: u32 = 1024;
+
+/// Why a client is refused, for traces.
+const GOING: &str = "the listener goes away";
+const CROWDED: &str = "too many wait";
 
 /// How long to wait before an address is tried again that no device has, in milliseconds.
 const RETRY: u32 = 1_000;
@@ -67,10 +72,18 @@ struct State {
     again: Option<Pin<KBox<Job<Again>>>>,
 }
 
+/// A client is going to be refused.
+fn refused(request: &Request, why: &'static str) {
+    let peer = request.peer();
+    trace::svc_refuse(|| (&peer, why, 0));
+}
+
 impl Accept for Shared {
     fn request(&self, request: KBox<Request>) -> Result<(), KBox<Request>> {
         let mut state = self.state.lock();
         if state.closed || state.count >= MOST_WAITING {
+            let why = if state.closed { GOING } else { CROWDED };
+            refused(&request, why);
             return Err(request);
         }
         state.count += 1;
@@ -178,11 +191,14 @@ impl svc::Listener for Listener {
         drop(job);
         let mut state = self.0.state.lock();
         let id = state.id.take();
-        let waiting = core::mem::take(&mut state.waiting);
+        let mut waiting = core::mem::take(&mut state.waiting);
         drop(state);
         // Waits for events, which take the lock; then those who wait are refused.
         drop(id);
-        drop(waiting);
+        while let Some(request) = waiting.pop() {
+            refused(&request, GOING);
+            drop(request);
+        }
     }
 }
 

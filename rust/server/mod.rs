@@ -32,9 +32,13 @@ use crate::{
         Service,
         SvcHandle, //
     },
-    support::net::{
-        Net,
-        SockAddr, //
+    support::{
+        errno,
+        net::{
+            Net,
+            SockAddr, //
+        },
+        trace, //
     }, //
 };
 use kernel::prelude::*;
@@ -59,7 +63,15 @@ impl Service for Rdma {
         request: KBox<Request>,
         most: u32,
     ) -> Result<(connection::Connection, Addresses)> {
-        connection::Connection::accept(xprt, request, most)
+        let peer = request.peer();
+        connection::Connection::accept(xprt, request, most).inspect_err(|&error| {
+            let why = match error {
+                _ if error == errno::not_supported() => "what it takes is not there",
+                ENOMEM => "no memory",
+                _ => "not set up",
+            };
+            trace::svc_refuse(|| (&peer, why, error.to_errno()));
+        })
     }
 }
 

@@ -31,14 +31,16 @@ use crate::{
             Handle,
             MsgType,
             Segment,
-            Version, //
+            Version,
+            Xid, //
         }, //
     },
     rdma::rw::{
         Remote,
         Write, //
     },
-    sunrpc::svc::rqst::Reply, //
+    sunrpc::svc::rqst::Reply,
+    support::trace, //
 };
 use core::ops::Range;
 use kernel::{
@@ -140,6 +142,10 @@ impl Connection {
                 if write.is_none() {
                     reply.copied();
                 }
+                trace::svc_reply(|| {
+                    let handle = invalidate.unwrap_or(Handle::NONE);
+                    described(self.cid(), fixed.xid, &response, count, handle)
+                });
                 let pull = call.note_mut().pull.take();
                 let left = pull.and_then(|pull| sending.role().idle.push(pull));
                 let posted = sending.post(Some(call), write, invalidate);
@@ -216,6 +222,36 @@ impl Connection {
         spread(response.payload(), response.reply_writes(), add)?;
         Ok(segments)
     }
+}
+
+/// What a trace says of a Reply.
+fn described(
+    cid: u32,
+    xid: Xid,
+    response: &Response<'_>,
+    work_requests: u32,
+    handle: Handle,
+) -> (u32, u32, u32, &'static str, u32, u32, u32, u32) {
+    let written = response.writes().map(|(segment, _)| segment);
+    let lens = Iterator::chain(written, response.reply_writes()).map(|segment| segment.length);
+    let (segments, bytes) = lens.fold((0, 0), |(count, sum), len| (count + 1, sum + len));
+    let (form, inline) = match response.form {
+        Form::Inline if segments == 0 => ("inline", response.payload_len),
+        Form::Inline => ("write list", response.payload_len),
+        Form::ReplyChunk => ("reply chunk", 0),
+        Form::Continued => ("continued", response.payload_len),
+    };
+    let len = response.header_len + inline;
+    (
+        cid,
+        xid.0,
+        len,
+        form,
+        segments,
+        bytes,
+        work_requests,
+        handle.0,
+    )
 }
 
 /// Whether what is written is of the page list, `pages`, and nothing else of the Reply is.

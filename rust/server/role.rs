@@ -14,6 +14,10 @@ use crate::{
     },
     proto::{
         connection::Event,
+        header::{
+            FixedWords,
+            Kind, //
+        },
         negotiate::Time,
         plan::{
             Item,
@@ -21,6 +25,7 @@ use crate::{
         },
         responder::{
             self,
+            Call,
             CallLimits,
             Kept, //
         }, //
@@ -51,6 +56,7 @@ use crate::{
         backchannel::PinnedCall,
         SvcHandle, //
     },
+    support::trace, //
 };
 use core::convert::Infallible;
 use kernel::prelude::*;
@@ -197,23 +203,35 @@ impl Role for Server {
         _shared: &Shared<Self>,
         event: Event<'_>,
         claim: Option<Claim>,
-        _message: &Message,
+        message: &Message,
         _invalidated: Option<Invalidated>,
     ) -> Fate<Kept> {
         settings::RECEIVES.count();
         match event {
             //= V1-107, NFS-044, NFS-045
-            Event::Call(call) => {
-                match responder::accept(&call.conveyed, call.part.len, &self.limits) {
-                    Ok(call) => Fate::Keep(Kept::of(&call)),
-                    Err(report) => Fate::Refuse(call.fixed, report),
+            Event::Call(arrived) => {
+                match responder::accept(&arrived.conveyed, arrived.part.len, &self.limits) {
+                    Ok(call) => {
+                        trace::svc_call(|| described(self.cid, &arrived.fixed, &call));
+                        Fate::Keep(Kept::of(&call))
+                    }
+                    Err(report) => {
+                        trace::svc_error(|| (self.cid, arrived.fixed.xid.0, report.name()));
+                        Fate::Refuse(arrived.fixed, report)
+                    }
                 }
+            }
+            Event::Refused(why) => {
+                trace::svc_error(|| (self.cid, xid_of(message), why.name()));
+                Fate::Done
             }
             Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
             //= V1-121, NFS-049
             Event::Reply(arrived) => {
+                let payload = arrived.conveyed.payload;
+                trace::svc_callback_reply(|| (self.cid, arrived.fixed.xid.0, payload.len() as u32));
                 if let Some(Claim { call, limit }) = claim {
-                    call.complete(arrived.conveyed.payload, limit);
+                    call.complete(payload, limit);
                 }
                 Fate::Done
             }
@@ -278,6 +296,10 @@ impl Responder for Server {
     ) -> Option<Message> {
         queue.pulling -= 1;
         queue.retry = true;
+        trace::svc_read_ended(|| {
+            let rc = if pull.is_some() { 0 } else { EIO.to_errno() };
+            (self.cid, xid_of(&call), rc)
+        });
         // Without the data the connection is lost, and the Call with it.
         if pull.is_none() {
             return Some(call);
@@ -292,6 +314,37 @@ impl Responder for Server {
     }
 
     fn starved(&self) {
+        trace::svc_full(|| (self.cid,));
         settings::STARVED.count();
     }
+}
+
+/// The XID of a message that has one, for traces.
+fn xid_of(message: &Message) -> u32 {
+    FixedWords::split(message.bytes()).map_or(0, |(fixed, _)| fixed.xid.0)
+}
+
+/// What a trace says of a Call.
+fn described(
+    cid: u32,
+    fixed: &FixedWords,
+    call: &Call<'_>,
+) -> (u32, u32, u32, u32, &'static str, u32, u32, u32) {
+    let chunks = &call.chunks;
+    let form = match call.kind {
+        _ if chunks.reads.is_empty() => "inline",
+        Kind::Msg => "read list",
+        Kind::Nomsg => "*read list",
+    };
+    let writes: usize = chunks.writes.iter().map(|chunk| chunk.count()).sum();
+    (
+        cid,
+        fixed.xid.0,
+        fixed.credit,
+        call.len,
+        form,
+        chunks.reads.count() as u32,
+        writes as u32,
+        chunks.reply.map_or(0, |chunk| chunk.count()) as u32,
+    )
 }

@@ -206,6 +206,75 @@ events! {
     /// The Reply to a Call of the server was sent, of so many bytes.
     fn callback_reply = xprtrdma_cb_reply(cid: u32, xid: u32, len: u32);
 
+    /// A client was accepted: the bytes that hold for a message each way, how many Calls at a time
+    /// it has now and may get, and how many RDMA Reads may be outstanding.
+    fn svc_accept = svcrdma_accept(
+        cid: u32,
+        inline_send: u32,
+        inline_recv: u32,
+        credits: u32,
+        most: u32,
+        reads: u32,
+        source: &'a SockAddr,
+        peer: &'a SockAddr,
+    );
+
+    /// A client was refused; why, and the error number if there is one.
+    fn svc_refuse = svcrdma_refuse(peer: &'a SockAddr, why: &'a str, rc: i32);
+
+    /// A Call arrived: for how many credits it asks, how long the RPC message is and how it
+    /// travels, and the Segments of the Read list, the Write list and the Reply chunk.
+    fn svc_call = svcrdma_decode_rqst(
+        cid: u32,
+        xid: u32,
+        credits: u32,
+        len: u32,
+        call: &'a str,
+        reads: u32,
+        writes: u32,
+        reply: u32,
+    );
+
+    /// RDMA Reads for a Call are about to be posted, of so many bytes.
+    fn svc_read = svcrdma_post_read_chunk(
+        cid: u32,
+        xid: u32,
+        len: u32,
+        segments: u32,
+        work_requests: u32,
+    );
+
+    /// The RDMA Reads of a Call have ended, with 0 or an error number.
+    fn svc_read_ended = svcrdma_read_finished(cid: u32, xid: u32, rc: i32);
+
+    /// A Reply is about to be posted, of so many bytes: how it travels, the Segments and bytes that
+    /// are written by RDMA, the work requests, and the handle that the client's device invalidates.
+    fn svc_reply = svcrdma_post_send(
+        cid: u32,
+        xid: u32,
+        len: u32,
+        reply: &'a str,
+        segments: u32,
+        written: u32,
+        work_requests: u32,
+        handle: u32,
+    );
+
+    /// A Call is answered by an error message; what that says, or what was wrong.
+    fn svc_error = svcrdma_error(cid: u32, xid: u32, why: &'a str);
+
+    /// So many Calls at a time are granted from the next Reply on.
+    fn svc_credits = svcrdma_credits(cid: u32, limit: u32);
+
+    /// A thread has to wait for room in the send queue.
+    fn svc_full = svcrdma_sq_full(cid: u32);
+
+    /// A Call to the client is about to be posted, of so many bytes.
+    fn svc_callback = svcrdma_cb_call(cid: u32, xid: u32, len: u32);
+
+    /// The Reply to a Call to the client arrived, of so many bytes.
+    fn svc_callback_reply = svcrdma_cb_reply(cid: u32, xid: u32, len: u32);
+
     /// `Connection::client`; see the header for this and the following.
     fn protocol_connect = rpcrdma_protocol_connect(
         cid: u32,

@@ -288,7 +288,7 @@ TRACE_EVENT(xprtrdma_reply,
 		__entry->cid, __entry->xid, __entry->credits)
 );
 
-DECLARE_EVENT_CLASS(xprtrdma_reply_class,
+DECLARE_EVENT_CLASS(rpcrdma_why_class,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why),
 	TP_ARGS(cid, xid, why),
 	TP_STRUCT__entry(
@@ -306,16 +306,16 @@ DECLARE_EVENT_CLASS(xprtrdma_reply_class,
 );
 
 /* No RPC waits for it. */
-DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_rqst_err,
+DEFINE_EVENT(rpcrdma_why_class, xprtrdma_reply_rqst_err,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
 /* It breaks a rule. */
-DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_hdr_err,
+DEFINE_EVENT(rpcrdma_why_class, xprtrdma_reply_hdr_err,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
 /* The server has refused the Call. */
-DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_error,
+DEFINE_EVENT(rpcrdma_why_class, xprtrdma_reply_error,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
 
-TRACE_EVENT(xprtrdma_credits,
+DECLARE_EVENT_CLASS(rpcrdma_credits_class,
 	TP_PROTO(u32 cid, u32 limit),
 	TP_ARGS(cid, limit),
 	TP_STRUCT__entry(
@@ -329,11 +329,14 @@ TRACE_EVENT(xprtrdma_credits,
 	TP_printk("cid=%u limit=%u", __entry->cid, __entry->limit)
 );
 
+DEFINE_EVENT(rpcrdma_credits_class, xprtrdma_credits,
+	TP_PROTO(u32 cid, u32 limit), TP_ARGS(cid, limit));
+
 /*
  * The server's Calls
  */
 
-DECLARE_EVENT_CLASS(xprtrdma_callback_class,
+DECLARE_EVENT_CLASS(rpcrdma_callback_class,
 	TP_PROTO(u32 cid, u32 xid, u32 len),
 	TP_ARGS(cid, xid, len),
 	TP_STRUCT__entry(
@@ -349,9 +352,171 @@ DECLARE_EVENT_CLASS(xprtrdma_callback_class,
 	TP_printk("cid=%u xid=0x%08x len=%u", __entry->cid, __entry->xid, __entry->len)
 );
 
-DEFINE_EVENT(xprtrdma_callback_class, xprtrdma_cb_call,
+DEFINE_EVENT(rpcrdma_callback_class, xprtrdma_cb_call,
 	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
-DEFINE_EVENT(xprtrdma_callback_class, xprtrdma_cb_reply,
+DEFINE_EVENT(rpcrdma_callback_class, xprtrdma_cb_reply,
+	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
+
+/*
+ * The server. What of the above concerns no Call of a client is of either side:
+ * completions, and why a connection is closed.
+ */
+
+TRACE_EVENT(svcrdma_accept,
+	TP_PROTO(u32 cid, u32 inline_send, u32 inline_recv, u32 credits, u32 most, u32 reads,
+		 const struct __kernel_sockaddr_storage *source,
+		 const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, inline_send, inline_recv, credits, most, reads, source, peer),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, inline_send)
+		__field(u32, inline_recv)
+		__field(u32, credits)
+		__field(u32, most)
+		__field(u32, reads)
+		__sockaddr(source, sizeof(struct sockaddr_in6))
+		__sockaddr(peer, sizeof(struct sockaddr_in6))
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->inline_send = inline_send;
+		__entry->inline_recv = inline_recv;
+		__entry->credits = credits;
+		__entry->most = most;
+		__entry->reads = reads;
+		__assign_sockaddr(source, source, sizeof(struct sockaddr_in6));
+		__assign_sockaddr(peer, peer, sizeof(struct sockaddr_in6));
+	),
+	TP_printk("cid=%u %pISpc -> %pISpc neg send/recv=%u/%u credits=%u of %u reads=%u",
+		__entry->cid, __get_sockaddr(source), __get_sockaddr(peer),
+		__entry->inline_send, __entry->inline_recv,
+		__entry->credits, __entry->most, __entry->reads)
+);
+
+TRACE_EVENT(svcrdma_refuse,
+	TP_PROTO(const struct __kernel_sockaddr_storage *peer, const struct rpcrdma_bytes *why,
+		 int rc),
+	TP_ARGS(peer, why, rc),
+	TP_STRUCT__entry(
+		__field(int, rc)
+		__sockaddr(peer, sizeof(struct sockaddr_in6))
+		__string_len(why, why->data, why->len)
+	),
+	TP_fast_assign(
+		__entry->rc = rc;
+		__assign_sockaddr(peer, peer, sizeof(struct sockaddr_in6));
+		__assign_str(why);
+	),
+	TP_printk("peer=%pISpc why=\"%s\" rc=%d",
+		__get_sockaddr(peer), __get_str(why), __entry->rc)
+);
+
+TRACE_EVENT(svcrdma_decode_rqst,
+	TP_PROTO(u32 cid, u32 xid, u32 credits, u32 len, const struct rpcrdma_bytes *rtype,
+		 u32 reads, u32 writes, u32 reply),
+	TP_ARGS(cid, xid, credits, len, rtype, reads, writes, reply),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, credits)
+		__field(u32, len)
+		__string_len(rtype, rtype->data, rtype->len)
+		__field(u32, reads)
+		__field(u32, writes)
+		__field(u32, reply)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->credits = credits;
+		__entry->len = len;
+		__assign_str(rtype);
+		__entry->reads = reads;
+		__entry->writes = writes;
+		__entry->reply = reply;
+	),
+	TP_printk("cid=%u xid=0x%08x credits=%u len=%u %s segments=%u/%u/%u",
+		__entry->cid, __entry->xid, __entry->credits, __entry->len,
+		__get_str(rtype), __entry->reads, __entry->writes, __entry->reply)
+);
+
+TRACE_EVENT(svcrdma_post_read_chunk,
+	TP_PROTO(u32 cid, u32 xid, u32 len, u32 segments, u32 sqecount),
+	TP_ARGS(cid, xid, len, segments, sqecount),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, len)
+		__field(u32, segments)
+		__field(u32, sqecount)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->len = len;
+		__entry->segments = segments;
+		__entry->sqecount = sqecount;
+	),
+	TP_printk("cid=%u xid=0x%08x len=%u segments=%u sqecount=%u",
+		__entry->cid, __entry->xid, __entry->len, __entry->segments, __entry->sqecount)
+);
+
+TRACE_EVENT(svcrdma_read_finished,
+	TP_PROTO(u32 cid, u32 xid, int rc),
+	TP_ARGS(cid, xid, rc),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(int, rc)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->rc = rc;
+	),
+	TP_printk("cid=%u xid=0x%08x rc=%d", __entry->cid, __entry->xid, __entry->rc)
+);
+
+TRACE_EVENT(svcrdma_post_send,
+	TP_PROTO(u32 cid, u32 xid, u32 len, const struct rpcrdma_bytes *wtype, u32 segments,
+		 u32 written, u32 sqecount, u32 handle),
+	TP_ARGS(cid, xid, len, wtype, segments, written, sqecount, handle),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, len)
+		__string_len(wtype, wtype->data, wtype->len)
+		__field(u32, segments)
+		__field(u32, written)
+		__field(u32, sqecount)
+		__field(u32, handle)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->len = len;
+		__assign_str(wtype);
+		__entry->segments = segments;
+		__entry->written = written;
+		__entry->sqecount = sqecount;
+		__entry->handle = handle;
+	),
+	TP_printk("cid=%u xid=0x%08x len=%u %s segments=%u written=%u sqecount=%u "
+		  "invalidates=0x%08x",
+		__entry->cid, __entry->xid, __entry->len, __get_str(wtype), __entry->segments,
+		__entry->written, __entry->sqecount, __entry->handle)
+);
+
+/* An error message answers a Call. */
+DEFINE_EVENT(rpcrdma_why_class, svcrdma_error,
+	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
+DEFINE_EVENT(rpcrdma_credits_class, svcrdma_credits,
+	TP_PROTO(u32 cid, u32 limit), TP_ARGS(cid, limit));
+/* A thread waits for room in the send queue. */
+DEFINE_EVENT(rpcrdma_cid_class, svcrdma_sq_full, TP_PROTO(u32 cid), TP_ARGS(cid));
+DEFINE_EVENT(rpcrdma_callback_class, svcrdma_cb_call,
+	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
+DEFINE_EVENT(rpcrdma_callback_class, svcrdma_cb_reply,
 	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
 
 /*
