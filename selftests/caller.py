@@ -1486,11 +1486,7 @@ def callback_reply(call, body, credits=4):
 
 def recall_reply(call, status=0):
     """CB_SEQUENCE and CB_RECALL, done."""
-    at = Decoder(call.payload)
-    at.at = 24
-    for _ in "credentials", "verifier":
-        at.word()
-        at.opaque()
+    at = Decoder(call.payload).arguments()
     at.opaque()
     at.at += 12
     expect(at.word() == 11, "no CB_SEQUENCE:", call.payload[:80].hex())

@@ -217,9 +217,73 @@ on_server() {
 	${SERVER_COMMAND:-lab-server} "$@"
 }
 
+has_server_command() {
+	[ -n "${SERVER_COMMAND:-}" ] || command -v lab-server >/dev/null
+}
+
 needs_server_command() {
-	[ -n "${SERVER_COMMAND:-}" ] || command -v lab-server >/dev/null ||
+	has_server_command ||
 		skip "set SERVER_COMMAND to what runs a command on the server as root, such as: ssh server"
+}
+
+# begin_io COUNT: so many processes change, read and compare files of their own until `end_io`.
+begin_io() {
+	"$here/io.py" churn "$dir" "$1" "$local/stop" >"$local/churn" 2>&1 &
+	churn=$!
+	connections=$(transport connect_count)
+}
+
+# How many connections there have been since.
+new_connections() {
+	now=$(transport connect_count)
+	echo $((now - connections))
+}
+
+# No byte was wrong, and the server has what was written last.
+end_io() {
+	touch "$local/stop"
+	wait $churn || {
+		cat "$local/churn"
+		exit 1
+	}
+	count=$(new_connections)
+	note "$count new connections; $(tr '\n' ';' <"$local/churn")"
+	"$here/io.py" settled "$dir"
+	remount
+	"$here/io.py" settled "$dir"
+}
+
+# wait_for_breaks COUNT: waits until so many connections have broken, as long as some do, however slowly.
+wait_for_breaks() {
+	broken=0
+	quiet=0
+	while [ $broken -lt "$1" ] && [ $quiet -lt 120 ] && kill -0 $churn; do
+		sleep 1
+		quiet=$((quiet + 1))
+		count=$(new_connections)
+		[ "$count" = $broken ] || quiet=0
+		broken=$count
+	done
+}
+
+# rdma_objects [on_server]: how many RDMA objects of each kind there are.
+rdma_objects() {
+	shown=$("$@" rdma resource show) || fail "rdma resource show has failed" >&2
+	[ -n "$shown" ] || fail "there is no RDMA device" >&2
+	echo "$shown" | sed 's/^[0-9]*: //; s/ ctx.*//'
+}
+
+# at_rest WANTED COMMAND...: what was in use is given back some moments later: COMMAND prints WANTED.
+at_rest() {
+	wanted=$1
+	shift
+	for _ in $(seq 60); do
+		found=$("$@")
+		[ "$found" != "$wanted" ] || return 0
+		sleep 0.5
+	done
+	echo "before: $wanted"
+	fail "after: $found"
 }
 
 needs() {
@@ -274,30 +338,11 @@ breaks_every() {
 # break_under_load JOBS CALLS BREAKS: so many processes work at the mount and compare every byte
 # until so many connections have broken, one in CALLS of the RPCs each.
 break_under_load() {
-	"$here/io.py" churn "$dir" "$1" "$local/stop" >"$local/churn" 2>&1 &
-	churn=$!
+	begin_io "$1"
 	breaks_every "$2"
-	before=$(transport connect_count)
-	broken=0
-	# As long as connections break, however slowly.
-	quiet=0
-	while [ $broken -lt "$3" ] && [ $quiet -lt 120 ] && kill -0 $churn; do
-		sleep 1
-		quiet=$((quiet + 1))
-		count=$(($(transport connect_count) - before))
-		[ $count = $broken ] || quiet=0
-		broken=$count
-	done
+	wait_for_breaks "$3"
 	echo 0 >$breaking/probability
-	touch "$local/stop"
-	wait $churn || {
-		cat "$local/churn"
-		exit 1
-	}
-	note "$broken breaks; $(tr '\n' ';' <"$local/churn")"
-	"$here/io.py" settled "$dir"
-	remount
-	"$here/io.py" settled "$dir"
+	end_io
 	[ $broken -ge "$3" ] || fail "there have been only $broken breaks"
 }
 
@@ -317,9 +362,10 @@ device_comes_back() {
 	rdma link show "$device/1" >/dev/null 2>&1 || rdma link add "$device" type "$type" netdev "$interface"
 }
 
-# How many queue pairs the server has.
-server_queue_pairs() {
-	on_server rdma resource show qp 2>/dev/null | grep -c 'type RC' || true
+# queue_pairs [on_server]: how many there are of connections.
+queue_pairs() {
+	shown=$("$@" rdma resource show qp) || fail "rdma resource show has failed" >&2
+	echo "$shown" | awk '/type RC/ { count++ } END { print count + 0 }'
 }
 
 needs_crowd() {

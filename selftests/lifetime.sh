@@ -10,10 +10,8 @@ device_goes_and_comes_back() {
 	software_device
 	VERS=$1
 	mount_export
-	"$here/io.py" churn "$dir" 3 "$local/stop" >"$local/churn" 2>&1 &
-	churn=$!
+	begin_io 3
 	trap device_comes_back EXIT
-	before=$(transport connect_count)
 	for _ in 1 2; do
 		sleep 2
 		rdma link delete "$device"
@@ -22,15 +20,7 @@ device_goes_and_comes_back() {
 		# What is written now has a connection over the new device.
 		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
-	touch "$local/stop"
-	wait $churn || {
-		cat "$local/churn"
-		exit 1
-	}
-	note "$(($(transport connect_count) - before)) connections more; $(tr '\n' ';' <"$local/churn")"
-	"$here/io.py" settled "$dir"
-	remount
-	"$here/io.py" settled "$dir"
+	end_io
 }
 
 # Nothing is left that a device would have to wait for.
@@ -172,10 +162,10 @@ idle_connections_are_closed() {
 	head -c 300001 /dev/urandom >"$local/file"
 	cp "$local/file" "$dir/file"
 	before=$(transport connect_count)
-	pairs=$(rdma resource show qp | grep -c '\[rpcrdma\]\|type RC')
+	pairs=$(queue_pairs)
 	for _ in $(seq 40); do
 		sleep 10
-		now=$(rdma resource show qp | grep -c '\[rpcrdma\]\|type RC' || :)
+		now=$(queue_pairs)
 		[ "$now" = "$pairs" ] || break
 	done
 	note "$pairs queue pairs, then $now"

@@ -73,11 +73,7 @@ class Call:
         """A decoder that stands at the first operation of a COMPOUND, or nothing."""
         if (self.program, self.program_version, self.procedure) != (NFS, 4, 1):
             return None
-        words = Decoder(self.payload)
-        words.at = 24
-        for _ in "credentials", "verifier":
-            words.word()
-            words.opaque()
+        words = Decoder(self.payload).arguments()
         words.opaque()
         words.word()
         return words if words.word() else None

@@ -38,11 +38,6 @@ mark_workers() {
 	done
 }
 
-# What there is of each kind of RDMA object.
-resources() {
-	rdma resource show | sed 's/^[0-9]*: //; s/ ctx.*//'
-}
-
 # A queue pair of soft RoCE that finds no memory for a packet is in error from then on. If it is the
 # one of the connection manager, no connection comes to be any more: only a new device helps.
 revive_device() {
@@ -53,20 +48,10 @@ revive_device() {
 	device_comes_back
 }
 
-# What a transport held is given back some moments after it was unmounted.
-at_rest() {
-	for _ in $(seq 20); do
-		[ "$(resources)" != "$1" ] || return 0
-		sleep 0.5
-	done
-	echo "before: $1"
-	fail "after: $(resources)"
-}
-
 transports_are_made_whole_or_not() {
 	needs rdma
 	failslab probability=0 task-filter=N
-	rest=$(resources)
+	rest=$(rdma_objects)
 	mount_export
 	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma
 	[ -e "${1%/*}/add_xprt" ] || skip "this kernel adds no transports"
@@ -77,7 +62,7 @@ transports_are_made_whole_or_not() {
 	cmp "$local/file" "$dir/file"
 	rm -rf "$dir"
 	unmount
-	at_rest "$rest"
+	at_rest "$rest" rdma_objects
 }
 
 # An allocation of each size fails, once, while a worker connects: each in an attempt of its own.
@@ -85,7 +70,7 @@ connections_are_made_whole_or_not() {
 	needs rdma
 	failslab probability=0 task-filter=Y cache-filter=Y
 	VERS=3
-	rest=$(resources)
+	rest=$(rdma_objects)
 	mount_export nolock,noac
 	: >"$dir/file"
 	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
@@ -105,7 +90,7 @@ connections_are_made_whole_or_not() {
 	[ $failed -gt 0 ] || fail "no allocation has failed"
 	rm -rf "$dir"
 	unmount
-	at_rest "$rest"
+	at_rest "$rest" rdma_objects
 }
 
 # connects_after_failure NUMBER DSTADDR ADDRESS: has a connection made, and one allocation fail.
@@ -139,11 +124,9 @@ memory_is_short() {
 	[ "$3" = 0 ] || least=$CONNECTIONS
 	needs rdma
 	failslab probability=0 task-filter=Y
-	rest=$(resources)
+	rest=$(rdma_objects)
 	mount_export
-	"$here/io.py" churn "$dir" 4 "$local/stop" >"$local/churn" 2>&1 &
-	churn=$!
-	before=$(transport connect_count)
+	begin_io 4
 	echo "$2" >$faults/interval
 	echo 100 >$faults/probability
 	if [ "$3" != 0 ]; then
@@ -158,7 +141,7 @@ memory_is_short() {
 		mark_workers
 		sleep 1
 		revive_device
-		breaks=$(($(transport connect_count) - before))
+		breaks=$(new_connections)
 		[ "$second" -lt "$SHORTAGE" ] || [ $breaks -lt "$least" ] || break
 	done
 	enough
@@ -168,17 +151,10 @@ memory_is_short() {
 		revive_device
 		sleep 1
 	done
-	wait $churn || {
-		cat "$local/churn"
-		exit 1
-	}
-	note "$breaks breaks; $(tr '\n' ';' <"$local/churn")"
-	"$here/io.py" settled "$dir"
-	remount
-	"$here/io.py" settled "$dir"
+	end_io
 	rm -rf "$dir"
 	unmount
-	at_rest "$rest"
+	at_rest "$rest" rdma_objects
 	[ $breaks -ge "$least" ] || fail "there have been only $breaks new connections"
 }
 

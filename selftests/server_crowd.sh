@@ -14,7 +14,7 @@ start() {
 
 # gather COUNT: so many connect and stay until `scatter`.
 gather() {
-	"$here/crowd.py" "$SERVER" "$PORT" "$1" 50 "$local/ready" "$local/stop" >"$local/crowd" 2>&1 &
+	"$here/crowd.py" "$SERVER" "$PORT" "$1" 50 "$local/ready" "$local/leave" >"$local/crowd" 2>&1 &
 	crowd=$!
 	until [ -e "$local/ready" ]; do
 		kill -0 $crowd 2>/dev/null || {
@@ -27,7 +27,7 @@ gather() {
 
 # Each of them is answered once more before it leaves.
 scatter() {
-	touch "$local/stop"
+	touch "$local/leave"
 	wait $crowd || {
 		cat "$local/crowd"
 		exit 1
@@ -35,36 +35,35 @@ scatter() {
 	note "$(tr '\n' ';' <"$local/crowd")"
 }
 
-# at_rest QUEUE_PAIRS: the server has no more than so many again.
-at_rest() {
+# are_gone QUEUE_PAIRS: the server has no more than so many again.
+are_gone() {
 	for _ in $(seq 60); do
-		[ "$(server_queue_pairs)" -gt "$1" ] || return 0
+		pairs=$(queue_pairs on_server)
+		[ "$pairs" -gt "$1" ] || return 0
 		sleep 1
 	done
-	fail "$1 queue pairs before, $(server_queue_pairs) after"
+	fail "$1 queue pairs before, $pairs after"
 }
 
 # All of them have a connection and an answer, and nothing of them is left.
 many_come_at_once() {
 	start
-	before=$(server_queue_pairs)
+	before=$(queue_pairs on_server)
 	"$here/crowd.py" "$SERVER" "$PORT" "$CROWD" "$CROWD" >"$local/crowd" 2>&1 || {
 		cat "$local/crowd"
 		exit 1
 	}
 	note "$(cat "$local/crowd")"
-	at_rest "$before"
+	are_gone "$before"
 }
 
 # They do not disturb a client that works, neither when they come nor when they go.
 many_come_and_go_beside_others() {
 	start
 	VERS=$1
-	before=$(server_queue_pairs)
+	before=$(queue_pairs on_server)
 	mount_export
-	"$here/io.py" churn "$dir" 3 "$local/over" >"$local/churn" 2>&1 &
-	churn=$!
-	connections=$(transport connect_count)
+	begin_io 3
 	for _ in 1 2 3; do
 		"$here/crowd.py" "$SERVER" "$PORT" 100 100 >"$local/crowd" 2>&1 || {
 			cat "$local/crowd"
@@ -78,15 +77,9 @@ many_come_and_go_beside_others() {
 		kill -9 $crowd
 		wait $crowd || :
 	done
-	touch "$local/over"
-	wait $churn || {
-		cat "$local/churn"
-		exit 1
-	}
-	note "$(($(transport connect_count) - connections)) new connections; $(tr '\n' ';' <"$local/churn")"
-	"$here/io.py" settled "$dir"
+	end_io
 	leave
-	at_rest "$before"
+	are_gone "$before"
 }
 
 # kB of the server's memory that nobody has.
@@ -98,18 +91,19 @@ server_free() {
 # What a connection costs is said, and is less than MOST kB.
 idle_clients_cost_little() {
 	start
-	before=$(server_queue_pairs)
+	before=$(queue_pairs on_server)
 	# What the server makes once is made for these.
 	"$here/crowd.py" "$SERVER" "$PORT" 20 20 >/dev/null
-	at_rest "$before"
+	are_gone "$before"
 	free=$(server_free)
 	gather "$IDLE"
 	with=$(server_free)
-	[ "$(server_queue_pairs)" -ge "$IDLE" ]
+	pairs=$(queue_pairs on_server)
+	[ "$pairs" -ge "$IDLE" ] || fail "there are only $pairs queue pairs"
 	each=$(((free - with) / IDLE))
 	note "$each kB each: $((free - with)) kB for $IDLE connections"
 	scatter
-	at_rest "$before"
+	are_gone "$before"
 	after=$(server_free)
 	note "$((free - after)) kB less are free when they have gone"
 	[ $each -lt "$1" ] || fail "that is not less than $1 kB"

@@ -10,58 +10,30 @@ BREAKS=${BREAKS:-300}
 SHORTAGE=${SHORTAGE:-20}
 RESTARTS=${RESTARTS:-5}
 
-# io COUNT: so many processes read, write and compare until `io_ends`.
-io() {
-	"$here/io.py" churn "$dir" "$1" "$local/stop" >"$local/churn" 2>&1 &
-	churn=$!
-}
-
-io_ends() {
-	touch "$local/stop"
-	wait $churn || {
-		cat "$local/churn"
-		exit 1
-	}
-	note "$(($(transport connect_count) - connections)) new connections; $(tr '\n' ';' <"$local/churn")"
-	"$here/io.py" settled "$dir"
-	place=$dir
-	remount
-	"$here/io.py" settled "$place"
-}
-
 # Mounts, and keeps in mind what the server has without a client.
 begin() {
 	needs_server_command
 	VERS=$1
 	# Those of an earlier test may be on their way out.
 	for _ in $(seq 40); do
-		[ "$(server_queue_pairs)" != 0 ] || break
+		pairs=$(queue_pairs on_server)
+		[ "$pairs" != 0 ] || break
 		sleep 0.5
 	done
-	rest=$(server_resources)
+	rest=$(rdma_objects on_server)
 	mount_export "${2:-}"
 	connections=$(transport connect_count)
-}
-
-# What there is on the server of each kind of RDMA object.
-server_resources() {
-	on_server rdma resource show | sed 's/^[0-9]*: //; s/ ctx.*//'
 }
 
 # What was there for clients has been given back.
 end() {
 	leave
-	for _ in $(seq 60); do
-		[ "$(server_resources)" != "$rest" ] || return 0
-		sleep 0.5
-	done
-	echo "before: $rest"
-	fail "after: $(server_resources)"
+	at_rest "$rest" rdma_objects on_server
 }
 
 restarts_under_io() {
 	begin "$1"
-	io 4
+	begin_io 4
 	for _ in $(seq "$2"); do
 		sleep 1
 		on_server rpc.nfsd 0
@@ -70,7 +42,7 @@ restarts_under_io() {
 		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
 	[ "$(transport connect_count)" -gt "$connections" ] || fail "no connection was lost"
-	io_ends
+	end_io
 	end
 }
 
@@ -100,19 +72,11 @@ connections_break() {
 	trap no_server_faults EXIT
 	server_fault fail_sunrpc ignore-server-disconnect=N ignore-client-disconnect=Y \
 		ignore-cache-wait=Y "interval=$3" probability=100
-	io 6
-	broken=0
-	quiet=0
-	while [ $broken -lt "$BREAKS" ] && [ $quiet -lt 120 ] && kill -0 $churn; do
-		sleep 1
-		quiet=$((quiet + 1))
-		count=$(($(transport connect_count) - connections))
-		[ $count = $broken ] || quiet=0
-		broken=$count
-	done
+	begin_io 6
+	wait_for_breaks "$BREAKS"
 	no_server_faults
 	trap - EXIT
-	io_ends
+	end_io
 	[ $broken -ge "$BREAKS" ] || fail "there have been only $broken breaks"
 	end
 }
@@ -124,10 +88,10 @@ frames_are_lost() {
 	on_server tc qdisc add dev "$interface" root netem || skip "needs the netem queueing discipline"
 	trap 'on_server tc qdisc del dev $interface root' EXIT
 	on_server tc qdisc change dev "$interface" root netem loss "$2"
-	io 4
+	begin_io 4
 	sleep 3
 	on_server tc qdisc change dev "$interface" root netem loss 0%
-	io_ends
+	end_io
 	end
 }
 
@@ -137,7 +101,7 @@ device_goes_and_comes_back() {
 	begin "$1"
 	server_device
 	trap server_device_comes_back EXIT
-	io 3
+	begin_io 3
 	for _ in 1 2; do
 		sleep 2
 		on_server timeout 30 rdma link delete "$device"
@@ -146,7 +110,7 @@ device_goes_and_comes_back() {
 		server_device_comes_back
 		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
-	io_ends
+	end_io
 	leave
 }
 
@@ -242,7 +206,7 @@ delegations_are_recalled() {
 	[ "$given" -ge $((files / 2)) ] || fail "only $given delegations"
 	at=$dir
 	dir=$at/io
-	io 4
+	begin_io 4
 	sleep 1
 	begun=$(date +%s)
 	on_server sh -c "cd $EXPORT/${at##*/} && for n in \$(seq $files); do echo new \$n >>delegated\$n; done"
@@ -254,7 +218,7 @@ delegations_are_recalled() {
 	touch "$local/let-go"
 	wait $holder
 	dir=$at/io
-	io_ends
+	end_io
 	end
 }
 

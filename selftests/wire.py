@@ -69,6 +69,14 @@ class Decoder:
     def rest(self):
         return self.data[self.at:]
 
+    def arguments(self):
+        """Stands at those of an RPC Call, behind credentials and verifier (RFC 5531)."""
+        self.at = 24
+        for _ in "credentials", "verifier":
+            self.word()
+            self.opaque()
+        return self
+
 
 def encoded(chunk):
     return struct.pack(">I", len(chunk)) + b"".join(segment.encode() for segment in chunk)
