@@ -108,16 +108,10 @@ impl<R: Responder> Pulls for Shared<R> {
         pull: Option<PullBox<Self>>,
         work_requests: u32,
     ) {
-        let mut state = self.lock();
-        state.queue.gave_back(work_requests);
-        let left = self.role.pulled(&mut state.role, waiter, pull);
-        let lost = state.untold && state.transmit(cx.qp()).is_err();
-        drop(state);
-        drop(left);
-        if lost {
-            self.lose(CloseReason::NotPosted);
-        }
-        self.wake_waiters();
+        self.make_room(cx.qp(), |state| {
+            state.queue.gave_back(work_requests);
+            self.role.pulled(&mut state.role, waiter, pull)
+        });
         self.role.readable();
     }
 }

@@ -114,15 +114,7 @@ impl<R: Role> Handler for Shared<R> {
 
     fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>) {
         trace::wc_send(|| (self.role.cid(),));
-        let mut state = self.lock();
-        let left = state.sent(buffers);
-        let lost = state.untold && state.transmit(cx.qp()).is_err();
-        drop(state);
-        drop(left);
-        if lost {
-            self.lose(CloseReason::NotPosted);
-        }
-        self.wake_waiters();
+        self.make_room(cx.qp(), |state| state.sent(buffers));
         self.role.writable();
     }
 
@@ -153,6 +145,20 @@ impl<R: Role> Handler for Shared<R> {
 }
 
 impl<R: Role> Shared<R> {
+    /// Work requests have `ended`: what waits for room in the send queue goes on. What `ended`
+    /// returns is dropped without the lock.
+    pub(super) fn make_room<L>(&self, qp: &QpRef<Self>, ended: impl FnOnce(&mut State<R>) -> L) {
+        let mut state = self.lock();
+        let left = ended(&mut state);
+        let lost = state.untold && state.transmit(qp).is_err();
+        drop(state);
+        drop(left);
+        if lost {
+            self.lose(CloseReason::NotPosted);
+        }
+        self.wake_waiters();
+    }
+
     /// Has a message handled, by the protocol and then by the role.
     #[inline(always)]
     fn judge(

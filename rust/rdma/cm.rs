@@ -154,18 +154,9 @@ impl CmId {
     /// `ENOMEM`.
     pub(crate) fn new<H: Handler>(net: Net, handler: Arc<H>) -> Result<Self> {
         let context = Context::new(handler);
-        // SAFETY: the namespace is alive (`Net`). The context, which rdma_cm hands to the callback,
-        // is dropped after the id is destroyed.
-        let raw = unsafe {
-            bindings::rdma_create_id(
-                net.as_raw(),
-                Some(event_callback::<H>),
-                context.as_ptr(),
-                bindings::rdma_ucm_port_space_RDMA_PS_TCP,
-                bindings::ib_qp_type_IB_QPT_RC,
-            )
-        };
-        let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
+        // SAFETY: `event_callback` takes the context for that of an `Arc<H>`, which it is; it is
+        // dropped after the id is destroyed.
+        let raw = unsafe { create_id(&net, event_callback::<H>, &context) }?;
         // INVARIANT: just created, with `context`.
         Ok(Self {
             raw,
@@ -349,6 +340,33 @@ impl Drop for CmId {
         // own handler, which has no `CmId` to drop; it waits for one that runs.
         unsafe { bindings::rdma_destroy_id(self.as_raw()) };
     }
+}
+
+/// The callback of an id; rdma_cm calls it (`cma_cm_event_handler`) with the id's handler mutex held.
+type Callback =
+    unsafe extern "C" fn(*mut bindings::rdma_cm_id, *mut bindings::rdma_cm_event) -> c_int;
+
+/// Creates an id whose events go to `callback`, with `context`. Context: process, may sleep.
+///
+/// # Safety
+///
+/// `callback` must be one for such a context, which must be dropped only after the id is destroyed.
+pub(super) unsafe fn create_id(
+    net: &Net,
+    callback: Callback,
+    context: &Context,
+) -> Result<NonNull<bindings::rdma_cm_id>> {
+    // SAFETY: the namespace is alive (`Net`); callback and context fit, as the caller promises.
+    let raw = unsafe {
+        bindings::rdma_create_id(
+            net.as_raw(),
+            Some(callback),
+            context.as_ptr(),
+            bindings::rdma_ucm_port_space_RDMA_PS_TCP,
+            bindings::ib_qp_type_IB_QPT_RC,
+        )
+    };
+    NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)
 }
 
 /// Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.

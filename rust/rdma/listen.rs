@@ -7,7 +7,10 @@
 //!
 //! C header: `include/rdma/rdma_cm.h`.
 
-use super::cm::CmId;
+use super::cm::{
+    self,
+    CmId, //
+};
 use super::device::Attributes;
 use super::Handler;
 use crate::bindings;
@@ -26,10 +29,7 @@ use core::mem::{
     ManuallyDrop, //
 };
 use core::ptr::NonNull;
-use kernel::error::{
-    from_err_ptr,
-    to_result, //
-};
+use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::{
@@ -80,18 +80,9 @@ impl Listener {
         acceptor: Arc<A>,
     ) -> Result<Self> {
         let context = Context::new(acceptor);
-        // SAFETY: the namespace is alive (`Net`). The context, which rdma_cm hands to the callback,
-        // is dropped after the id is destroyed.
-        let raw = unsafe {
-            bindings::rdma_create_id(
-                net.as_raw(),
-                Some(listen_callback::<A>),
-                context.as_ptr(),
-                bindings::rdma_ucm_port_space_RDMA_PS_TCP,
-                bindings::ib_qp_type_IB_QPT_RC,
-            )
-        };
-        let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
+        // SAFETY: `listen_callback` takes the context for that of an `Arc<A>`, which it is; it is
+        // dropped after the id is destroyed.
+        let raw = unsafe { cm::create_id(&net, listen_callback::<A>, &context) }?;
         let this = Self {
             raw,
             _context: context,

@@ -7,11 +7,13 @@
 //!   [`Transport`] only moves messages
 //! - [`svc`]: the server's transport switch, with the pages of its requests
 //! - [`xdr_buf`]: the buffers of an RPC message
+//! - [`class`]: how transports that send Calls are made, the client's and the server's
 //! - [`address`]: the strings by which the core shows an address
 //!
 //! Nothing here knows of RDMA.
 
 pub(crate) mod address;
+pub(crate) mod class;
 pub(crate) mod svc;
 pub(crate) mod xdr_buf;
 pub(crate) mod xprt;

@@ -16,207 +16,76 @@ use super::{
     SvcHandle, //
 };
 use crate::bindings;
-use crate::sunrpc::address;
+use crate::sunrpc::class::{
+    self,
+    set,
+    Class,
+    Netids,
+    NewXprt,
+    Registered, //
+};
 use crate::sunrpc::xdr_buf::{
     CallBuf,
     ReplyBuf, //
 };
+use crate::sunrpc::xprt::connect::default_timeout;
 use crate::support::errno;
-use crate::support::module::{
-    this_module,
-    ModuleRef, //
-};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use kernel::error::{
-    from_err_ptr,
-    to_result, //
-};
-use kernel::ffi::{
-    c_char,
-    c_int, //
-};
+use kernel::ffi::c_int;
 use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Acquire,
-    Atomic,
-    Release, //
-};
-use kernel::types::Opaque;
+use kernel::sync::atomic::Atomic;
 
 /// How many Calls to a client may be outstanding.
 pub(crate) const SLOTS: u32 = 2;
 
-/// How long the core waits for a Reply, unless its user says otherwise, in jiffies.
-const TIMEOUT: kernel::ffi::c_ulong = 60 * bindings::HZ as kernel::ffi::c_ulong;
+/// The registration of the class.
+pub(crate) type Registration<T> = class::Registration<Caller<T>>;
 
-/// `struct rpc_timeout`, constant.
-struct Timeout(bindings::rpc_timeout);
+/// The class of the transports for Calls to clients of `T`. It has no netids: nobody finds it by
+/// name.
+pub(crate) struct Caller<T: Service>(PhantomData<T>);
 
-// SAFETY: constant data without interior mutability.
-unsafe impl Sync for Timeout {}
+static REGISTERED: Registered = Atomic::new(core::ptr::null_mut());
 
-static DEFAULT_TIMEOUT: Timeout = Timeout(bindings::rpc_timeout {
-    to_initval: TIMEOUT,
-    to_maxval: TIMEOUT,
-    to_increment: 0,
-    to_retries: 0,
-    to_exponential: 0,
-});
+impl<T: Service> Class for Caller<T> {
+    const IDENT: c_int = bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA;
+    const NAME: &'static CStr = c"rdma backchannel";
+    const NETIDS: Netids = [c""; 3];
 
-/// `struct xprt_class` with an empty list of netids: nobody finds the class by name, but the core
-/// looks through the list until it ends.
-#[repr(C)]
-struct Class {
-    class: bindings::xprt_class,
-    netid: [*const c_char; 1],
-}
+    fn registered() -> &'static Registered {
+        &REGISTERED
+    }
 
-kernel::static_assert!(
-    core::mem::offset_of!(Class, netid) == core::mem::offset_of!(bindings::xprt_class, netid)
-);
-
-/// The registration of the class; dropping it unregisters it.
-///
-/// Each transport holds a reference to the module, so none is left then.
-pub(crate) struct Registration<T: Service> {
-    class: Pin<KBox<Opaque<Class>>>,
-    _p: PhantomData<T>,
-}
-
-// SAFETY: the class is only read, but for its list head, which the core protects by
-// `xprt_list_lock`.
-unsafe impl<T: Service> Send for Registration<T> {}
-// SAFETY: a shared `Registration` gives out nothing; the core reads the class.
-unsafe impl<T: Service> Sync for Registration<T> {}
-
-/// The registered class, for `setup`, which the core calls without it; null when there is none.
-static CLASS: Atomic<*mut bindings::xprt_class> = Atomic::new(core::ptr::null_mut());
-
-impl<T: Service> Registration<T> {
-    /// Registers the class.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST`: another module has registered it.
-    pub(crate) fn new() -> Result<Self> {
-        let mut class = bindings::xprt_class {
-            ident: bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA,
-            setup: Some(VTable::<T>::setup_callback),
-            owner: this_module(),
-            ..Default::default()
-        };
-        for (to, from) in class.name.iter_mut().zip(c"rdma backchannel".to_bytes()) {
-            *to = *from as c_char;
+    /// Makes the transport for Calls on a connection.
+    fn setup(args: &bindings::xprt_create) -> Result<NewXprt> {
+        if args.bc_xprt.is_null() {
+            return Err(EBADF);
         }
-        let class = KBox::pin(
-            Opaque::new(Class {
-                class,
-                netid: [c"".as_char_ptr()],
-            }),
-            GFP_KERNEL,
-        )?;
-        let raw: *mut bindings::xprt_class = class.get().cast();
-        // SAFETY: the list head is part of pinned memory that lives until it is unregistered.
-        unsafe { bindings::INIT_LIST_HEAD(&raw mut (*raw).list) };
-        // Before the core knows the class, since it may call `setup` at once.
-        CLASS.store(raw, Release);
-        // SAFETY: the class is complete, and unregistered in drop before it goes.
-        to_result(unsafe { bindings::xprt_register_transport(raw) })?;
-        Ok(Self {
-            class,
-            _p: PhantomData,
-        })
+        let size = size_of::<bindings::rpc_xprt>();
+        // SAFETY: these are the arguments of `setup`.
+        let new = unsafe { NewXprt::new::<Self>(args, size, SLOTS, SLOTS) }?;
+        let raw = new.as_raw().as_ptr();
+        set! { raw,
+            ops: VTable::<T>::get(),
+            timeout: default_timeout(),
+            bind_timeout: 0,
+            reestablish_timeout: 0,
+            idle_timeout: 0,
+            prot: bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA,
+            max_payload: crate::support::memory::PAGE_SIZE as usize,
+            bc_xprt: args.bc_xprt,
+        }
+        // SAFETY: an atomic operation on `state` of the new transport.
+        unsafe { bindings::xprt_set_bound(raw) };
+        // SAFETY: an atomic operation on `state` of the new transport.
+        unsafe { bindings::xprt_set_connected(raw) };
+        // The `svc_xprt` has a reference from now on, which svc_xprt_free() gives back.
+        // SAFETY: the caller of rpc_create() (nfsd) holds the `svc_xprt`, which has no such
+        // transport yet, and makes one at a time.
+        unsafe { bindings::svc_xprt_set_backchannel(args.bc_xprt, raw) };
+        Ok(new)
     }
-}
-
-impl<T: Service> Drop for Registration<T> {
-    fn drop(&mut self) {
-        // SAFETY: registered in `new`. The core lets go of the class under `xprt_list_lock`.
-        unsafe { bindings::xprt_unregister_transport(self.class.get().cast()) };
-    }
-}
-
-/// A transport that is being made, undone unless everything succeeds.
-struct Unfinished(NonNull<bindings::rpc_xprt>);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // SAFETY: made by xprt_alloc(), known to nobody else, and connected to nothing yet.
-        unsafe { free(self.0.as_ptr()) };
-    }
-}
-
-/// Frees a transport.
-///
-/// # Safety
-///
-/// `xprt` must be from xprt_alloc(), and nobody may use it any more.
-unsafe fn free(xprt: *mut bindings::rpc_xprt) {
-    // SAFETY: the strings are those of `format_strings`, or null, and nobody reads them.
-    unsafe { address::free_strings(xprt) };
-    // SAFETY: promised by the caller.
-    unsafe { bindings::xprt_free(xprt) };
-}
-
-/// Sets fields of a transport that nobody knows of yet.
-macro_rules! set {
-    ($raw:ident, $($field:ident: $value:expr,)*) => {
-        $(
-            let value = $value;
-            // SAFETY: xprt_alloc has just allocated the transport, and nobody else knows of it.
-            unsafe { (*$raw).$field = value };
-        )*
-    };
-}
-
-/// Makes the transport for Calls on a connection.
-fn setup<T: Service>(args: &bindings::xprt_create) -> Result<NonNull<bindings::rpc_xprt>> {
-    if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() || args.bc_xprt.is_null() {
-        return Err(EBADF);
-    }
-    // SAFETY: `dstaddr` points to an address of `addrlen` bytes (rpc_create).
-    let family = unsafe { (*args.dstaddr).sa_family };
-    let module = ModuleRef::get()?;
-    let size = size_of::<bindings::rpc_xprt>();
-    // SAFETY: `net` is valid during the call; the transport takes a reference of its own.
-    let xprt = unsafe { bindings::xprt_alloc(args.net, size, SLOTS, SLOTS) };
-    let xprt = NonNull::new(from_err_ptr(xprt)?).ok_or(ENOMEM)?;
-    let unfinished = Unfinished(xprt);
-    let raw = xprt.as_ptr();
-    set! { raw,
-        ops: VTable::<T>::get(),
-        xprt_class: CLASS.load(Acquire),
-        timeout: &raw const DEFAULT_TIMEOUT.0,
-        bind_timeout: 0,
-        reestablish_timeout: 0,
-        idle_timeout: 0,
-        prot: bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA,
-        max_payload: crate::support::memory::PAGE_SIZE as usize,
-        addrlen: args.addrlen,
-        bc_xprt: args.bc_xprt,
-    }
-    // SAFETY: both have `addrlen` bytes, checked above, and do not overlap.
-    unsafe {
-        core::ptr::copy_nonoverlapping(
-            args.dstaddr.cast::<u8>(),
-            (&raw mut (*raw).addr).cast::<u8>(),
-            args.addrlen,
-        )
-    };
-    // SAFETY: the address was copied, the strings are empty, and nobody else has the transport.
-    unsafe { address::format_strings(raw, family) }?;
-    // SAFETY: an atomic operation on `state` of the new transport.
-    unsafe { bindings::xprt_set_bound(raw) };
-    // SAFETY: an atomic operation on `state` of the new transport.
-    unsafe { bindings::xprt_set_connected(raw) };
-    core::mem::forget(unfinished);
-    module.keep();
-    // The `svc_xprt` has a reference from now on, which svc_xprt_free() gives back.
-    // SAFETY: the caller of rpc_create() (nfsd) holds the `svc_xprt`, which has no such transport
-    // yet, and makes one at a time.
-    unsafe { bindings::svc_xprt_set_backchannel(args.bc_xprt, raw) };
-    Ok(xprt)
 }
 
 /// The operations of the transport for Calls to clients of `T`.
@@ -243,20 +112,6 @@ impl<T: Service> VTable<T> {
 
     fn get() -> *const bindings::rpc_xprt_ops {
         &Self::OPS
-    }
-
-    /// # Safety
-    ///
-    /// Called by xprt_create_transport() only: `args` and what it points to are valid during the
-    /// call, and the core holds a reference to the class' owner.
-    unsafe extern "C" fn setup_callback(
-        args: *mut bindings::xprt_create,
-    ) -> *mut bindings::rpc_xprt {
-        // SAFETY: valid during the call, and changed by nobody (rpc_create has it on its stack).
-        match setup::<T>(unsafe { &*args }) {
-            Ok(xprt) => xprt.as_ptr(),
-            Err(error) => error.to_ptr(),
-        }
     }
 
     /// # Safety
@@ -353,10 +208,8 @@ impl<T: Service> VTable<T> {
     ///
     /// Called by xprt_destroy_cb(), once, with a transport of ours that nobody uses any more.
     unsafe extern "C" fn destroy_callback(xprt: *mut bindings::rpc_xprt) {
-        // SAFETY: promised by the core.
-        unsafe { free(xprt) };
-        // SAFETY: `setup` kept a reference for this transport.
-        drop(unsafe { ModuleRef::kept() });
+        // SAFETY: made by `setup`, and used by nobody, as the core promises.
+        unsafe { class::free(xprt) };
     }
 
     /// # Safety

@@ -49,8 +49,8 @@ static DEFAULT_TIMEOUT: Timeout = Timeout(bindings::rpc_timeout {
     to_exponential: 0,
 });
 
-/// The time-out of a new transport.
-pub(super) fn default_timeout() -> *const bindings::rpc_timeout {
+/// How long the core waits for a Reply, unless its user says otherwise.
+pub(in crate::sunrpc) fn default_timeout() -> *const bindings::rpc_timeout {
     &raw const DEFAULT_TIMEOUT.0
 }
 

@@ -11,9 +11,8 @@ use super::{
     Xprt, //
 };
 use crate::bindings;
-use crate::sunrpc::address;
+use crate::sunrpc::class;
 use crate::support::debugfs::File;
-use crate::support::module::ModuleRef;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -120,11 +119,7 @@ impl<T: Transport> Instance<T> {
         // SAFETY: made by `Shared::new` with `KBox::into_raw`; released only here.
         drop(unsafe { KBox::from_raw(self.shared) });
         let raw = self.xprt.as_raw();
-        // SAFETY: nobody else uses the transport, so nobody changes or reads the strings.
-        unsafe { address::free_strings(raw) };
-        // SAFETY: allocated by xprt_alloc; the core leaves it to `destroy` to free it.
-        unsafe { bindings::xprt_free(raw) };
-        // SAFETY: `setup` kept a reference for this transport.
-        drop(unsafe { ModuleRef::kept() });
+        // SAFETY: made by `setup`; nobody uses it, and the core leaves it to `destroy` to free it.
+        unsafe { class::free(raw) };
     }
 }

@@ -5,7 +5,7 @@
 //! The core's side of the work is done here once:
 //!
 //! - [`transport`]: what a transport implements
-//! - [`class`]: how the core finds it by name; makes new ones
+//! - [`class`]: its class, and how new ones are made
 //! - [`instance`]: one transport with its request slots, from setup to destroy
 //! - [`ops`]: the core's operations, and the rules around a send
 //! - [`connect`]: the connect protocol with its lock, cookie and wake-ups

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Classes of `struct rpc_xprt`, `struct xprt_class`: how the core has transports made, finds them
+//! by name and by netid, and how their lives begin and end.
+
+use crate::bindings;
+use crate::sunrpc::address;
+use crate::support::module::{
+    this_module,
+    ModuleRef, //
+};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use kernel::error::{
+    from_err_ptr,
+    to_result, //
+};
+use kernel::ffi::{
+    c_char,
+    c_int, //
+};
+use kernel::prelude::*;
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Release, //
+};
+use kernel::types::Opaque;
+
+/// Netids of a class. The core walks them until an empty one (xprt_class_find_by_netid_locked).
+pub(super) type Netids = [&'static CStr; 3];
+
+/// The registered class, for transports that are made; null when there is none.
+pub(super) type Registered = Atomic<*mut bindings::xprt_class>;
+
+/// A kind of transport.
+pub(crate) trait Class {
+    /// `enum xprt_transports`.
+    const IDENT: c_int;
+    /// The name of the class.
+    const NAME: &'static CStr;
+    /// By which mounts name it.
+    const NETIDS: Netids;
+
+    /// Where the registered class is kept.
+    fn registered() -> &'static Registered;
+
+    /// Makes a transport. Context: process, may sleep.
+    fn setup(args: &bindings::xprt_create) -> Result<NewXprt>;
+}
+
+/// `struct xprt_class` with room for our netids: in C the array is flexible.
+#[repr(C)]
+struct Layout {
+    class: bindings::xprt_class,
+    netid: [*const c_char; size_of::<Netids>() / size_of::<&CStr>()],
+}
+
+kernel::static_assert!(
+    core::mem::offset_of!(Layout, netid) == core::mem::offset_of!(bindings::xprt_class, netid)
+);
+
+/// The registration of a class; dropping it unregisters the class.
+///
+/// Each transport holds a reference to the module, so no transport is left then.
+pub(crate) struct Registration<C: Class> {
+    class: Pin<KBox<Opaque<Layout>>>,
+    _p: PhantomData<C>,
+}
+
+// SAFETY: the class is only read, but for its list head, which the core protects by
+// `xprt_list_lock`.
+unsafe impl<C: Class> Send for Registration<C> {}
+// SAFETY: a shared `Registration` gives out nothing; the core reads the class.
+unsafe impl<C: Class> Sync for Registration<C> {}
+
+impl<C: Class> Registration<C> {
+    /// Registers the class.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`: another module has registered it.
+    pub(crate) fn new() -> Result<Self> {
+        const { assert!(C::NETIDS[C::NETIDS.len() - 1].is_empty()) };
+        let mut class = bindings::xprt_class {
+            ident: C::IDENT,
+            setup: Some(setup_callback::<C>),
+            owner: this_module(),
+            ..Default::default()
+        };
+        for (to, from) in class.name.iter_mut().zip(C::NAME.to_bytes()) {
+            *to = *from as c_char;
+        }
+        let class = KBox::pin(
+            Opaque::new(Layout {
+                class,
+                netid: C::NETIDS.map(CStr::as_char_ptr),
+            }),
+            GFP_KERNEL,
+        )?;
+        let raw: *mut bindings::xprt_class = class.get().cast();
+        // SAFETY: the list head is part of pinned memory that lives until it is unregistered.
+        unsafe { bindings::INIT_LIST_HEAD(&raw mut (*raw).list) };
+        // Before the core knows the class, since it may call `setup` at once.
+        C::registered().store(raw, Release);
+        // SAFETY: the class is complete, and unregistered in drop before it goes.
+        to_result(unsafe { bindings::xprt_register_transport(raw) })?;
+        Ok(Self {
+            class,
+            _p: PhantomData,
+        })
+    }
+}
+
+impl<C: Class> Drop for Registration<C> {
+    fn drop(&mut self) {
+        // SAFETY: registered in `new`. The core lets go of the class under `xprt_list_lock`.
+        unsafe { bindings::xprt_unregister_transport(self.class.get().cast()) };
+    }
+}
+
+/// # Safety
+///
+/// Called by xprt_create_transport() only: `args` and what it points to are valid during the call,
+/// and the core holds a reference to the class' owner.
+unsafe extern "C" fn setup_callback<C: Class>(
+    args: *mut bindings::xprt_create,
+) -> *mut bindings::rpc_xprt {
+    // SAFETY: valid during the call, and changed by nobody (rpc_create has it on its stack).
+    match C::setup(unsafe { &*args }) {
+        Ok(new) => new.finish().as_ptr(),
+        Err(error) => error.to_ptr(),
+    }
+}
+
+/// Sets fields of a transport that nobody else knows of yet.
+macro_rules! set {
+    ($raw:ident, $($field:ident: $value:expr,)*) => {
+        $(
+            let value = $value;
+            // SAFETY: xprt_alloc has just allocated the transport, and nobody else knows of it.
+            unsafe { (*$raw).$field = value };
+        )*
+    };
+}
+pub(super) use set;
+
+/// A transport that is being made, and that nobody else knows of. Dropped, it is undone.
+///
+/// # Invariants
+///
+/// Made by xprt_alloc(), with a reference to the module of its own.
+pub(crate) struct NewXprt(NonNull<bindings::rpc_xprt>);
+
+impl NewXprt {
+    /// Allocates `size` bytes that begin with a `struct rpc_xprt` of class `C`, with the address
+    /// in `args` and its strings, and with `slots` requests, of which as many as `prepared` are
+    /// made now.
+    ///
+    /// # Safety
+    ///
+    /// To be called by [`Class::setup`] with its `args`; `size` must be that of a struct whose
+    /// first member is a `struct rpc_xprt`.
+    pub(super) unsafe fn new<C: Class>(
+        args: &bindings::xprt_create,
+        size: usize,
+        prepared: u32,
+        slots: u32,
+    ) -> Result<Self> {
+        if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
+            return Err(EBADF);
+        }
+        // SAFETY: `dstaddr` points to an address of `addrlen` bytes (rpc_create, xprt_create).
+        let family = unsafe { (*args.dstaddr).sa_family };
+        let module = ModuleRef::get()?;
+        // SAFETY: `net` is valid during the call; the transport takes a reference of its own.
+        let xprt = unsafe { bindings::xprt_alloc(args.net, size, prepared, slots) };
+        let xprt = NonNull::new(from_err_ptr(xprt)?).ok_or(ENOMEM)?;
+        module.keep();
+        // INVARIANT: made just now, and the reference is kept.
+        let this = Self(xprt);
+        let raw = xprt.as_ptr();
+        set! { raw,
+            xprt_class: C::registered().load(Acquire),
+            addrlen: args.addrlen,
+        }
+        // SAFETY: both have `addrlen` bytes, checked above, and do not overlap.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                args.dstaddr.cast::<u8>(),
+                (&raw mut (*raw).addr).cast::<u8>(),
+                args.addrlen,
+            )
+        };
+        // SAFETY: the address was copied, the strings are empty, and nobody else has the transport.
+        unsafe { address::format_strings(raw, family) }?;
+        Ok(this)
+    }
+
+    /// The transport.
+    pub(super) fn as_raw(&self) -> NonNull<bindings::rpc_xprt> {
+        self.0
+    }
+
+    /// Everything has succeeded: [`free`] ends it.
+    fn finish(self) -> NonNull<bindings::rpc_xprt> {
+        let raw = self.0;
+        core::mem::forget(self);
+        raw
+    }
+}
+
+impl Drop for NewXprt {
+    fn drop(&mut self) {
+        // SAFETY: nobody else knows of the transport, by the type invariant.
+        unsafe { free(self.0.as_ptr()) };
+    }
+}
+
+/// Frees a transport, and gives its reference to the module back.
+///
+/// # Safety
+///
+/// `xprt` must be made by [`NewXprt::new`], and nobody may use it any more.
+pub(super) unsafe fn free(xprt: *mut bindings::rpc_xprt) {
+    // SAFETY: the strings are those of `format_strings`, or null, and nobody reads them.
+    unsafe { address::free_strings(xprt) };
+    // SAFETY: allocated by xprt_alloc(), and nobody uses it, as the caller promises.
+    unsafe { bindings::xprt_free(xprt) };
+    // SAFETY: `NewXprt::new` kept a reference for this transport.
+    drop(unsafe { ModuleRef::kept() });
+}
