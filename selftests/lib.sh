@@ -249,8 +249,10 @@ end_io() {
 	count=$(new_connections)
 	note "$count new connections; $(tr '\n' ';' <"$local/churn")"
 	"$here/io.py" settled "$dir"
+	# The files may be further down than where a mount begins.
+	place=$dir
 	remount
-	"$here/io.py" settled "$dir"
+	"$here/io.py" settled "$place"
 }
 
 # wait_for_breaks COUNT: waits until so many connections have broken, as long as some do, however slowly.
