@@ -306,7 +306,7 @@ is_refused_for_a_killed_process() {
 	reader=$!
 	sleep 1
 	kill -KILL $reader
-	! wait $reader
+	was_killed $reader
 	[ ! -e "$control" ] || fail "nothing was asked for"
 	sleep 3
 	outcome | grep 'ended with status 10$' || fail "not refused"
@@ -322,7 +322,7 @@ list_and_be_killed() {
 	until [ ! -e "$control" ]; do sleep 0.1; done
 	sleep 0.5
 	kill -KILL $reader
-	! wait $reader
+	was_killed $reader
 }
 
 read_in_the_background() {
@@ -347,7 +347,7 @@ a_reply_to_an_unsent_call_is_dropped() {
 	one=$!
 	sleep 0.5
 	kill -KILL $reader
-	! wait $reader
+	was_killed $reader
 	read_in_the_background two
 	two=$!
 	sleep 0.5

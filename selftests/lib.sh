@@ -292,6 +292,13 @@ needs() {
 	command -v "$1" >/dev/null || skip "needs $1"
 }
 
+# was_killed PROCESS: waits for it; a signal has ended it.
+was_killed() {
+	ended=0
+	wait "$1" || ended=$?
+	[ $ended -gt 128 ] || fail "the process has ended by itself, with $ended"
+}
+
 # Trace events of a ring buffer of its own, which goes with the test.
 tracing=/sys/kernel/tracing/instances/rpcrdma-test
 

@@ -129,7 +129,10 @@ namespace_goes_away() {
 		rdma link | grep -q rxe9 || break
 		sleep 0.5
 	done
-	! rdma link | grep rxe9
+	left=$(rdma link)
+	case $left in
+	*rxe9*) fail "the device of the namespace is still there: $left" ;;
+	esac
 	mount_export
 	rm -rf "$mnt"/rpcrdma-test.ns
 	head -c 300001 /dev/urandom >"$local/file"

@@ -228,7 +228,10 @@ namespace_goes_away() {
 		on_server rdma link | grep -q rxe9 || break
 		sleep 0.5
 	done
-	! on_server rdma link | grep rxe9
+	left=$(on_server rdma link)
+	case $left in
+	*rxe9*) fail "the device of the namespace is still there: $left" ;;
+	esac
 	kill -9 $crowd
 	wait $crowd || :
 	touch "$local/stop"

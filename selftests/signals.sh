@@ -80,7 +80,7 @@ still_works() {
 killed_waits_for_its_memory() {
 	kill_while_nothing_gets_through
 	lose 0%
-	! wait $process
+	was_killed $process
 	still_works
 }
 
@@ -93,7 +93,7 @@ killed_waits_for_the_end_of_the_connection() {
 		sleep 1
 	done
 	! alive $process || fail "waits for ever"
-	! wait $process
+	was_killed $process
 	still_works
 }
 
