@@ -108,13 +108,13 @@ memory_is_invalidated_with_the_reply() {
 listeners_are_made_whole_or_not() {
 	broken=
 	needs_server_command
-	waits=/sys/kernel/debug/failslab/ignore-gfp-wait
-	on_server test -e $waits -a -e /proc/self/fail-nth ||
+	faults=/sys/kernel/debug/failslab
+	on_server test -e $faults -a -e /proc/self/fail-nth ||
 		skip "the server's kernel has no fault injection"
-	on_server sh -c "echo N >$waits"
+	on_server sh -c "echo N >$faults/ignore-gfp-wait && echo N >$faults/cache-filter"
 	on_server python3 -c "$(cat "$here/listeners.py")" 1 "${STRIDE:-1}" || broken=$?
 	# The only way to be rid of them.
-	on_server sh -c "echo Y >$waits; rpc.nfsd 0 && rpc.nfsd"
+	on_server sh -c "echo Y >$faults/ignore-gfp-wait; rpc.nfsd 0 && rpc.nfsd"
 	[ -z "$broken" ] || fail "exit status $broken"
 	mount_export
 }

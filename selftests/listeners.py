@@ -21,7 +21,7 @@ def listening(port):
 
 
 def resources():
-    return subprocess.run(["rdma", "resource", "show"], check=False, stdout=subprocess.PIPE).stdout
+    return subprocess.run(["rdma", "resource", "show"], check=True, stdout=subprocess.PIPE).stdout
 
 
 def main(first, step):
@@ -50,6 +50,8 @@ def main(first, step):
             break
         number += int(step)
     print(f"# {number} allocations: refused {refused} times, made {made} times")
+    if not refused:
+        sys.exit("no allocation has failed")
 
 
 if __name__ == "__main__":

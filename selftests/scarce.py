@@ -59,6 +59,8 @@ def main(switch, first, step):
             break
         number += int(step)
     print(f"# {number} allocations: refused {refused} times, made {made} times")
+    if not refused:
+        sys.exit("no allocation has failed")
 
 
 if __name__ == "__main__":

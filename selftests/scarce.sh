@@ -13,6 +13,8 @@ CONNECTIONS=${CONNECTIONS:-10}
 ALLOCATIONS=${ALLOCATIONS:-2}
 
 faults=/sys/kernel/debug/failslab
+# More allocations than fail in any test, so that it can be told how many did.
+TIMES=1000000
 
 # fails NAME=VALUE...: how failslab is set until the test ends.
 failslab() {
@@ -123,7 +125,7 @@ memory_is_short() {
 	least=0
 	[ "$3" = 0 ] || least=$CONNECTIONS
 	needs rdma
-	failslab probability=0 task-filter=Y
+	failslab probability=0 task-filter=Y times=$TIMES
 	rest=$(rdma_objects)
 	mount_export
 	begin_io 4
@@ -144,6 +146,8 @@ memory_is_short() {
 		breaks=$(new_connections)
 		[ "$second" -lt "$SHORTAGE" ] || [ $breaks -lt "$least" ] || break
 	done
+	failed=$((TIMES - $(cat $faults/times)))
+	note "$failed allocations have failed"
 	enough
 	touch "$local/stop"
 	# What failed last may show only now.
@@ -155,6 +159,7 @@ memory_is_short() {
 	rm -rf "$dir"
 	unmount
 	at_rest "$rest" rdma_objects
+	[ $failed -gt 0 ] || fail "memory was not short"
 	[ $breaks -ge "$least" ] || fail "there have been only $breaks new connections"
 }
 
