@@ -315,13 +315,32 @@ traced() {
 # that is there before the traffic begins and goes when it has ended: when it was exchanged under
 # traffic, the interface of User Mode Linux sometimes sent nothing any more.
 lossy_link() {
-	needs tc
-	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
-	[ -n "$interface" ] || fail "no route to $SERVER"
-	rdma link | grep -q "netdev $interface\b" || skip "needs a software RDMA device (rxe or siw)"
-	rdma link | grep -q '^link \(rxe\|siw\)' || skip "needs a software RDMA device (rxe or siw)"
-	tc qdisc add dev "$interface" root netem || skip "needs the netem queueing discipline"
+	software_device
+	netem
 	trap 'tc qdisc del dev $interface root' EXIT
+}
+
+# netem [on_server]: frames can be lost from now on, at the interface.
+netem() {
+	"$@" sh -c 'command -v tc' >/dev/null || skip "needs tc"
+	said=$("$@" tc qdisc add dev "$interface" root netem 2>&1) && return
+	case $said in
+	*"qdisc kind is unknown"* | *"qdisc not found"*) skip "needs the netem queueing discipline" ;;
+	esac
+	fail "$said"
+}
+
+# frames_lost [on_server]: how many have been since then.
+frames_lost() {
+	"$@" tc -s qdisc show dev "$interface" |
+		sed -n '/^qdisc netem/ { n; s/.*(dropped \([0-9]*\),.*/\1/p; }'
+}
+
+# some_were_lost [on_server]
+some_were_lost() {
+	lost=$(frames_lost "$@")
+	note "$lost frames have been lost"
+	[ "$lost" -gt 0 ] || fail "that tests nothing"
 }
 
 # lose SHARE: of the frames that the client sends.
@@ -355,11 +374,18 @@ break_under_load() {
 	[ $broken -ge "$3" ] || fail "there have been only $broken breaks"
 }
 
-# The software RDMA device that leads to the server, and what it is made of.
+# software_device [on_server]: the interface between client and server, the software RDMA device behind
+# it, and what that is made of.
 software_device() {
-	needs rdma
-	interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
-	device=$(rdma link | sed -n "s,^link \([^/]*\)/.* netdev $interface *$,\1,p")
+	if [ $# = 0 ]; then
+		needs rdma
+		interface=$(ip -o route get "$SERVER" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+	else
+		interface=$("$@" ip -o address show to "$SERVER" | sed -n 's/^[0-9]*: \([^ ]*\).*/\1/p')
+	fi
+	[ -n "$interface" ] || fail "nothing leads to $SERVER"
+	links=$("$@" rdma link) || fail "rdma link has failed"
+	device=$(echo "$links" | sed -n "s,^link \([^/]*\)/.* netdev $interface *$,\1,p")
 	type=${device%%[0-9]*}
 	case $type in
 	rxe | siw) ;;
@@ -367,8 +393,25 @@ software_device() {
 	esac
 }
 
+# device_comes_back [on_server]
 device_comes_back() {
-	rdma link show "$device/1" >/dev/null 2>&1 || rdma link add "$device" type "$type" netdev "$interface"
+	"$@" sh -c "rdma link show $device/1 >/dev/null 2>&1 ||
+		rdma link add $device type $type netdev $interface"
+}
+
+# revive_device [on_server]: a queue pair of soft RoCE that could not send a packet, for want of memory
+# or of its address, is in error from then on. If it is the one of the connection manager, no connection
+# comes to be any more: only a new device helps.
+revive_device() {
+	pairs=$("$@" rdma resource show qp)
+	case $pairs in
+	*"type GSI state ERR"*) ;;
+	*) return 0 ;;
+	esac
+	note "the connection manager's queue pair is in error: making the device anew"
+	software_device "$@"
+	"$@" rdma link delete "$device"
+	device_comes_back "$@"
 }
 
 # queue_pairs [on_server]: how many there are of connections.
@@ -381,20 +424,4 @@ needs_crowd() {
 	python3 -c 'import pyverbs.cmid' 2>/dev/null || skip "needs python3-pyverbs"
 	[ -e /dev/infiniband/rdma_cm ] || modprobe -q rdma_ucm ||
 		skip "needs the kernel's rdma_ucm, which user space connects by"
-}
-
-# The interface that the server has its address on, and the software RDMA device behind that.
-server_device() {
-	interface=$(on_server ip -o address show to "$SERVER" | sed -n 's/^[0-9]*: \([^ ]*\).*/\1/p')
-	device=$(on_server rdma link | sed -n "s,^link \([^/]*\)/.* netdev $interface *$,\1,p")
-	type=${device%%[0-9]*}
-	case $type in
-	rxe | siw) ;;
-	*) skip "the server needs a software RDMA device (rxe or siw)" ;;
-	esac
-}
-
-server_device_comes_back() {
-	on_server sh -c "rdma link show $device/1 >/dev/null 2>&1 ||
-		rdma link add $device type $type netdev $interface"
 }

@@ -61,6 +61,7 @@ frames_are_lost() {
 	lose "$1"
 	start_work
 	sleep 3
+	some_were_lost
 	lose 0%
 	stop_work
 }
@@ -74,6 +75,7 @@ link_goes_away() {
 	sleep 1
 	lose 100%
 	sleep "$2"
+	some_were_lost
 	lose 0%
 	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
 	note "$(transport connect_count) connections after $before"
@@ -98,7 +100,7 @@ address_goes_and_comes() {
 	sleep 15
 	address_comes
 	trap - EXIT
-	revive_the_server
+	revive_device on_server
 	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
 	note "$(transport connect_count) connections after $before"
 	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"
@@ -111,16 +113,6 @@ address_comes() {
 	[ -z "$default" ] || on_server ip route replace $default
 }
 
-# A queue pair of soft RoCE that is to send from an address that has gone is in error from then on. If
-# it is the one of the connection manager, no client comes through any more: only a new device helps.
-revive_the_server() {
-	on_server rdma resource show qp | grep -q 'type GSI state ERR' || return 0
-	note "the server's connection manager cannot send: making its device anew"
-	device=$(on_server rdma link | sed -n "s,^link \([^/]*\)/.* netdev $interface *$,\1,p")
-	on_server rdma link delete "$device"
-	on_server rdma link add "$device" type rxe netdev "$interface"
-}
-
 # A server whose frames get lost is given up after a minute; the next attempt finds it.
 connecting_takes_too_long() {
 	[ -n "${LONG:-}" ] || skip "takes two minutes: set LONG"
@@ -130,6 +122,7 @@ connecting_takes_too_long() {
 	lose 100%
 	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000 &
 	sleep 100
+	some_were_lost
 	lose 0%
 	wait $!
 	cmp "$here/lib.sh" "$dir/file"

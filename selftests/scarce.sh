@@ -40,16 +40,6 @@ mark_workers() {
 	done
 }
 
-# A queue pair of soft RoCE that finds no memory for a packet is in error from then on. If it is the
-# one of the connection manager, no connection comes to be any more: only a new device helps.
-revive_device() {
-	rdma resource show qp | grep -q 'type GSI state ERR' || return 0
-	note "the connection manager's queue pair is in error: making the device anew"
-	software_device
-	rdma link delete "$device"
-	device_comes_back
-}
-
 transports_are_made_whole_or_not() {
 	needs rdma
 	failslab probability=0 task-filter=N

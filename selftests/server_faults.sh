@@ -50,13 +50,14 @@ restarts_under_io() {
 server_fault() {
 	name=$1
 	shift
+	on_server test -d "/sys/kernel/debug/$name" || skip "the server has no $name in debugfs"
 	settings="verbose=0 times=-1 $*"
 	# shellcheck disable=SC2016 # The server expands it.
 	on_server sh -c '
 		cd "/sys/kernel/debug/$1" || exit
 		for setting in $2; do
 			echo "${setting#*=}" >"${setting%%=*}" || exit
-		done' sh "$name" "$settings" || skip "the server has no $name in debugfs"
+		done' sh "$name" "$settings" || fail "$name does not take $settings"
 }
 
 no_server_faults() {
@@ -84,12 +85,13 @@ connections_break() {
 # The frames of the server's side get lost: of Replies, of RDMA Reads and Writes, of acknowledgements.
 frames_are_lost() {
 	begin "$1"
-	server_device
-	on_server tc qdisc add dev "$interface" root netem || skip "needs the netem queueing discipline"
+	software_device on_server
+	netem on_server
 	trap 'on_server tc qdisc del dev $interface root' EXIT
 	on_server tc qdisc change dev "$interface" root netem loss "$2"
 	begin_io 4
 	sleep 3
+	some_were_lost on_server
 	on_server tc qdisc change dev "$interface" root netem loss 0%
 	end_io
 	end
@@ -99,30 +101,30 @@ frames_are_lost() {
 # themselves as soon as it is back.
 device_goes_and_comes_back() {
 	begin "$1"
-	server_device
-	trap server_device_comes_back EXIT
+	software_device on_server
+	trap 'device_comes_back on_server' EXIT
 	begin_io 3
 	for _ in 1 2; do
 		sleep 2
 		on_server timeout 30 rdma link delete "$device"
 		on_server grep -q "^rdma $PORT" /proc/fs/nfsd/portlist
 		sleep "$2"
-		server_device_comes_back
+		device_comes_back on_server
 		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
 	end_io
-	leave
+	end
 }
 
 # There is no client, and the service ends while the device is away.
 stops_without_a_device() {
 	needs_server_command
-	server_device
-	trap 'server_device_comes_back; on_server rpc.nfsd' EXIT
+	software_device on_server
+	trap 'device_comes_back on_server; on_server rpc.nfsd' EXIT
 	on_server rdma link delete "$device"
 	sleep 2
 	on_server timeout 30 rpc.nfsd 0
-	server_device_comes_back
+	device_comes_back on_server
 	on_server rpc.nfsd
 	trap - EXIT
 	mount_export
@@ -133,7 +135,7 @@ stops_without_a_device() {
 # wrote; what fails is tried again until the shortage is over.
 memory_is_short() {
 	begin "$1" "nconnect=2"
-	server_device
+	software_device on_server
 	trap no_server_faults EXIT
 	# So many may fail: what is left of them tells how many did.
 	times=1000000
@@ -147,12 +149,12 @@ memory_is_short() {
 			echo 1 2>/dev/null >/proc/$task/make-it-fail || :
 		done'
 		sleep 1
-		revive_server_device
+		revive_device on_server
 	done
 	failed=$((times - $(on_server cat /sys/kernel/debug/failslab/times)))
 	no_server_faults
 	trap - EXIT
-	revive_server_device
+	revive_device on_server
 	touch "$local/stop"
 	wait
 	note "$failed allocations have failed, $(($(transport connect_count) - connections)) new connections"
@@ -180,15 +182,6 @@ write_and_read() {
 		rounds=$((rounds + 1))
 	done
 	echo $rounds >"$local/rounds$1"
-}
-
-# A queue pair of soft RoCE that finds no memory for a packet is in error from then on. If it is the
-# one of the connection manager, no connection comes to be any more: only a new device helps.
-revive_server_device() {
-	on_server rdma resource show qp | grep -q 'type GSI state ERR' || return 0
-	note "the server's connection manager cannot send: making its device anew"
-	on_server rdma link delete "$device"
-	server_device_comes_back
 }
 
 # Files that the client has a delegation for are changed on the server, under the client's I/O: each

@@ -97,11 +97,11 @@ listeners_have_addresses() {
 		serves 20056 "[$SERVER6]" proto=rdma6
 	fi
 	# What listens at an address hears nothing any more without its device, and is made anew.
-	server_device
-	trap 'server_device_comes_back; begin_again' EXIT
+	software_device on_server
+	trap 'device_comes_back on_server; begin_again' EXIT
 	on_server timeout 30 rdma link delete "$device"
 	sleep 3
-	server_device_comes_back
+	device_comes_back on_server
 	sleep 3
 	serves 20055
 	serves "$first"
