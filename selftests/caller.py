@@ -1654,6 +1654,9 @@ def main():
     server, port, *names = sys.argv[1:] + ["20049"][len(sys.argv) - 2:]
     if names and names[0] == "--phase":
         return reach(server, port, names[1])
+    for beginning in names:
+        if not any(name.startswith(beginning) for name in CASES):
+            sys.exit(f"no test begins with {beginning}")
     caller = Caller(server, port)
     chosen = [name for name, function in CASES.items()
               if (not names or any(name.startswith(beginning) for beginning in names))

@@ -30,9 +30,7 @@ peer_runs() {
 
 # It serves all tests and ends after this program.
 start_peer() {
-	python3 -c 'import pyverbs.cmid' 2>/dev/null || skip "needs python3-pyverbs"
-	[ -e /dev/infiniband/rdma_cm ] || modprobe -q rdma_ucm ||
-		skip "needs the kernel's rdma_ucm, which user space connects by"
+	needs_crowd
 	"$here/peer.py" "$address" $PEER_PORT "$SERVER" "$control" $$ >"$scratch/peer.log" 2>&1 &
 	echo $! >"$scratch/peer.pid"
 	for _ in $(seq 100); do

@@ -218,12 +218,25 @@ on_server() {
 }
 
 has_server_command() {
-	[ -n "${SERVER_COMMAND:-}" ] || command -v lab-server >/dev/null
+	[ -n "${SERVER_COMMAND:-}" ] || command -v lab-server >/dev/null || return
+	# As ssh does not.
+	[ "$(on_server printf '<%s>' 'two  spaces' '$HOME')" = '<two  spaces><$HOME>' ] ||
+		fail "SERVER_COMMAND does not hand arguments over as they are: README.rst has one that does"
 }
 
 needs_server_command() {
 	has_server_command ||
-		skip "set SERVER_COMMAND to what runs a command on the server as root, such as: ssh server"
+		skip "set SERVER_COMMAND to what runs a command on the server as root: README.rst has one"
+}
+
+# server_is_idle: no client has a connection. What earlier ones had may be on its way out.
+server_is_idle() {
+	for _ in $(seq 120); do
+		there=$(queue_pairs on_server)
+		[ "$there" != 0 ] || return 0
+		sleep 0.5
+	done
+	fail "the server still has $there queue pairs"
 }
 
 # begin_io COUNT: so many processes change, read and compare files of their own until `end_io`.

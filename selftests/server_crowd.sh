@@ -10,6 +10,7 @@ IDLE=${IDLE:-1000}
 start() {
 	needs_crowd
 	needs_server_command
+	server_is_idle
 }
 
 # gather COUNT: so many connect and stay until `scatter`.
@@ -35,33 +36,21 @@ scatter() {
 	note "$(tr '\n' ';' <"$local/crowd")"
 }
 
-# are_gone QUEUE_PAIRS: the server has no more than so many again.
-are_gone() {
-	for _ in $(seq 60); do
-		pairs=$(queue_pairs on_server)
-		[ "$pairs" -gt "$1" ] || return 0
-		sleep 1
-	done
-	fail "$1 queue pairs before, $pairs after"
-}
-
 # All of them have a connection and an answer, and nothing of them is left.
 many_come_at_once() {
 	start
-	before=$(queue_pairs on_server)
 	"$here/crowd.py" "$SERVER" "$PORT" "$CROWD" "$CROWD" >"$local/crowd" 2>&1 || {
 		cat "$local/crowd"
 		exit 1
 	}
 	note "$(cat "$local/crowd")"
-	are_gone "$before"
+	server_is_idle
 }
 
 # They do not disturb a client that works, neither when they come nor when they go.
 many_come_and_go_beside_others() {
 	start
 	VERS=$1
-	before=$(queue_pairs on_server)
 	mount_export
 	begin_io 3
 	for _ in 1 2 3; do
@@ -79,7 +68,7 @@ many_come_and_go_beside_others() {
 	done
 	end_io
 	leave
-	are_gone "$before"
+	server_is_idle
 }
 
 # kB of the server's memory that nobody has.
@@ -91,10 +80,9 @@ server_free() {
 # What a connection costs is said, and is less than MOST kB.
 idle_clients_cost_little() {
 	start
-	before=$(queue_pairs on_server)
 	# What the server makes once is made for these.
 	"$here/crowd.py" "$SERVER" "$PORT" 20 20 >/dev/null
-	are_gone "$before"
+	server_is_idle
 	free=$(server_free)
 	gather "$IDLE"
 	with=$(server_free)
@@ -103,7 +91,7 @@ idle_clients_cost_little() {
 	each=$(((free - with) / IDLE))
 	note "$each kB each: $((free - with)) kB for $IDLE connections"
 	scatter
-	are_gone "$before"
+	server_is_idle
 	after=$(server_free)
 	note "$((free - after)) kB less are free when they have gone"
 	[ $each -lt "$1" ] || fail "that is not less than $1 kB"

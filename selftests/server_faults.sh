@@ -14,12 +14,7 @@ RESTARTS=${RESTARTS:-5}
 begin() {
 	needs_server_command
 	VERS=$1
-	# Those of an earlier test may be on their way out.
-	for _ in $(seq 40); do
-		pairs=$(queue_pairs on_server)
-		[ "$pairs" != 0 ] || break
-		sleep 0.5
-	done
+	server_is_idle
 	rest=$(rdma_objects on_server)
 	mount_export "${2:-}"
 	connections=$(transport connect_count)
