@@ -133,11 +133,15 @@ class Client:
             sys.exit(f"client {self.number} has {got[2]} credits")
         self.answered = True
 
-    def leave(self):
+    def disconnect(self):
         try:
             self.id.disconnect()
         except PyverbsRDMAError:
+            # The server was first.
             pass
+
+    def leave(self):
+        self.disconnect()
         self.qp.close()
 
 
@@ -215,7 +219,7 @@ def main():
             sys.exit(f"{len(lost)} of them have lost their connections")
         print("and another Reply each", flush=True)
     for client in clients:
-        client.id.disconnect()
+        client.disconnect()
     # What says good-bye may get lost, and is sent again as long as this process is there.
     end = time.monotonic() + SECONDS
     while not all(client.is_lost() for client in clients):

@@ -25,11 +25,11 @@ begin_again() {
 # Ports that are added while a client works, for each family.
 ports_are_added() {
 	needs_server_command
+	needs_crowd
 	trap begin_again EXIT
 	first=$PORT
 	mount_export
-	"$here/io.py" churn "$dir" 2 "$local/stop" >"$local/churn" 2>&1 &
-	churn=$!
+	begin_io 2
 	for port in 20050 20051 20052; do
 		refused $port
 		on_server sh -c "echo rdma $port >/proc/fs/nfsd/portlist"
@@ -38,9 +38,7 @@ ports_are_added() {
 	[ "$(on_server grep -c '^rdma 2005[012]' /proc/fs/nfsd/portlist)" -ge 3 ]
 	! on_server sh -c "echo rdma $first >/proc/fs/nfsd/portlist" 2>/dev/null ||
 		fail "two listen at the same port"
-	touch "$local/stop"
-	wait $churn
-	"$here/io.py" settled "$dir"
+	end_io
 	leave
 	serves 20050
 	serves 20052
@@ -50,10 +48,13 @@ ports_are_added() {
 	serves "$first"
 }
 
+# What a client says whom the server's connection manager rejects.
+rejected='event 8 instead'
+
 # Nobody listens there.
 refused() {
-	needs_crowd
-	! "$here/crowd.py" "$SERVER" "$1" 1 1 >/dev/null 2>&1 || fail "somebody listens at port $1"
+	! "$here/crowd.py" "$SERVER" "$1" 1 1 >"$local/refused" 2>&1 || fail "somebody listens at port $1"
+	grep "$rejected" "$local/refused" || fail "not refused: $(cat "$local/refused")"
 }
 
 # listens ADDRESS:PORT...: the service begins again, and hears there.
@@ -68,13 +69,13 @@ listens() {
 # nfsdctl takes listeners by their address, when there are no threads.
 listeners_have_addresses() {
 	needs_server_command
+	needs_crowd
 	on_server sh -c 'command -v nfsdctl' >/dev/null || skip "the server needs nfsdctl"
 	trap begin_again EXIT
 	first=$PORT
 	VERS=3
 	mount_export
-	"$here/io.py" churn "$dir" 2 "$local/stop" >"$local/churn" 2>&1 &
-	churn=$!
+	begin_io 2
 	for _ in 1 2; do
 		listens "$SERVER:$first" "$SERVER:20055" ${SERVER6:+"[$SERVER6]:20056"}
 		sleep 1
@@ -85,12 +86,7 @@ listeners_have_addresses() {
 		refused 20055
 	done
 	listens "$SERVER:$first" "$SERVER:20055" ${SERVER6:+"[$SERVER6]:20056"}
-	touch "$local/stop"
-	wait $churn || {
-		cat "$local/churn"
-		exit 1
-	}
-	"$here/io.py" settled "$dir"
+	end_io
 	leave
 	serves 20055
 	if [ -n "${SERVER6:-}" ]; then
@@ -107,7 +103,7 @@ listeners_have_addresses() {
 	serves "$first"
 }
 
-# An address that no device has is refused, and one that no port is free at.
+# A number that is no port is refused, and one at which somebody listens.
 bad_listeners_are_refused() {
 	needs_server_command
 	before=$(on_server cat /proc/fs/nfsd/portlist)
@@ -117,24 +113,42 @@ bad_listeners_are_refused() {
 	serves "$PORT"
 }
 
-# Many times, beside a client that connects at any moment.
+# What becomes of clients that connect at any moment, a line for each time: all are served in the end,
+# or one is rejected.
+crowds() {
+	while [ ! -e "$local/stop" ]; do
+		if timeout 60 "$here/crowd.py" "$SERVER" "$PORT" 20 20 >"$local/crowd" 2>&1; then
+			echo "served: $(cat "$local/crowd")"
+		else
+			echo "ended with $?: $(tail -n 1 "$local/crowd")"
+		fi
+	done
+}
+
+# Many times, until the crowd has met one that ends and one that begins.
 listeners_under_a_crowd() {
 	needs_server_command
 	needs_crowd
 	trap begin_again EXIT
-	(
-		while [ ! -e "$local/stop" ]; do
-			timeout 60 "$here/crowd.py" "$SERVER" "$PORT" 20 20 >/dev/null 2>&1 || :
-		done
-	) &
+	crowds >"$local/crowds" &
 	crowd=$!
-	for _ in $(seq "$1"); do
+	for round in $(seq 100); do
 		on_server rpc.nfsd 0
 		on_server rpc.nfsd
+		[ "$round" -lt "$1" ] || ! grep -q '^served' "$local/crowds" || ! met_a_restart || break
 	done
 	touch "$local/stop"
 	wait $crowd
+	cat "$local/crowds"
+	note "$round restarts, $(grep -c '^served' "$local/crowds") of $(wc -l <"$local/crowds") crowds were served"
+	grep -q '^served' "$local/crowds" || fail "nobody was served"
+	met_a_restart || fail "nobody met a restart"
 	serves "$PORT"
+}
+
+# Somebody was rejected, or had to connect again.
+met_a_restart() {
+	grep -q "$rejected\| [1-9][0-9]* times again" "$local/crowds"
 }
 
 # The module is in use while there is a listener, and goes when there is none.
@@ -164,8 +178,17 @@ the_module_stays_while_it_listens() {
 # A network namespace on the server with a network, a device and a service of its own, whose address is
 # 198.51.100.2.
 make_namespace() {
-	on_server sh -c 'modprobe -q veth; ip link add rpcrdma0 type veth peer name rpcrdma1' ||
-		skip "the server needs veth"
+	case $(ip route get 198.51.100.2) in
+	*" via $SERVER "*) ;;
+	*) skip "the way to 198.51.100.2 has to be by the server" ;;
+	esac
+	said=$(on_server sh -c 'modprobe -q veth
+		ip link add rpcrdma0 type veth peer name rpcrdma1 2>&1') || {
+		case $said in
+		*"Unknown device type"*) skip "the server needs veth" ;;
+		esac
+		fail "$said"
+	}
 	trap remove_namespace EXIT
 	on_server sh -e -c '
 		ip netns add rpcrdma-test
@@ -179,7 +202,7 @@ make_namespace() {
 			ip address add 198.51.100.2/24 dev rpcrdma1
 			ip route add default via 198.51.100.1
 			rdma link add rxe9 type rxe netdev rpcrdma1"'
-	ping -q -c 1 -W 5 198.51.100.2 || skip "198.51.100.2 cannot be reached through the server"
+	ping -q -c 1 -W 5 198.51.100.2 || fail "198.51.100.2 does not answer"
 	# Its nfsd goes with this mount.
 	on_server sh -c '
 		ip netns exec rpcrdma-test unshare --mount sh -e -c "
@@ -208,8 +231,7 @@ namespace_goes_away() {
 	needs_crowd
 	make_namespace
 	mount_export
-	"$here/io.py" churn "$dir" 2 "$local/stop" >"$local/churn" 2>&1 &
-	churn=$!
+	begin_io 2
 	NULL=1 "$here/crowd.py" 198.51.100.2 20049 10 10 "$local/ready" "$local/never" >"$local/crowd" 2>&1 &
 	crowd=$!
 	until [ -e "$local/ready" ]; do
@@ -234,9 +256,7 @@ namespace_goes_away() {
 	esac
 	kill -9 $crowd
 	wait $crowd || :
-	touch "$local/stop"
-	wait $churn
-	"$here/io.py" settled "$dir"
+	end_io
 	leave
 }
 
