@@ -93,12 +93,12 @@ check: python ## Every test; ends with: N passed, N failed
 # Of what follows, as many at a time as there are processors.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
-lint_parts = layers map unsafe text format conformance lints probe
+lint_parts = layers map unsafe text format conformance lints checks probe
 host_parts = core oracle fuzzing model mistakes cost
 build_parts = debian debian-7.3 clippy ownership
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
 
-check-lint: python ## Layers, unsafe code, text, format, the table of requirements, the lints themselves
+check-lint: python ## Layers, unsafe code, text, format, the table of requirements, lints and checks themselves
 	$(parts) $(lint_parts:%=lint-%)
 lint-layers:
 	@$(step) 'layers' tools/lint/layers
@@ -114,6 +114,8 @@ lint-conformance:
 	@$(step) 'conformance' tools/conformance/conformance --check
 lint-lints:
 	@$(step) 'lints of the lints' tools/lint/test_lint.py
+lint-checks:
+	@$(step) 'checks of the checks' tools/check/test_check.py
 lint-probe:
 	@$(step) --ktap 'messages of the build probe' tools/kbuild/test
 

@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import threading
 import time
+import traceback
 
-from tally import PROJECT, TIED, Tally, parse
+from tally import PROJECT, TIED, parse
 
 LAB = PROJECT / "tools/lab/lab"
 KDIR = PROJECT / "tools/lab/kdir"
@@ -45,7 +46,7 @@ class Boot:
         out.mkdir(parents=True)
         begun = time.monotonic()
         report.say(f"{self.name}: {' '.join(self.programs)}")
-        program, started, lines, around = None, 0, [], []
+        program, started, lines, around, failed = None, 0, [], [], False
         with open(out / "output.log", "w", encoding="utf-8", errors="replace") as log, \
                 subprocess.Popen(self.command(client, out), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -57,24 +58,28 @@ class Boot:
                 if found := START.match(line):
                     program, started, lines = found[1], time.monotonic(), []
                 elif program and (found := END.match(line)) and found[2] == program:
-                    self._ended(report, program, started, lines, found[3])
+                    failed |= self._ended(report, program, started, lines, found)
                     program = None
                 elif program and not line.startswith("lab: "):
                     lines.append(line)
                 else:
                     around.append(line)
         if program:
-            self._ended(report, program, started, lines, "")
+            failed |= self._ended(report, program, started, lines, None)
         ending = ENDINGS.get(process.returncode)
+        if process.returncode and not failed:
+            ending = ending or f"ended with status {process.returncode}, and no program has failed"
         report.single(f"{self.name}: the kernels have nothing to report", not ending,
                       [ending, *around[-80:]] if ending else ())
 
-    def _ended(self, report, program, started, lines, remark):
+    def _ended(self, report, program, started, lines, end):
+        """Reports a program, whose last line is END if it came so far; returns whether it has failed."""
         tally, shown = parse(lines)
-        if remark and "TIMEOUT" in remark and not tally.failed:
+        if (not end or end[1]) and not tally.failed:
             tally.count(False, False)
-            shown.append("timed out")
+            shown.append(end[0] if end else "did not end")
         report.result(f"{self.name}: {program}", tally, shown, time.monotonic() - started)
+        return bool(tally.failed)
 
 
 @dataclasses.dataclass
@@ -93,6 +98,9 @@ class Command:
                                stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
         (out / "output.log").write_text(ended.stdout, encoding="utf-8")
         tally, shown = parse(ended.stdout.splitlines())
+        if ended.returncode and not tally.failed:
+            tally.count(False, False)
+            shown.append(f"ended with status {ended.returncode}")
         report.result(self.name, tally, shown, time.monotonic() - started)
 
 
@@ -147,10 +155,9 @@ def run_all(boots, client, home, report, at_a_time=2):
         while boot := queue.next():
             try:
                 boot.run(client, home / boot.name.replace(" ", "-"), report)
-            except OSError as error:
-                tally = Tally()
-                tally.count(False, False)
-                report.result(boot.name, tally, [str(error)])
+            except Exception:  # pylint: disable=broad-exception-caught
+                # Whatever it is, this thread goes on with the next boot, and this one has failed.
+                report.single(boot.name, False, traceback.format_exc().splitlines())
 
     workers = [threading.Thread(target=work) for _ in range(at_a_time)]
     for worker in workers:

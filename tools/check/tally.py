@@ -114,7 +114,8 @@ def parse(lines):
         elif not line.startswith("TAP version"):
             diagnostics.append(line)
     ran = tally.passed + tally.failed + tally.skipped
-    if planned is None or ran < planned:
+    # No test at all is no success, unless that was said to be a skip.
+    if not planned or ran < planned:
         tally.count(False, False)
         shown += [*diagnostics[-60:], f"ended after {ran} of {planned or 'its'} tests"]
     return tally, shown

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Tests of the checks: what went wrong in a run is a failure, however it went wrong."""
+
+import contextlib
+import dataclasses
+import io
+import tempfile
+import unittest
+
+from pathlib import Path
+
+from boot import Boot, Command, run_all
+from tally import Report, parse
+
+
+def counts(text):
+    tally, _ = parse(text.splitlines())
+    return tally.passed, tally.failed, tally.skipped
+
+
+class Parse(unittest.TestCase):
+    """What KTAP says."""
+
+    def test_results(self):
+        self.assertEqual(counts("1..3\nok 1 a\nnot ok 2 b\nok 3 c # SKIP why"), (1, 1, 1))
+
+    def test_skipped_as_a_whole(self):
+        self.assertEqual(counts("TAP version 13\n1..0 # SKIP why"), (0, 0, 1))
+
+    def test_no_test_at_all(self):
+        self.assertEqual(counts("TAP version 13\n1..0"), (0, 1, 0))
+        self.assertEqual(counts(""), (0, 1, 0))
+
+    def test_ends_early(self):
+        self.assertEqual(counts("1..2\nok 1 a"), (1, 1, 0))
+
+
+@dataclasses.dataclass
+class Played(Boot):
+    """A run of the lab that only says something."""
+    script: str = ""
+
+    def command(self, client, out):
+        return ["sh", "-c", self.script]
+
+
+BEGUN = "echo '# selftests: rpcrdma: a.sh'; echo 1..1; echo ok 1 x; "
+
+
+class Runs(unittest.TestCase):
+    """Boots and commands."""
+
+    def failures(self, boot):
+        with tempfile.TemporaryDirectory() as home, contextlib.redirect_stdout(io.StringIO()):
+            report = Report("test")
+            boot.run("ours", Path(home) / "out", report)
+            return report.total.failed
+
+    def boot(self, script):
+        return self.failures(Played("a boot", ("a.sh",), script=script))
+
+    def command(self, script):
+        return self.failures(Command("a command", ("sh", "-c", script)))
+
+    def test_a_program_that_passes(self):
+        self.assertEqual(self.boot(BEGUN + "echo 'ok 1 selftests: rpcrdma: a.sh'"), 0)
+
+    def test_a_program_that_fails_without_a_failing_test(self):
+        self.assertEqual(self.boot(BEGUN + "echo 'not ok 1 selftests: rpcrdma: a.sh'; exit 1"), 1)
+
+    def test_a_program_that_does_not_end(self):
+        self.assertEqual(self.boot(BEGUN), 1)
+
+    def test_no_program_begins(self):
+        self.assertEqual(self.boot("exit 127"), 1)
+
+    def test_a_kernel_reports(self):
+        self.assertEqual(self.boot(BEGUN + "echo 'ok 1 selftests: rpcrdma: a.sh'; exit 99"), 1)
+
+    def test_commands(self):
+        self.assertEqual(self.command("echo 1..1; echo ok 1 x"), 0)
+        self.assertEqual(self.command("echo 1..1; echo ok 1 x; exit 1"), 1)
+        self.assertEqual(self.command("echo 1..1; echo not ok 1 x; exit 1"), 1)
+
+    def test_a_boot_that_cannot_be_run(self):
+        class Broken(Boot):
+            """One with a fault of its own."""
+            def run(self, client, out, report):
+                raise ValueError("what")
+
+        with tempfile.TemporaryDirectory() as home, contextlib.redirect_stdout(io.StringIO()) as said:
+            report = Report("test")
+            boots = [Broken("a boot", (), kernel="none"),
+                     Command("a command", ("sh", "-c", "echo 1..1; echo ok 1 x"))]
+            boots[1].kernel = "none"
+            run_all(boots, "ours", Path(home), report)
+        self.assertEqual((report.total.passed, report.total.failed), (1, 1))
+        self.assertIn("ValueError: what", said.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
