@@ -1017,16 +1017,34 @@ def version_3_results(c):
         c.refuses(rpc(GETATTR, handle, 3, ROOT), write=[[where]])
 
 
+TRACE = "/sys/kernel/tracing/instances/rpcrdma-caller"
+
+
+def are_deferred(c, xids):
+    """Whether the server has put all of them aside."""
+    seen = c.caller.on_server("cat", f"{TRACE}/trace")
+    return all(f"xid={xid:#010x}" in seen for xid in xids)
+
+
 @case()
 def calls_that_are_deferred(c):
-    """nfsd asks user space who the client is, and puts the Call aside until it knows."""
+    """nfsd asks user space who the client is. When nobody says so for five seconds, it puts the Call
+    aside until somebody does."""
     handle = opaque(file_handle(c, "content"))
-    c.caller.on_server("sh", "-c", "for cache in /proc/net/rpc/*/flush; do "
+    c.caller.on_server("sh", "-e", "-c", f"mkdir {TRACE}; echo 1 >{TRACE}/events/sunrpc/svc_defer/enable;"
+                       "pkill -STOP -x rpc.mountd; for cache in /proc/net/rpc/*/flush; do "
                        "date +%s >$cache; done; sleep 1")
-    where = c.piece(0, 3000)
-    xids = [c.ask(rpc(READ, handle + words(0, 5, 3000), 3, ROOT), write=[[where]]),
-            c.ask(rpc(ACCESS, handle + words(63), 3, ROOT), reply=[c.piece(4096, 512)]),
-            c.ask(rpc(GETATTR, handle, 3, ROOT))]
+    try:
+        where = c.piece(0, 3000)
+        xids = [c.ask(rpc(READ, handle + words(0, 5, 3000), 3, ROOT), write=[[where]]),
+                c.ask(rpc(ACCESS, handle + words(63), 3, ROOT), reply=[c.piece(4096, 512)]),
+                c.ask(rpc(GETATTR, handle, 3, ROOT))]
+        end = time.monotonic() + SECONDS
+        while not are_deferred(c, xids):
+            expect(time.monotonic() < end, "not put aside")
+            time.sleep(0.2)
+    finally:
+        c.caller.on_server("sh", "-c", f"pkill -CONT -x rpc.mountd; rmdir {TRACE}")
     got = {}
     for _ in xids:
         answer = c.answer()
