@@ -48,7 +48,18 @@ have_the_defaults() {
 		rdma_inline_write_padding 0
 		rdma_memreg_strategy 5
 		rdma_pad_optimize 0
+		svc_rdma/max_requests 128
+		svc_rdma/max_req_size 4096
+		svc_rdma/max_outbound_read_requests 16
+		svc_rdma/rdma_stat_rq_starve 0
+		svc_rdma/rdma_stat_rq_poll 0
+		svc_rdma/rdma_stat_rq_prod 0
+		svc_rdma/rdma_stat_sq_poll 0
+		svc_rdma/rdma_stat_sq_prod 0
 	END
+	for name in recv read write sq_starve; do
+		grep -qx '[0-9]*' "$settings/svc_rdma/rdma_stat_$name"
+	done
 }
 
 refuse_what_is_out_of_range() {
@@ -66,9 +77,51 @@ refuse_what_is_out_of_range() {
 		rdma_max_inline_write 1024 65536
 		rdma_inline_write_padding 0 $page
 		rdma_memreg_strategy 0 6
+		svc_rdma/max_requests 4 16384
+		svc_rdma/max_req_size 4096 65536
+		svc_rdma/max_outbound_read_requests 1 255
 	END
 	change rdma_pad_optimize -5
 	change rdma_pad_optimize 12345
+}
+
+# counters NAME...: what the server has counted.
+counters() {
+	for name; do
+		on_server cat "$settings/svc_rdma/rdma_stat_$name"
+	done
+}
+
+# Messages and Segments are counted, and writing anything begins anew.
+counters_of_the_server() {
+	needs_server_command
+	VERS=3
+	set -- recv read write
+	mount_export
+	first=$(counters "$@" | tr '\n' ' ')
+	head -c 300001 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	remount
+	cmp "$local/file" "$dir/file"
+	leave
+	second=$(counters "$@" | tr '\n' ' ')
+	note "received, read, written: $first, then $second"
+	for name; do
+		before=${first%% *}
+		first=${first#* }
+		after=${second%% *}
+		second=${second#* }
+		[ "$after" -gt "$before" ] || fail "rdma_stat_$name has not grown"
+	done
+	for word in 0 5 nothing; do
+		for name in "$@" sq_starve; do
+			on_server sh -c "echo $word >$settings/svc_rdma/rdma_stat_$name"
+		done
+		[ -z "$(counters "$@" sq_starve | tr -d '0\n')" ] || fail "not 0 after $word"
+		mount_export
+		: >"$dir/file"
+		leave
+	done
 }
 
 # parallel_reads COUNT: so many readers at a time.
@@ -161,6 +214,7 @@ sizes_change_with_the_next_connection() {
 tests \
 	"have_the_defaults" \
 	"refuse_what_is_out_of_range" \
+	"counters_of_the_server" \
 	"slots_are_those_of_a_new_mount 4" \
 	"slots_are_those_of_a_new_mount 333" \
 	"slots_are_those_of_a_new_mount 2000" \
