@@ -8,8 +8,14 @@ AT_ONCE of COUNT clients connect at the same time, then as many of those that ar
 root's attributes and has its Reply. nfsd ends connections when there are many that have not asked for
 anything: such a client connects again. With READY and STOP that file is made when all have a Reply;
 when STOP is there each asks once more. In the end all leave.
+
+The kernel of a server says once that it has ended a connection, and what says so may get lost
+(cm_destroy_id). A client whose device finds nobody who takes what it sends is told so by the device; one
+that waits for a Reply asks again. Such a client, too, connects again.
 """
 
+import collections
+import itertools
 import os
 import pathlib
 import resource
@@ -19,7 +25,8 @@ import sys
 import time
 
 from pyverbs.cm_enums import (RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_RESPONSE,
-                              RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP)
+                              RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_RESOLVED,
+                              RDMA_PS_TCP)
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
 from pyverbs.cq import CQ
 from pyverbs.enums import (IBV_ACCESS_LOCAL_WRITE, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
@@ -31,22 +38,29 @@ from pyverbs.qp import QP, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 INLINE = 1024
-# Of the memory of each client, what is behind the part that it receives into.
+# The memory of a client has room for two Replies, and behind each for a Call.
 CALL = 256
+ROOM = INLINE + CALL
 PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 0, INLINE // 1024 - 1, INLINE // 1024 - 1)
 SECONDS = 120
 # How many RDMA Reads the server may have outstanding.
 READS = int(os.environ.get("READS", "1"))
+# How long to wait for a Reply before asking again.
+PATIENCE = 5
+# How often the device sends a packet again: as the kernel's clients do. 7 is for ever on soft RoCE.
+RETRIES = 6
+# How often a client may be refused: that its connection has ended may come before that it stands.
+MOST_REFUSALS = 5
 
 
-class Lost(Exception):
-    """The server has ended the connection."""
+class Refused(Exception):
+    """The server has ended a connection before it stood."""
 
 
-def message(xid):
-    """A Call: PUTROOTFH and GETATTR of root, or NULL if that is in the environment."""
+def message(xid, null):
+    """A Call: PUTROOTFH and GETATTR of root, or NULL."""
     header = struct.pack(">7I", xid, 1, 1, 0, 0, 0, 0)
-    if "NULL" in os.environ:
+    if null:
         return header + struct.pack(">10I", xid, 0, 2, 100003, 4, 0, 0, 0, 0, 0)
     call = struct.pack(">6I", xid, 0, 2, 100003, 4, 1)
     credentials = struct.pack(">7I", 1, 20, 0, 0, 0, 0, 0) + bytes(8)
@@ -59,7 +73,7 @@ class Common:
     def __init__(self, context, count):
         self.pd = PD(context)
         self.sent, self.received = CQ(context, count * 8), CQ(context, count * 8)
-        self.memory = MR(self.pd, count * (INLINE + CALL), IBV_ACCESS_LOCAL_WRITE)
+        self.memory = MR(self.pd, count * 2 * ROOM, IBV_ACCESS_LOCAL_WRITE)
 
 
 class Client:
@@ -68,10 +82,12 @@ class Client:
     common = None
     # All that were made: a CMID that is closed closes the device for all.
     made = []
+    # Of their connections: completions of one that is over do not concern the next.
+    names = itertools.count()
 
     def __init__(self, number, count, server, port):
         self.number = number
-        self.start = number * (INLINE + CALL)
+        self.name = next(Client.names)
         # The channel is the next file.
         self.file = os.dup(0)
         os.close(self.file)
@@ -86,19 +102,22 @@ class Client:
             qp_type=IBV_QPT_RC, scq=common.sent, rcq=common.received,
             cap=QPCap(max_send_wr=4, max_recv_wr=4, max_send_sge=1, max_recv_sge=1)))
         self.xid = self.number
-        self.answered = False
+        self.rooms = {0, 1}
+        self.answered = self.asked_again = False
         Client.made.append(self)
 
     def _expect(self, kind):
         event = CMEvent(self.channel)
         got = event.event_type
         event.ack_cm_event()
+        if got == RDMA_CM_EVENT_REJECTED:
+            raise Refused(f"client {self.number} is refused")
         if got != kind:
-            raise Lost(f"client {self.number}: event {got} instead of {kind}")
+            sys.exit(f"client {self.number}: event {got} instead of {kind}")
 
     def connect(self):
-        parameters = ConnParam(resources=READS, depth=1, retry=7, rnr_retry=7, qp_num=self.qp.qp_num,
-                               data_len=len(PRIVATE_DATA))
+        parameters = ConnParam(resources=READS, depth=1, retry=RETRIES, rnr_retry=7,
+                               qp_num=self.qp.qp_num, data_len=len(PRIVATE_DATA))
         parameters.set_private_data(PRIVATE_DATA)
         self.id.connect(parameters)
 
@@ -110,28 +129,46 @@ class Client:
         self.id.establish()
 
     def call(self):
-        self.answered = False
-        self.xid += 1 << 16
-        memory = self.common.memory
-        self.qp.post_recv(RecvWR(wr_id=self.number, num_sge=1, sg=[
-            SGE(memory.buf + self.start, INLINE, memory.lkey)]))
-        data = message(self.xid)
-        memory.write(data, len(data), self.start + INLINE)
-        self.qp.post_send(SendWR(wr_id=self.number, opcode=IBV_WR_SEND, num_sge=1, sg=[
-            SGE(memory.buf + self.start + INLINE, len(data), memory.lkey)]))
+        self.answered = self.asked_again = False
+        self.xid += 2 << 16
+        self._send(message(self.xid, "NULL" in os.environ))
+
+    def ask_again(self):
+        """Has the device find out whether there is a connection."""
+        self.asked_again = True
+        if self.rooms:
+            self._send(message(self.xid + (1 << 16), True))
+
+    def _start(self, room):
+        return (self.number * 2 + room) * ROOM
+
+    def _send(self, data):
+        room = self.rooms.pop()
+        start, memory = self._start(room), self.common.memory
+        work = self.name * 2 + room
+        self.qp.post_recv(RecvWR(wr_id=work, num_sge=1, sg=[
+            SGE(memory.buf + start, INLINE, memory.lkey)]))
+        memory.write(data, len(data), start + INLINE)
+        self.qp.post_send(SendWR(wr_id=work, opcode=IBV_WR_SEND, num_sge=1, sg=[
+            SGE(memory.buf + start + INLINE, len(data), memory.lkey)]))
 
     def is_lost(self):
         return bool(select.select([self.file], [], [], 0)[0])
 
-    def check(self, length):
-        """What it has received."""
-        reply = self.common.memory.read(length, self.start)
+    def take(self, room, length):
+        """What it has received; says whether it is the Reply."""
+        self.rooms.add(room)
+        reply = self.common.memory.read(length, self._start(room))
         got = struct.unpack_from(">13I", reply)
-        if (got[0], got[1], got[3:9]) != (self.xid, 1, (0, 0, 0, 0, self.xid, 1)) or any(got[9:]):
+        # Maybe that of the Call before, which has been answered.
+        again = got[0] >> 16 & 1
+        xid = got[0] if again else self.xid
+        if (got[0], got[1], got[3:9]) != (xid, 1, (0, 0, 0, 0, xid, 1)) or any(got[9:]):
             sys.exit(f"client {self.number} got {reply.hex()}")
         if not 1 <= got[2] <= 16384:
             sys.exit(f"client {self.number} has {got[2]} credits")
-        self.answered = True
+        self.answered = self.answered or not again
+        return not again
 
     def disconnect(self):
         try:
@@ -146,36 +183,46 @@ class Client:
 
 
 def answers(clients):
-    """Waits until each of them has its Reply or no connection; returns those without."""
-    waiting = {client.number: client for client in clients}
-    lost = []
-    end = time.monotonic() + SECONDS
+    """Waits until each of them has its Reply or no connection.
+
+    Returns those without, and of how many of them the device alone has found that out.
+    """
+    waiting = {client.name: client for client in clients}
+    lost, untold = [], 0
+    begun = time.monotonic()
     quiet = 0
     while waiting:
         count, completions = Client.common.received.poll(64)
         for done in completions or ():
-            if done.status == IBV_WC_SUCCESS and done.wr_id in waiting:
-                waiting.pop(done.wr_id).check(done.byte_len)
+            name, room = divmod(done.wr_id, 2)
+            if done.status == IBV_WC_SUCCESS and name in waiting:
+                if waiting[name].take(room, done.byte_len):
+                    del waiting[name]
         for done in Client.common.sent.poll(64)[1] or ():
-            # Nobody has acknowledged it: the machine is too slow, and the connection lost.
-            if done.status != IBV_WC_SUCCESS and done.wr_id in waiting:
-                lost.append(waiting.pop(done.wr_id))
+            # Nobody has acknowledged it: the machine is too slow, or the connection lost.
+            if done.status != IBV_WC_SUCCESS and done.wr_id // 2 in waiting:
+                lost.append(waiting.pop(done.wr_id // 2))
+                untold += not lost[-1].is_lost()
         quiet = 0 if count else quiet + 1
         if quiet < 20:
             time.sleep(0 if count else 0.005)
             continue
-        gone = [number for number, client in waiting.items() if client.is_lost()]
-        lost += [waiting.pop(number) for number in gone]
-        if time.monotonic() > end:
+        gone = [name for name, client in waiting.items() if client.is_lost()]
+        lost += [waiting.pop(name) for name in gone]
+        waited = time.monotonic() - begun
+        if waited > SECONDS:
             sys.exit(f"{len(waiting)} clients have no Reply")
+        for client in waiting.values():
+            if waited > PATIENCE and not client.asked_again:
+                client.ask_again()
         quiet = 0
-    return lost
+    return lost, untold
 
 
 def gather(server, port, count, at_once):
-    """Returns all, and how often one had to connect again."""
+    """Returns all, how often one had to connect again, and how often without having been told."""
     missing = list(range(count))
-    there, again = [], 0
+    there, again, untold, refused = [], 0, 0, collections.Counter()
     while missing:
         clients = [Client(number, count, server, port) for number in missing[:at_once]]
         for client in clients:
@@ -186,17 +233,22 @@ def gather(server, port, count, at_once):
                 client.establish()
                 client.call()
                 asking.append(client)
-            except (Lost, PyverbsRDMAError) as error:
-                if "event" in str(error):
-                    sys.exit(str(error))
+            except PyverbsRDMAError:
                 lost.append(client)
-        lost += answers(asking)
+            except Refused as error:
+                lost.append(client)
+                refused[client.number] += 1
+                if refused[client.number] > MOST_REFUSALS:
+                    sys.exit(str(error))
+        without, unheard = answers(asking)
+        lost += without
+        untold += unheard
         for client in lost:
             client.leave()
         there += [client for client in asking if client.answered]
         missing = [client.number for client in lost] + missing[at_once:]
         again += len(lost)
-    return there, again
+    return there, again, untold
 
 
 def main():
@@ -205,8 +257,9 @@ def main():
     count, at_once = map(int, sys.argv[3:5])
     resource.setrlimit(resource.RLIMIT_NOFILE, (10 * count + 100, 10 * count + 100))
     begun = time.monotonic()
-    clients, again = gather(sys.argv[1], sys.argv[2], count, at_once)
-    print(f"{count} clients, {at_once} at once: {time.monotonic() - begun:.1f} s, {again} times again",
+    clients, again, untold = gather(sys.argv[1], sys.argv[2], count, at_once)
+    seconds = time.monotonic() - begun
+    print(f"{count} clients, {at_once} at once: {seconds:.1f} s, {again} times again, {untold} untold",
           flush=True)
     if len(sys.argv) == 7:
         ready, stop = map(pathlib.Path, sys.argv[5:])
@@ -215,7 +268,7 @@ def main():
             time.sleep(0.1)
         for client in clients:
             client.call()
-        if lost := answers(clients):
+        if lost := answers(clients)[0]:
             sys.exit(f"{len(lost)} of them have lost their connections")
         print("and another Reply each", flush=True)
     for client in clients:

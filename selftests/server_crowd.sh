@@ -47,6 +47,22 @@ many_come_at_once() {
 	server_is_idle
 }
 
+# The same while the server's frames get lost, among them those that say that it has ended a connection.
+many_come_over_a_lossy_link() {
+	start
+	server_device
+	before=$(queue_pairs on_server)
+	on_server tc qdisc add dev "$interface" root netem loss "$1" ||
+		skip "needs the netem queueing discipline on the server"
+	trap 'on_server tc qdisc del dev $interface root' EXIT
+	"$here/crowd.py" "$SERVER" "$PORT" 100 100 >"$local/crowd" 2>&1 || {
+		cat "$local/crowd"
+		exit 1
+	}
+	note "$(cat "$local/crowd")"
+	are_gone "$before"
+}
+
 # They do not disturb a client that works, neither when they come nor when they go.
 many_come_and_go_beside_others() {
 	start
@@ -121,6 +137,7 @@ credits_grow() {
 
 tests \
 	"many_come_at_once" \
+	"many_come_over_a_lossy_link 10%" \
 	"many_come_and_go_beside_others 3" \
 	"many_come_and_go_beside_others 4.2" \
 	"idle_clients_cost_little 700" \
