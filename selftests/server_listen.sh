@@ -48,8 +48,8 @@ ports_are_added() {
 	serves "$first"
 }
 
-# What a client says whom the server's connection manager rejects.
-rejected='event 8 instead'
+# What a client of the crowd says that the server's connection manager has rejected again and again.
+rejected='is refused'
 
 # Nobody listens there.
 refused() {
