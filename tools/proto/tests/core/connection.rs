@@ -144,6 +144,35 @@ fn send(connection: &mut Connection, message: &Outgoing) -> Result<Vec<u8>, Send
 
 // Version 1.
 
+//= V1-033, V1-035 (test)
+#[test]
+fn a_reply_may_be_handled_in_a_hurry() {
+    let reply = v1_msg(9, &rpc(9, 1, 40));
+    let mut usual = client(Version::V1);
+    assert!(usual.handle_reply(reply).is_none());
+    assert!(matches!(
+        usual.handle_message(NOW, reply, None),
+        Event::Reply(_)
+    ));
+    let mut hurried = usual.clone();
+    let reply = join(&[10, 1, 3, 0, 0, 0, 0], &rpc(10, 1, 40));
+    let event = usual.handle_message(NOW, reply, None);
+    let arrived = hurried.handle_reply(reply).unwrap();
+    assert_eq!(format!("{:?}", Event::Reply(arrived)), format!("{event:?}"));
+    assert_eq!(usual.calls().limit(), 3);
+    assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
+    for other in [
+        v1_msg(9, &rpc(9, 0, 40)),
+        v1_msg(9, &rpc(10, 1, 40)),
+        raw(&[9, 1, 32, 4, 2]),
+        v2_msg(9, 1, &rpc(9, 1, 40)),
+        &[],
+    ] {
+        assert!(hurried.handle_reply(other).is_none());
+        assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
+    }
+}
+
 //= V1-092, V1-093, V1-095, V1-104, V1-106, V1-111 (test)
 #[test]
 fn v1_server_answers_bad_headers() {
