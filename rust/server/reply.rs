@@ -143,8 +143,9 @@ impl Connection {
                     reply.copied();
                 }
                 trace::svc_reply(|| {
+                    let count = 1 + write.as_ref().map_or(0, Write::work_requests);
                     let handle = invalidate.unwrap_or(Handle::NONE);
-                    described(self.cid(), fixed.xid, &response, count, handle)
+                    described(self.cid(), outgoing.xid, &response, count, handle)
                 });
                 let pull = call.note_mut().pull.take();
                 let left = pull.and_then(|pull| sending.role().idle.push(pull));
@@ -225,6 +226,7 @@ impl Connection {
 }
 
 /// What a trace says of a Reply.
+#[cold]
 fn described(
     cid: u32,
     xid: Xid,

@@ -25,7 +25,6 @@ use crate::{
         },
         responder::{
             self,
-            Call,
             CallLimits,
             Kept, //
         }, //
@@ -211,10 +210,7 @@ impl Role for Server {
             //= V1-107, NFS-044, NFS-045
             Event::Call(arrived) => {
                 match responder::accept(&arrived.conveyed, arrived.part.len, &self.limits) {
-                    Ok(call) => {
-                        trace::svc_call(|| described(self.cid, &arrived.fixed, &call));
-                        Fate::Keep(Kept::of(&call))
-                    }
+                    Ok(call) => Fate::Keep(Kept::of(&call)),
                     Err(report) => {
                         trace::svc_error(|| (self.cid, arrived.fixed.xid.0, report.name()));
                         Fate::Refuse(arrived.fixed, report)
@@ -252,6 +248,7 @@ impl Role for Server {
         mut message: Message,
     ) {
         message.note_mut().begin(kept);
+        trace::svc_call(|| described(self.cid, &message));
         shared.lock().role.calls.push(message);
         self.xprt.work_pending();
     }
@@ -320,16 +317,18 @@ impl Responder for Server {
 }
 
 /// The XID of a message that has one, for traces.
+#[cold]
 fn xid_of(message: &Message) -> u32 {
     FixedWords::split(message.bytes()).map_or(0, |(fixed, _)| fixed.xid.0)
 }
 
-/// What a trace says of a Call.
-fn described(
-    cid: u32,
-    fixed: &FixedWords,
-    call: &Call<'_>,
-) -> (u32, u32, u32, u32, &'static str, u32, u32, u32) {
+/// What a trace says of a Call. It opens the message anew, so that nothing is kept for a trace that is
+/// off.
+#[cold]
+fn described(cid: u32, message: &Message) -> (u32, u32, u32, u32, &'static str, u32, u32, u32) {
+    let Some((fixed, call, _)) = message.note().kept.open(message.bytes()) else {
+        return (cid, 0, 0, 0, "nothing", 0, 0, 0);
+    };
     let chunks = &call.chunks;
     let form = match call.kind {
         _ if chunks.reads.is_empty() => "inline",
