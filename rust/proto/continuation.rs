@@ -156,6 +156,22 @@ impl Default for Assembler {
     }
 }
 
+/// Returns those of `pieces`, or the parts of them, that are the bytes `range` of all of them
+/// together.
+pub fn part(
+    pieces: impl Iterator<Item = Range<u32>>,
+    range: Range<u32>,
+) -> impl Iterator<Item = Range<u32>> {
+    let mut start = 0_u32;
+    pieces.filter_map(move |piece| {
+        let end = start.saturating_add(piece.end.saturating_sub(piece.start));
+        let from = range.start.clamp(start, end).saturating_sub(start);
+        let to = range.end.clamp(start, end).saturating_sub(start);
+        start = end;
+        (from < to).then(|| piece.start.saturating_add(from)..piece.start.saturating_add(to))
+    })
+}
+
 /// One message of a sequence to be sent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cut {
@@ -187,6 +203,15 @@ impl Cutter {
             last_header,
             at: 0,
         }
+    }
+
+    /// Returns how many messages there are from here on.
+    pub fn count(mut self) -> u32 {
+        let mut count = 0_u32;
+        while self.next_cut().is_some() {
+            count = count.saturating_add(1);
+        }
+        count
     }
 
     /// Returns the next message, or `None` when all is sent or nothing fits.

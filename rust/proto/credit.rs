@@ -232,6 +232,11 @@ impl SendCredits {
         self.outstanding
     }
 
+    /// Returns how many messages may be on their way.
+    pub const fn ceiling(&self) -> u32 {
+        self.ceiling
+    }
+
     /// Takes the credit for one message; `false` means it has to wait for a grant.
     #[inline]
     //= V2-038, V2-047
@@ -256,6 +261,13 @@ impl SendCredits {
     //= D-09
     pub const fn wants_completion(&self) -> bool {
         self.outstanding >= self.ceiling.div_ceil(2)
+    }
+
+    /// Returns how many Sends in a row may go without a completion, so that there is one to come
+    /// whenever [`wants_completion`](Self::wants_completion) says so.
+    //= D-09
+    pub const fn unsignaled(&self) -> u32 {
+        self.ceiling.div_ceil(2)
     }
 
     /// Adds credits to those that wait, and frees as many as there is room for.

@@ -62,7 +62,7 @@ impl Versions {
 
 /// What a client remembers about a server between connections.
 //= V2-062, D-32
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Memory {
     only_v1_until: Option<Time>,
 }
@@ -70,6 +70,16 @@ pub struct Memory {
 impl Memory {
     /// How long a server counts as one without version 2.
     pub const KEEP: Time = Time(600_000);
+
+    /// A server that is not asked for version 2 until then.
+    pub const fn new(only_v1_until: Option<Time>) -> Self {
+        Self { only_v1_until }
+    }
+
+    /// Until when it is not.
+    pub const fn only_v1_until(&self) -> Option<Time> {
+        self.only_v1_until
+    }
 
     /// The server turned out not to speak version 2, or not to survive being asked.
     pub fn remember_v1(&mut self, now: Time) {

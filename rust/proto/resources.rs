@@ -17,6 +17,8 @@
 //! than those that may be without one and the largest Send, so that whoever waits for room has a
 //! completion to come.
 
+use crate::proto::credit::RecvCredits;
+
 /// What a device offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -58,6 +60,15 @@ impl Resources {
     /// Entries of the send queue, but for the marker's.
     pub const fn send_wr(&self) -> u32 {
         self.send_room.saturating_add(self.registrations)
+    }
+
+    /// Adds Receives, as far as the device has them, so that the peer may send `messages` at a
+    /// time (version 2). Returns how many it may, which is 0 if the device has too few.
+    //= V2-052, D-10
+    pub fn add_messages(&mut self, messages: u32, device: &Device) -> u16 {
+        let withheld = self.recv_batch.saturating_sub(1);
+        let most = room(device, self.send_wr());
+        add_messages(&mut self.receives, withheld, messages, most)
     }
 
     /// The most registrations of one RPC: a Read chunk, and a Write chunk or a Reply chunk.
@@ -156,6 +167,61 @@ pub struct ResponderResources {
     pub send_room: u32,
     /// After so many of them one asks for a completion.
     pub signal_interval: u32,
+}
+
+impl ResponderResources {
+    /// Takes Receives for messages of version 2, so that each Call and each Reply of the peer has
+    /// one. Grants less, if the device has too few; `false` means that it has not enough for any.
+    //= V2-052, D-10
+    pub fn count_messages(&mut self, device: &Device) -> bool {
+        let withheld = Self::recv_batch(self.grants).saturating_sub(1);
+        let wanted = self.grants.saturating_add(self.callbacks);
+        let mut receives = self.receives;
+        let most = room(device, self.send_room);
+        let messages = add_messages(&mut receives, withheld, wanted, most);
+        let grants = u32::from(messages).saturating_sub(self.callbacks);
+        if grants == 0 {
+            return false;
+        }
+        self.grants = self.grants.min(grants);
+        self.receives = receives;
+        true
+    }
+
+    /// How many Receives there are for messages of version 2 while there are credits for `calls`
+    /// Calls.
+    //= V2-052, D-10
+    pub fn message_receives(calls: u32, callbacks: u32) -> u32 {
+        let messages = u16::try_from(calls.saturating_add(callbacks)).unwrap_or(u16::MAX);
+        let withheld = Self::recv_batch(calls).saturating_sub(1);
+        RecvCredits::receives(messages).saturating_add(withheld)
+    }
+}
+
+/// How many Receives a device has room for beside so many entries of the send queue.
+fn room(device: &Device, send_wr: u32) -> u32 {
+    let completions = device.max_cqe.saturating_sub(2 * Resources::MARKER);
+    let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
+    queue.min(completions.saturating_sub(send_wr))
+}
+
+/// The ceiling of a version 2 connection: `messages`, or as many as there can be Receives for, of
+/// which `withheld` wait to be posted together.
+fn add_messages(receives: &mut u32, withheld: u32, messages: u32, most: u32) -> u16 {
+    let wanted = u16::try_from(messages).unwrap_or(u16::MAX);
+    let total = |ceiling: u16| RecvCredits::receives(ceiling).saturating_add(withheld);
+    let ceiling = if total(wanted) <= most {
+        wanted
+    } else {
+        // What is spare is a quarter of the ceiling and one, or eight and one.
+        let left = most.saturating_sub(withheld).saturating_sub(1);
+        let large = left.saturating_mul(4) / 5;
+        u16::try_from(large.min(left.saturating_sub(8))).unwrap_or(u16::MAX)
+    };
+    if ceiling != 0 {
+        *receives = total(ceiling).max(*receives);
+    }
+    ceiling
 }
 
 /// The fewest entries of a send queue that data can be moved with.

@@ -20,6 +20,7 @@ use crate::proto::header::{
     RpcStart, //
 };
 use crate::proto::types::{
+    Handle,
     MsgType,
     Position,
     Segment,
@@ -153,7 +154,7 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// What is to be kept of `call`, of version 1.
+    /// What is to be kept of `call`.
     #[inline]
     pub fn of(call: &Call<'_>) -> Self {
         Self {
@@ -170,7 +171,12 @@ impl Kept {
     #[inline]
     pub fn open<'a>(&self, message: &'a [u8]) -> Option<(FixedWords, Call<'a>, &'a [u8])> {
         let (fixed, rest) = FixedWords::split(message)?;
-        let (chunks, payload) = ChunkLists::reopen(rest.rest(), &self.lists)?;
+        let mut lists = rest.rest();
+        if fixed.version == Version::V2.number() {
+            // Behind the flags and the handle.
+            lists = lists.get(8..)?;
+        }
+        let (chunks, payload) = ChunkLists::reopen(lists, &self.lists)?;
         let call = Call {
             kind: self.kind,
             chunks,
@@ -179,6 +185,18 @@ impl Kept {
             only: self.only,
         };
         Some((fixed, call, payload))
+    }
+
+    /// Returns the handle that the Reply to a Call of version 2 may invalidate.
+    //= V2-111
+    pub fn inv_handle(message: &[u8]) -> Handle {
+        match FixedWords::split(message) {
+            Some((_, mut rest)) => {
+                let handle = rest.u32().and_then(|_flags| rest.u32());
+                handle.map_or(Handle::NONE, Handle)
+            }
+            None => Handle::NONE,
+        }
     }
 }
 

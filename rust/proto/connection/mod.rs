@@ -527,6 +527,26 @@ impl Connection {
         }
     }
 
+    /// Returns how many bytes of Payload stream a message in parts may have so that a sender which
+    /// waits for credits for all its parts gets them: with less than half the peer's ceiling left,
+    /// it is given more. 0 in version 1.
+    //= V2-037, V2-038, D-11
+    pub fn continued_at_once(&self) -> (u32, u32) {
+        if self.version() != Some(Version::V2) {
+            return (0, 0);
+        }
+        let bytes = |ceiling: u32, threshold: u32| {
+            let each = threshold.saturating_sub(Version::V2.empty_header_len()) & !3;
+            // The chunk lists in the last message take some of it.
+            (ceiling / 2).saturating_sub(1).saturating_mul(each)
+        };
+        let most = self.config.continued;
+        (
+            bytes(self.send.ceiling(), self.inline_send()).min(most),
+            bytes(self.recv.ceiling().into(), self.inline_recv()).min(most),
+        )
+    }
+
     /// Narrows a device's limits to those of the connection.
     //= V1-019, V2-037, V2-055, V2-129, V2-130, V2-131, V2-199, D-25
     pub fn apply(&self, limits: &mut Limits) {
@@ -621,6 +641,12 @@ impl Connection {
     //= V2-062, D-15, D-24, D-32
     pub fn handle_lost(&mut self, now: Time, memory: &mut Memory) {
         self.assembler.abandon();
+        self.remember(now, memory);
+    }
+
+    /// Tells `memory` what this connection has shown of the server's versions so far.
+    //= V2-062, D-32
+    pub fn remember(&self, now: Time, memory: &mut Memory) {
         self.negotiation.remember(now, memory);
         if self.unusable {
             memory.remember_v1(now);

@@ -222,6 +222,10 @@ impl Connection {
             return None;
         }
         self.negotiation.settle(version);
+        if version == Version::V2 {
+            // What a Call needs there is a credit for its message.
+            self.calls.handle_grant(u32::MAX);
+        }
         self.check_auth()
     }
 

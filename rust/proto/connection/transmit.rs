@@ -19,9 +19,11 @@ use crate::proto::header::{
     Kind,
     Outgoing, //
 };
+use crate::proto::invalidate;
 use crate::proto::negotiate::Time;
 use crate::proto::property;
 use crate::proto::types::{
+    Handle,
     MsgType,
     Version, //
 };
@@ -38,7 +40,7 @@ impl Connection {
     /// # Errors
     ///
     /// Nothing has happened then.
-    #[inline]
+    #[inline(always)]
     //= V1-006, V1-032, V1-036, V2-038, V2-040, V2-045, V2-047, V2-064, D-12, D-14
     pub fn send<C: Chunks + ?Sized>(
         &mut self,
@@ -57,7 +59,7 @@ impl Connection {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     //= V1-006, V1-032, V1-033, V1-034, V1-036, V1-119, V1-120, V1-130, V1-131, V1-133
     //= V2-060, D-19, D-49, NFS-053
     fn send_v1<C: Chunks + ?Sized>(
@@ -116,13 +118,55 @@ impl Connection {
         if !send.take() {
             return Err(SendError::NoCredit);
         }
-        let len = v2::encode(out, message, recv.grant(), chunks)?;
+        let message = Outgoing {
+            inv_handle: self.offer(message, chunks),
+            ..*message
+        };
+        let len = v2::encode(out, &message, recv.grant(), chunks)?;
         (self.send, self.recv) = (send, recv);
+        if !reply && self.sending != Some(this) {
+            self.calls.start();
+        }
         self.owes_grant = false;
         self.sending = message.more.then_some(this);
         self.reply_first = false;
         self.active = now;
         Ok(len)
+    }
+
+    /// The handle that the Reply may invalidate: the one that the caller names, or else one of
+    /// the message's.
+    //= V2-110, V2-113, D-23
+    fn offer<C: Chunks + ?Sized>(&self, message: &Outgoing, chunks: &C) -> Handle {
+        let call = message.direction == MsgType::Call && !message.more;
+        let capable = call && self.config.cm_private.remote_invalidation;
+        match message.inv_handle {
+            Handle::NONE => invalidate::offer(capable, chunks),
+            named => named,
+        }
+    }
+
+    /// Says whether an RPC message in so many parts may be sent now, as far as the peer and the
+    /// order of messages have a say. `now` is asked at the start of a version 2 connection only.
+    #[inline]
+    pub fn may_send(&self, now: impl FnOnce() -> Time, direction: MsgType, parts: u32) -> bool {
+        let reply = direction == MsgType::Reply;
+        match self.version() {
+            Some(Version::V1) => reply || self.calls.has_room(),
+            Some(Version::V2) => {
+                self.send.balance() >= parts.max(1)
+                    && self.sending.is_none()
+                    && self.is_settled()
+                    && (self.announced || reply && self.holds_properties(now()))
+            }
+            None => false,
+        }
+    }
+
+    /// Says whether the next part of the message that was begun may be sent now.
+    //= V2-038
+    pub const fn may_go_on(&self) -> bool {
+        self.sending.is_some() && self.send.balance() != 0
     }
 
     /// With a single credit, a server answers the client's first Call before it announces

@@ -849,6 +849,157 @@ fn completions_may_be_reported_together() {
     }
 }
 
+//= D-09 (test)
+#[test]
+fn so_many_sends_may_go_without_a_completion() {
+    for ceiling in [1, 2, 3, 15, 64] {
+        let mut client = client(Version::V2);
+        let grant = (ceiling << 16) | ceiling;
+        let set = join(&[1, 2, grant, 5, 0], &words(&[0]));
+        client.handle_message(NOW, set, None);
+        client.handle_sent(1);
+        assert_eq!(client.send_credits().ceiling(), ceiling);
+        // One of so many asks, and is reported when the next comes to ask.
+        let (mut unasked, mut asked) = (0, 0);
+        for xid in 0..1000 {
+            if !client.may_send(|| NOW, MsgType::Call, 1) {
+                client.handle_sent(asked);
+                asked = 0;
+            }
+            assert!(send(&mut client, &call(xid)).is_ok(), "{ceiling}: {xid}");
+            unasked += 1;
+            if unasked >= client.send_credits().unsignaled() {
+                asked += unasked;
+                unasked = 0;
+            }
+            let reply = join(
+                &[xid, 2, (ceiling << 16) | 1, 0, 1, 0, 0, 0, 0],
+                &rpc(xid, 1, 24),
+            );
+            client.handle_message(NOW, reply, None);
+        }
+    }
+}
+
+//= V2-044, V2-047, D-12 (test)
+#[test]
+fn what_may_be_sent_can_be_asked() {
+    let mut server = server();
+    assert!(!server.may_send(|| NOW, MsgType::Reply, 1));
+    server.handle_message(NOW, props(0, &[0]), None);
+    assert!(!server.may_send(|| NOW, MsgType::Reply, 1));
+    transmit(&mut server);
+    assert!(server.may_send(|| NOW, MsgType::Reply, 3));
+    assert!(!server.may_send(|| NOW, MsgType::Reply, 4));
+    for xid in 0..3 {
+        assert!(server.may_send(|| NOW, MsgType::Reply, 1));
+        send(&mut server, &call(xid)).unwrap();
+    }
+    assert!(!server.may_send(|| NOW, MsgType::Reply, 1));
+    // In version 1 only Calls take credits.
+    let mut client = client(Version::V1);
+    assert!(client.may_send(|| NOW, MsgType::Call, 1));
+    send(&mut client, &call(1)).unwrap();
+    assert!(!client.may_send(|| NOW, MsgType::Call, 1));
+    assert!(client.may_send(|| NOW, MsgType::Reply, 1));
+}
+
+//= V2-038, V2-039 (test)
+#[test]
+fn a_message_goes_on_when_there_is_a_credit() {
+    let mut client = v2_client();
+    let part = Outgoing {
+        more: true,
+        ..call(1)
+    };
+    assert!(!client.may_go_on());
+    for _ in 0..4 {
+        assert!(client.may_send(|| NOW, MsgType::Call, 1) != client.may_go_on());
+        send(&mut client, &part).unwrap();
+    }
+    // All credits are used; nothing else is sent before the end, and that waits for a grant.
+    assert!(!client.may_go_on() && !client.may_send(|| NOW, MsgType::Call, 1));
+    assert_eq!(send(&mut client, &part), Err(SendError::NoCredit));
+    client.handle_sent(4);
+    let grant = raw(&[0, 2, CREDIT, 1, 0, 0, 0, 0, 0]);
+    client.handle_message(NOW, grant, None);
+    assert!(client.may_go_on() && !client.may_send(|| NOW, MsgType::Call, 1));
+    send(&mut client, &call(1)).unwrap();
+    assert!(!client.may_go_on() && client.may_send(|| NOW, MsgType::Call, 1));
+}
+
+//= V2-044 (test)
+#[test]
+fn calls_of_version_2_need_no_credit_of_version_1() {
+    let mut client = v2_client();
+    assert_eq!(client.calls().limit(), config().calls);
+    send(&mut client, &call(1)).unwrap();
+    send(&mut client, &call(2)).unwrap();
+    assert_eq!(client.calls().outstanding(), 2);
+    client.handle_call_ended();
+    assert_eq!(client.calls().outstanding(), 1);
+    // A server that goes on with version 1 says how many it takes.
+    let mut client = self::client(Version::V2);
+    client.handle_message(NOW, raw(&[0xc1, 1, 8, 4, 1, 1, 1]), None);
+    assert_eq!(client.version(), Some(Version::V1));
+    assert_eq!(client.calls().limit(), 1);
+}
+
+//= V2-037, V2-038, D-11 (test)
+#[test]
+fn whoever_waits_for_all_credits_of_a_message_gets_them() {
+    let client = v2_client();
+    // The peer has 16 Receives, and this side 32.
+    let (send, recv) = client.continued_at_once();
+    assert_eq!(send, config().continued.min(7 * (4096 - 36)));
+    assert_eq!(recv, config().continued);
+    assert_eq!(self::client(Version::V1).continued_at_once(), (0, 0));
+    // With fewer credits than that, the peer is short, and gives more.
+    for ceiling in [4, 5, 16, 33] {
+        for balance in 0..ceiling {
+            let mut recv = RecvCredits::new(ceiling, balance.into());
+            let parts = u32::from(ceiling / 2).saturating_sub(1) + 1;
+            if u32::from(balance) < parts {
+                assert!(recv.is_short(), "{ceiling} {balance}");
+                recv.grant();
+                assert!(recv.balance() >= parts);
+            }
+        }
+    }
+}
+
+//= V2-110, V2-113, D-23 (test)
+#[test]
+fn calls_offer_a_handle_of_theirs() {
+    let lists = Lists {
+        writes: vec![vec![segment(5, 4096), segment(6, 4096)]],
+        ..Lists::default()
+    };
+    let handle = |remote_invalidation, message: &Outgoing| {
+        let both = config();
+        let config = Config {
+            cm_private: CmPrivate {
+                remote_invalidation,
+                ..both.cm_private
+            },
+            ..both
+        };
+        let mut client = Connection::client(config, Version::V2, &[], NOW);
+        transmit(&mut client);
+        client.handle_message(NOW, props(0, &[0]), None);
+        let mut out = [0; 256];
+        client.send(NOW, &mut out, message, &lists).unwrap();
+        out[20..24].to_vec()
+    };
+    assert_eq!(handle(true, &call(1)), [0, 0, 0, 6]);
+    assert_eq!(handle(false, &call(1)), [0; 4]);
+    let named = Outgoing {
+        inv_handle: Handle(5),
+        ..call(1)
+    };
+    assert_eq!(handle(true, &named), [0, 0, 0, 5]);
+}
+
 //= V1-032, V1-033, V1-035, V2-049 (test)
 #[test]
 fn what_is_offered_may_change() {

@@ -4,7 +4,7 @@
 
 use common::rpc;
 use proptest::prelude::*;
-use rpcrdma_proto::proto::continuation::{Assembler, Content, Cutter};
+use rpcrdma_proto::proto::continuation::{part, Assembler, Content, Cutter};
 use rpcrdma_proto::proto::error::BadHeader;
 use rpcrdma_proto::proto::header::RpcStart;
 use rpcrdma_proto::proto::types::Xid;
@@ -77,10 +77,12 @@ proptest! {
         let message = rpc(xid, 0, len as usize);
         let last_header = 36 + extra;
         let mut cutter = Cutter::new(len, threshold, last_header);
+        let (count, mut cuts) = (cutter.count(), 0);
         let mut assembler = Assembler::new();
         let mut joined = Vec::new();
         loop {
             let cut = cutter.next_cut().unwrap();
+            cuts += 1;
             let header = if cut.more { 36 } else { last_header };
             let octets = &message[cut.range.start as usize..cut.range.end as usize];
             prop_assert!(!octets.is_empty());
@@ -96,7 +98,27 @@ proptest! {
             }
         }
         prop_assert_eq!(cutter.next_cut(), None);
+        prop_assert_eq!(count, cuts);
         prop_assert_eq!(joined, message);
+    }
+
+    //= V2-042 (test)
+    #[test]
+    fn a_part_is_taken_from_pieces(
+        lens in proptest::collection::vec((0_u32..9, 0_u32..9), 0..6),
+        from in 0_u32..60,
+        len in 0_u32..60,
+    ) {
+        let mut at = 0;
+        let pieces: Vec<_> = lens.iter().map(|(gap, len)| {
+            let start = at + gap;
+            at = start + len;
+            start..at
+        }).collect();
+        let all: Vec<u32> = pieces.iter().cloned().flatten().collect();
+        let wanted: Vec<u32> = all.iter().copied().skip(from as usize).take(len as usize).collect();
+        let found: Vec<u32> = part(pieces.into_iter(), from..from + len).flatten().collect();
+        prop_assert_eq!(found, wanted);
     }
 
     //= V2-041, D-17, D-47 (test)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::resources::{
     resources, responder, Device, Resources, ResponderResources,
 };
@@ -114,6 +115,64 @@ fn every_credit_has_a_receive_that_is_posted() {
     // With a device of usual size there is one for each Call that the server may send, too.
     let r = resources(128, DATA_PAGES, &device(511, 16_384)).unwrap();
     assert!(r.receives - (r.recv_batch - 1) - r.requests >= 17);
+}
+
+//= V2-052, D-10 (test)
+#[test]
+fn every_message_has_a_receive_that_is_posted() {
+    for (_, device, before) in all() {
+        for messages in [1, 4, 16, 144, 100_000] {
+            let mut r = before;
+            let ceiling = r.add_messages(messages, &device);
+            let receives = r.receives + Resources::MARKER;
+            let sends = r.send_wr() + Resources::MARKER;
+            assert!(receives <= device.max_qp_wr, "{device:?} {r:?}");
+            assert!(sends + receives <= device.max_cqe, "{device:?} {r:?}");
+            if ceiling == 0 {
+                assert_eq!(r, before);
+                continue;
+            }
+            let posted = r.receives - (r.recv_batch - 1);
+            assert!(RecvCredits::receives(ceiling) <= posted, "{device:?} {r:?}");
+            assert!(u32::from(ceiling) <= messages && r.receives >= before.receives);
+            if u32::from(ceiling) < messages.min(u16::MAX.into()) {
+                // There is no room for one more.
+                let more = RecvCredits::receives(ceiling + 2) + r.recv_batch - 1;
+                let room = (device.max_qp_wr - 1).min(device.max_cqe - 2 - r.send_wr());
+                assert!(more > room, "{device:?} {r:?} {ceiling}");
+            }
+        }
+    }
+    let usual = device(511, 16_384);
+    assert_eq!(
+        resources(128, DATA_PAGES, &usual)
+            .unwrap()
+            .add_messages(144, &usual),
+        144
+    );
+    let mut r = responder(128, 16, &usual).unwrap();
+    assert!(r.count_messages(&usual));
+    let receives = ResponderResources::message_receives;
+    assert_eq!((r.grants, r.receives), (128, receives(128, 16)));
+    // With a shorter queue there are fewer Calls at a time, and none with too short a one.
+    for max_qp_wr in 20..300 {
+        let short = device(511, max_qp_wr);
+        let Some(before) = responder(128, 2, &short) else {
+            continue;
+        };
+        let mut r = before;
+        if r.count_messages(&short) {
+            assert!((1..=before.grants).contains(&r.grants), "{r:?}");
+            assert!(receives(r.grants, 2) <= r.receives, "{r:?}");
+            assert!(r.receives + Resources::MARKER <= max_qp_wr, "{r:?}");
+        } else {
+            assert_eq!(r, before);
+        }
+        // What is there while the connection grows is less.
+        for calls in 1..r.grants {
+            assert!(receives(calls, 2) <= receives(r.grants, 2));
+        }
+    }
 }
 
 /// What the kernel's own module makes of a device (frwr_query_device): credits, or a refusal.

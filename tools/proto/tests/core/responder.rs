@@ -4,13 +4,15 @@
 
 use common::{conveyed, read, rpc, segment, v1_message, Lists};
 use proptest::prelude::*;
+use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
-use rpcrdma_proto::proto::header::{FixedWords, Kind};
+use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::responder::{
     accept, check_long, holds_array, slice, CallLimits, Kept, Source,
 };
-use rpcrdma_proto::proto::types::{ReadSegment, Segment, Version, Xid};
+use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::v1;
+use rpcrdma_proto::proto::v2;
 
 use crate::given::any_lists;
 
@@ -390,6 +392,37 @@ proptest! {
             }
         }
     }
+}
+
+//= V2-111 (test)
+#[test]
+fn a_call_of_version_2_is_opened_again() {
+    let lists = Lists {
+        writes: vec![vec![segment(5, 4096)]],
+        ..Lists::default()
+    };
+    let outgoing = Outgoing {
+        xid: Xid(7),
+        direction: MsgType::Call,
+        kind: Kind::Msg,
+        more: false,
+        inv_handle: Handle(5),
+    };
+    let grant = Grant::from_word(0x0010_0001);
+    let mut message = vec![0; 256];
+    let len = v2::encode(&mut message, &outgoing, grant, &lists).unwrap();
+    message.truncate(len);
+    message.extend(rpc(7, 0, 40));
+    let (fixed, rest) = FixedWords::split(&message).unwrap();
+    let Ok(Body::Conveyed(first)) = v2::decode(&fixed, rest, true).unwrap().body else {
+        panic!()
+    };
+    let call = accept(&first, 40, &limits(Version::V2)).unwrap();
+    let (again, opened, payload) = Kept::of(&call).open(&message).unwrap();
+    assert_eq!((again, payload), (fixed, first.payload));
+    assert_eq!(Lists::of(&opened.chunks), lists);
+    assert_eq!(Kept::inv_handle(&message), Handle(5));
+    assert_eq!(Kept::inv_handle(&message[..20]), Handle::NONE);
 }
 
 proptest! {
