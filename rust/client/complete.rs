@@ -31,11 +31,15 @@ use crate::{
         CloseReason,
         Endpoint,
         Fate,
+        Joined,
         Protocol,
         Shared, //
     },
     proto::{
-        connection::Event,
+        connection::{
+            self,
+            Event, //
+        },
         reply::Payload,
         xdr::padded_len, //
     },
@@ -84,7 +88,7 @@ pub(crate) enum Claim {
 /// Where a checked Reply lies.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
-    /// In the last `len` bytes of the message; `written` bytes of results in the Write chunk.
+    /// In the last `len` bytes of what came; `written` bytes of results in the Write chunk.
     Inline { len: usize, written: u32 },
     /// In the Reply chunk.
     ReplyChunk { len: u32 },
@@ -97,6 +101,8 @@ pub(crate) struct Pending {
     rqst: Pinned,
     form: Form,
     exposed: Exposed,
+    /// The Reply came in several parts, which are the endpoint's still.
+    in_parts: bool,
 }
 
 /// What waits for memory to be invalidated.
@@ -106,6 +112,8 @@ pub(crate) enum Waiter {
         rqst: Pinned,
         form: Form,
         message: Message,
+        /// What came in several parts, `message` being the last of them.
+        joined: Option<Joined>,
     },
     /// The task of slot `index` gave up its RPC.
     Release { index: u32, done: Arc<Completion> },
@@ -154,7 +162,6 @@ pub(super) fn arrived(
     shared: &Shared<Client>,
     event: Event<'_>,
     claim: Claim,
-    message: &Message,
     invalidated: Option<Invalidated>,
 ) -> Fate<Pending> {
     let client = &shared.role;
@@ -165,9 +172,12 @@ pub(super) fn arrived(
             //= V1-036, V1-037
             client.xprt.set_credits(limit);
             trace::credits(|| (client.cid, limit));
+            let (mut source, mut in_parts): (&[u8], bool) = (&[], false);
             let form = match &event {
                 Event::Reply(arrived) => {
                     let start = arrived.part.start;
+                    source = arrived.conveyed.payload;
+                    in_parts = arrived.part.offset != 0;
                     let conveyed = &arrived.conveyed;
                     trace::reply(|| (client.cid, arrived.fixed.xid.0, arrived.fixed.credit));
                     match sent.check(arrived.fixed.xid, conveyed, start) {
@@ -197,7 +207,11 @@ pub(super) fn arrived(
             if let Event::Close { why, .. } = event {
                 shared.lose(CloseReason::Protocol(why));
             }
-            settle(shared, rqst, sent, form, message, invalidated)
+            let mut fate = settle(shared, rqst, sent, form, source, invalidated);
+            if let Fate::Keep(pending) = &mut fate {
+                pending.in_parts = in_parts;
+            }
+            fate
         }
         Claim::Stray(rqst) => {
             if let Event::Close { why, .. } = event {
@@ -234,7 +248,11 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
             }
         }
         Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
-        Event::None => Fate::Done,
+        // The Call is sent again, on a connection that begins with the other version.
+        Event::VersionChanged { refused: Some(_) } => Fate::Close(CloseReason::Protocol(
+            connection::CloseReason::VersionChanged,
+        )),
+        Event::None | Event::Ready | Event::VersionChanged { refused: None } => Fate::Done,
         Event::Refused(why) => {
             trace::reply_bad(|| (client.cid, 0, why.name()));
             client.stats.bad_reply.add(1);
@@ -254,7 +272,7 @@ fn settle(
     rqst: Pinned,
     sent: Sent,
     form: Form,
-    message: &Message,
+    source: &[u8],
     invalidated: Option<Invalidated>,
 ) -> Fate<Pending> {
     let client = &shared.role;
@@ -273,7 +291,7 @@ fn settle(
         }
         Sent::Exposed(exposed) => return settle_exposed(shared, rqst, exposed, form, invalidated),
     };
-    finish(client, rqst, message, form, proof);
+    finish(client, rqst, source, form, proof);
     Fate::Done
 }
 
@@ -303,6 +321,7 @@ fn settle_exposed(
         rqst,
         form,
         exposed,
+        in_parts: false,
     })
 }
 
@@ -330,12 +349,19 @@ impl Pending {
             rqst,
             form,
             exposed,
+            in_parts,
         } = self;
         trace_local_inv(&shared.role, rqst.xid(), &exposed);
+        let joined = if in_parts {
+            shared.lock().joined.take()
+        } else {
+            None
+        };
         let waiter = Waiter::Reply {
             rqst,
             form,
             message,
+            joined,
         };
         if let Err(inv) = cx.qp().post_local_inv(exposed.inv, exposed.mrs, waiter) {
             shared.park(inv);
@@ -358,10 +384,12 @@ impl Waiter {
                 rqst,
                 form,
                 message,
+                joined,
             } => {
                 shared.lock().role.table.put_back(rqst.index(), inv);
                 shared.role.give_back_all(mrs);
-                finish(&shared.role, rqst, &message, form, proof);
+                let source = joined.as_ref().map_or(message.bytes(), Joined::bytes);
+                finish(&shared.role, rqst, source, form, proof);
                 cx.repost(message);
             }
             Self::Release { index, done } => {
@@ -425,8 +453,8 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 /// The RPC's memory is its own again: completes it.
 #[inline(always)]
 //= V1-089, V1-141
-fn finish(client: &Client, mut rqst: Pinned, message: &Message, form: Form, _proof: Unexposed) {
-    match place(&client.stats, &mut rqst, message, form) {
+fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: Form, _proof: Unexposed) {
+    match place(&client.stats, &mut rqst, source, form) {
         Ok(len) => rqst.complete(len),
         Err(error) => {
             client.stats.bad_reply.add(1);
@@ -440,14 +468,13 @@ fn finish(client: &Client, mut rqst: Pinned, message: &Message, form: Form, _pro
 /// The decoder refuses a length that is no multiple of four. Some servers leave XDR pad out of an
 /// inline Reply, or pad it wrongly; what the decoder looks at is there all the same.
 #[inline(always)]
-fn place(stats: &Stats, rqst: &mut Pinned, message: &Message, form: Form) -> Result<usize> {
+fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: Form) -> Result<usize> {
     match form {
         Form::Inline { len, written } => {
-            let bytes = message.bytes();
-            let payload = bytes
+            let payload = source
                 .len()
                 .checked_sub(len)
-                .and_then(|start| bytes.get(start..))
+                .and_then(|start| source.get(start..))
                 .ok_or(EIO)?;
             let mut reply = rqst.reply_buf();
             let head = reply.head_len() as usize;

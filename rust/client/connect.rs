@@ -10,7 +10,11 @@ use super::{
         SMALL_PAGES, //
     },
     role::Client,
-    sizes::Sizes, //
+    sizes::{
+        Sizes,
+        ANSWER, //
+    },
+    versions, //
 };
 use crate::{
     endpoint::{
@@ -58,18 +62,26 @@ pub(super) fn resolve(
     let sizes = Sizes::new(&resolved.attributes()?, xprt.max_reqs()).inspect_err(|_| {
         pr_err!("the RDMA device cannot register memory as RPC over RDMA needs it\n");
     })?;
-    resolved.role().settle(sizes.config());
+    let role = resolved.role();
+    let config = sizes.config(role.cid);
+    let first = versions::first(net, &xprt.peer(), config.versions);
+    role.settle(config, first);
     Ok((resolved.endpoint(sizes.qp)?, sizes))
 }
 
-/// Connects, which settles how large messages may be (RFC 8797), and makes all buffers.
+/// Connects, which settles how large messages may be (RFC 8797), and makes all buffers. Where
+/// version 2 may be spoken, it is settled whether it is.
 ///
 /// The server sends nothing before our first Call, so Receives are in time when they are posted
 /// after the connection stands; and a server that refuses costs no buffers.
 ///
 /// Context: process, sleeps; send lock held.
-pub(super) fn establish(endpoint: &Endpoint<Client>, sizes: &Sizes) -> Result<(), ConnectError> {
-    let own: CmPrivate = sizes.config().cm_private;
+pub(super) fn establish(
+    endpoint: &Endpoint<Client>,
+    sizes: &Sizes,
+    xprt: &Xprt,
+) -> Result<(), ConnectError> {
+    let own: CmPrivate = sizes.config(endpoint.shared().role.cid).cm_private;
     let params = ConnectParams {
         //= CM-002
         private_data: own.encode(),
@@ -93,5 +105,10 @@ pub(super) fn establish(endpoint: &Endpoint<Client>, sizes: &Sizes) -> Result<()
             patiently(|| add(endpoint, pages))?;
         }
     }
-    Ok(())
+    //= V2-054, V2-058, V2-061, V2-062
+    let settled = endpoint.settle(ANSWER);
+    if let Some(net) = xprt.net() {
+        versions::remember(net, &xprt.peer(), endpoint);
+    }
+    Ok(settled?)
 }

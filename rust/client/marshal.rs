@@ -10,13 +10,19 @@ use super::{
     },
     request::RdmaRqst,
     role::Client,
-    sizes::Sizes,
+    sizes::{
+        Sizes,
+        KEEP_ALIVE, //
+    },
     stats::Stats, //
 };
 use crate::{
     endpoint::{
         ComposeError,
-        Endpoint, //
+        Endpoint,
+        Protocol,
+        State,
+        Ticker, //
     },
     proto::{
         chunk::{
@@ -24,6 +30,11 @@ use crate::{
             NoChunks, //
         },
         connection,
+        continuation::{
+            part,
+            Cut,
+            Cutter, //
+        },
         header::{
             Kind,
             Outgoing, //
@@ -45,6 +56,7 @@ use crate::{
             Handle,
             MsgType,
             Segment,
+            Version,
             Xid, //
         }, //
     },
@@ -70,10 +82,19 @@ use crate::{
         work::Job, //
     }, //
 };
-use core::slice;
+use core::{
+    ops::Range,
+    slice, //
+};
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        lock::{
+            spinlock::SpinLockBackend,
+            Guard, //
+        },
+        Arc, //
+    }, //
 };
 
 /// What the sender has of a connection: it belongs to whoever holds the send lock.
@@ -83,6 +104,8 @@ pub(super) struct SendSide {
     /// Idle registrations at hand.
     stash: Idles,
     refill: Pin<KBox<Job<Refill>>>,
+    /// Looks after a version 2 connection.
+    ticker: Option<Ticker<Client>>,
 }
 
 impl SendSide {
@@ -95,15 +118,26 @@ impl SendSide {
             )?,
             limits: sizes.limits(),
             stash: Idles::new(),
+            ticker: None,
             endpoint,
         })
     }
 
-    /// Takes over what the protocol's state says about message sizes.
-    pub(super) fn refresh(&mut self) {
-        if let Some((protocol, _)) = self.endpoint.shared().lock().established() {
+    /// The connection stands: takes over what was agreed. Context: process, may sleep.
+    pub(super) fn begin(&mut self, sizes: &Sizes) -> Result {
+        let shared = self.endpoint.shared();
+        if let Some((protocol, _)) = shared.lock().established() {
             protocol.apply(&mut self.limits);
+            shared.role.xprt.set_credits(protocol.limit());
         }
+        if self.limits.version == Version::V2 {
+            // So many Send buffers are free when those are that a completion is asked for.
+            let room = self.limits.inline_send - Version::V2.empty_header_len();
+            let most = room.saturating_mul(sizes.requests.saturating_sub(1));
+            self.limits.continued_send = self.limits.continued_send.min(most);
+            self.ticker = Some(Ticker::new(self.endpoint.clone(), KEEP_ALIVE)?);
+        }
+        Ok(())
     }
 
     /// The most bytes of a Call of the server, or of its Reply.
@@ -118,10 +152,11 @@ impl SendSide {
             endpoint,
             refill,
             stash,
+            ticker,
             ..
         } = self;
         // The registrations keep the endpoint's parts alive, so none may be left or made anew.
-        drop((refill, stash));
+        drop((ticker, refill, stash));
         endpoint.close();
     }
 
@@ -205,13 +240,54 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
         }
         Err((error, mrs)) => {
             side.put_back(mrs);
+            match error {
+                ComposeError::NoRoomForParts(..) => send_in_chunks(side, rqst, &call, error),
+                _ => Err(not_composed(side, error)),
+            }
+        }
+    }
+}
+
+/// Sends a request that was to go in parts, for which there are not enough credits now. Whether and
+/// when the server gives more is its own affair, but for one message there are some.
+#[cold]
+#[inline(never)]
+//= V2-094, V2-095
+fn send_in_chunks(
+    side: &mut SendSide,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    error: ComposeError,
+) -> Result<(), SendError> {
+    let limits = Limits {
+        continued_send: 0,
+        ..side.limits
+    };
+    let Ok(plan) = plan(call, &limits) else {
+        // The server reads no memory: the message has to wait for the credits.
+        return Err(not_composed(side, error));
+    };
+    let mrs = match map_many(side, rqst, call, &plan) {
+        Ok(mrs) => mrs,
+        Err((error, mrs)) => {
+            side.put_back(mrs);
+            return Err(error);
+        }
+    };
+    match post(side, rqst, call, &plan, mrs) {
+        Ok(()) => {
+            count(&side.endpoint.shared().role.stats, call, &plan);
+            Ok(())
+        }
+        Err((error, mrs)) => {
+            side.put_back(mrs);
             Err(not_composed(side, error))
         }
     }
 }
 
 /// Composes the message and hands it and its registrations to the device.
-#[inline]
+#[inline(always)]
 fn post(
     side: &mut SendSide,
     rqst: &RdmaRqst,
@@ -231,6 +307,9 @@ fn post(
     let mut state = side.endpoint.shared().lock();
     if !state.role.table.is_idle(index) {
         return Err((ComposeError::Protocol(connection::SendError::Busy), mrs));
+    }
+    if plan.conveyance == Conveyance::Continued {
+        return post_parts(side, state, rqst, call, plan, mrs);
     }
     let composed = if plan.segments() == 0 {
         state.compose(&outgoing, 0, &NoChunks, |out| inline(rqst, call, plan, out))
@@ -261,6 +340,67 @@ fn post(
     }
 }
 
+/// As [`post`], in several messages, when there is room for all of them.
+#[inline(never)]
+//= V2-040, V2-041, V2-103
+fn post_parts(
+    side: &SendSide,
+    mut state: Guard<'_, State<Client>, SpinLockBackend>,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+    mrs: MrList<Mapped>,
+) -> Result<(), (ComposeError, MrList<Mapped>)> {
+    let (index, layout, segments) = (rqst.index(), plan.layout(), plan.segments());
+    let mut cutter = Cutter::new(plan.payload_len, side.limits.inline_send, plan.header_len);
+    let parts = cutter.count();
+    if !state.has_room_for_parts(parts, segments) {
+        return Err((ComposeError::NoRoomForParts(parts, segments), mrs));
+    }
+    let cid = side.endpoint.shared().role.cid;
+    trace::marshal(|| marshalled(cid, rqst, call, plan));
+    let mut outgoing = Outgoing {
+        xid: Xid(rqst.xid()),
+        direction: MsgType::Call,
+        kind: Kind::Msg,
+        more: true,
+        inv_handle: Handle::NONE,
+    };
+    let buf = rqst.call();
+    let mut mrs = Some(mrs);
+    while let Some(Cut { range, more }) = cutter.next_cut() {
+        outgoing.more = more;
+        let payload = |out: &mut [u8]| copy(&buf, part(plan.payload(call), range), out);
+        let (now, count) = match mrs.take_if(|_| !more) {
+            Some(mrs) => (mrs, segments),
+            None => (MrList::new(), 0),
+        };
+        let composed = if more {
+            state.compose(&outgoing, 0, &NoChunks, payload)
+        } else {
+            let provided = Laid {
+                layout,
+                segments: now.regions().map(segment),
+            };
+            state.compose(&outgoing, count, &provided, payload)
+        };
+        // Parts may have been sent: the connection ends if one is not.
+        let Ok(composed) = composed else {
+            return Err((ComposeError::NotPosted, mrs.unwrap_or(now)));
+        };
+        trace::post_send(|| (cid, rqst.xid(), count, composed.1 as u32));
+        let (registered, posted) = state.post(side.endpoint.qp(), now, composed);
+        if !more {
+            state.role.table.sent(index, registered, layout);
+            rqst.request().set_outstanding(true);
+        }
+        if posted.is_err() {
+            return Err((ComposeError::NotPosted, mrs.unwrap_or_else(MrList::new)));
+        }
+    }
+    Ok(())
+}
+
 /// Copies the Payload stream, but for what is in chunks, behind the header.
 #[inline]
 fn inline(rqst: &RdmaRqst, call: &CallShape<'_>, plan: &Plan, out: &mut [u8]) -> Option<usize> {
@@ -285,9 +425,17 @@ fn inline_rest(
     if plan.conveyance == Conveyance::Long {
         return Some(0);
     }
-    let buf = rqst.call();
+    copy(&rqst.call(), plan.payload(call), out)
+}
+
+/// Copies pieces of a Call, and returns how long they are.
+fn copy(
+    buf: &CallBuf<'_>,
+    pieces: impl Iterator<Item = Range<u32>>,
+    out: &mut [u8],
+) -> Option<usize> {
     let mut len = 0;
-    for range in plan.payload(call) {
+    for range in pieces {
         let end = len + (range.end - range.start) as usize;
         buf.read(range.start, out.get_mut(len..end)?).ok()?;
         len = end;
@@ -350,6 +498,31 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
             SendError::NoBuffer
         }
         ComposeError::NotPosted => SendError::NotConnected,
+        ComposeError::NoRoomForParts(parts, mrs) => {
+            let shared = side.endpoint.shared();
+            let most = shared.lock().protocol().map_or(0, Protocol::most_parts);
+            if parts > most {
+                // The server takes less than it did: the next connection begins with what it takes.
+                return SendError::NotConnected;
+            }
+            shared.role.xprt.wait_for_buffer_space();
+            // What came back before the core knew that we wait woke nobody: look again.
+            if shared.lock().has_room_for_parts(parts, mrs) {
+                shared.role.xprt.write_space();
+            }
+            SendError::NoBuffer
+        }
+        ComposeError::Protocol(connection::SendError::NoCredit)
+            if side.limits.version == Version::V2 =>
+        {
+            let shared = side.endpoint.shared();
+            shared.role.xprt.wait_for_buffer_space();
+            // A credit that came before the core knew that we wait woke nobody: look again.
+            if shared.lock().may_send(MsgType::Reply, 1) {
+                shared.role.xprt.write_space();
+            }
+            SendError::NoBuffer
+        }
         ComposeError::Protocol(connection::SendError::NoCredit) => SendError::NoMemory,
         ComposeError::Protocol(connection::SendError::NoRoom) | ComposeError::TooLong => {
             not_marshalled(side, SendError::TooLarge)

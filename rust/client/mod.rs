@@ -11,7 +11,8 @@
 //! 3. `complete`, which takes the request (`request`) out of the table of `registrations`, checks
 //!    the Reply against what was provided, has the memory invalidated, and completes the RPC.
 //!
-//! `connect` makes the endpoint, and `role` says what the endpoint's events mean here.
+//! `connect` makes the endpoint, `versions` knows which version to begin with, and `role` says what
+//! the endpoint's events mean here.
 
 #![deny(unsafe_code)]
 
@@ -26,3 +27,4 @@ pub(crate) mod settings;
 mod sizes;
 mod stats;
 pub(crate) mod transport;
+mod versions;

@@ -74,8 +74,8 @@ pub(crate) struct Client {
     pub(super) pool: Pool,
     /// The number of the connection.
     pub(super) cid: u32,
-    /// What this side brings along; known when the device is.
-    pub(super) config: SetOnce<Config>,
+    /// What this side brings along, and the version to begin with; known when the device is.
+    begin: SetOnce<(Config, Version)>,
 }
 
 impl Client {
@@ -93,13 +93,14 @@ impl Client {
             xprt,
             stats,
             backchannel,
-            config: SetOnce::new(),
+            begin: SetOnce::new(),
         }
     }
 
-    /// Sets what this side brings along. To be called once, before connecting.
-    pub(super) fn settle(&self, config: Config) {
-        self.config.populate(config);
+    /// Sets what this side brings along, and the version to begin with. To be called once, before
+    /// connecting.
+    pub(super) fn settle(&self, config: Config, first: Version) {
+        self.begin.populate((config, first));
     }
 
     /// Gives a registration back. Context: process.
@@ -132,11 +133,11 @@ impl Role for Client {
     type Note = ();
 
     fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol> {
-        let config = self.config.as_ref()?;
+        let (config, first) = self.begin.as_ref()?;
         Some(Protocol::client(
             self.cid,
             config,
-            Version::V1,
+            *first,
             private_data,
             now,
         ))
@@ -163,10 +164,10 @@ impl Role for Client {
         shared: &Shared<Self>,
         event: Event<'_>,
         claim: Claim,
-        message: &Received<Shared<Self>>,
+        _message: &Received<Shared<Self>>,
         invalidated: Option<Invalidated>,
     ) -> Fate<Pending> {
-        complete::arrived(shared, event, claim, message, invalidated)
+        complete::arrived(shared, event, claim, invalidated)
     }
 
     fn keep(

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The settings in `/proc/sys/sunrpc`, under the names of the kernel's own module.
+//! The settings in `/proc/sys/sunrpc`, under the names of the kernel's own module, which has no
+//! version but one.
 //!
 //! They are read when they count: the slots when a transport is created (a mount), the inline
-//! thresholds whenever it connects.
+//! thresholds and the version whenever it connects.
 
+use crate::proto::negotiate::Versions;
 use crate::support::memory::PAGE_SIZE;
 use crate::support::sysctl::{
     Entry,
@@ -27,6 +29,9 @@ static INLINE_RANGE: Range = Range {
     max: 65536,
 };
 
+static MAX_VERSION: Atomic<i32> = Atomic::new(1);
+static MAX_VERSION_RANGE: Range = Range { min: 1, max: 2 };
+
 // Scripts set these three and must go on finding them. They mean nothing: no message is padded
 // (RFC 8166 has no RDMA_MSGP any more), memory is registered by fast registration work requests
 // or not at all, and XDR padding never travels in a chunk.
@@ -39,10 +44,11 @@ static STRATEGY: Atomic<i32> = Atomic::new(5);
 static STRATEGY_RANGE: Range = Range { min: 0, max: 6 };
 static PAD_OPTIMIZE: Atomic<i32> = Atomic::new(0);
 
-static ENTRIES: [Entry; 6] = [
+static ENTRIES: [Entry; 7] = [
     Entry::new(c"rdma_slot_table_entries", &SLOTS, Some(&SLOTS_RANGE)),
     Entry::new(c"rdma_max_inline_read", &INLINE_READ, Some(&INLINE_RANGE)),
     Entry::new(c"rdma_max_inline_write", &INLINE_WRITE, Some(&INLINE_RANGE)),
+    Entry::new(c"rdma_max_version", &MAX_VERSION, Some(&MAX_VERSION_RANGE)),
     Entry::new(c"rdma_inline_write_padding", &PADDING, Some(&PADDING_RANGE)),
     Entry::new(c"rdma_memreg_strategy", &STRATEGY, Some(&STRATEGY_RANGE)),
     Entry::new(c"rdma_pad_optimize", &PAD_OPTIMIZE, None),
@@ -70,6 +76,14 @@ pub(crate) fn inline_send() -> u32 {
 /// The largest message that a new connection has Receives for, in bytes.
 pub(crate) fn inline_recv() -> u32 {
     whole_units(positive(&INLINE_READ))
+}
+
+/// The versions of RPC-over-RDMA that a new connection may speak.
+pub(crate) fn versions() -> Versions {
+    match positive(&MAX_VERSION) {
+        1 => Versions::V1,
+        _ => Versions::BOTH,
+    }
 }
 
 /// The value of a setting whose range excludes negative numbers.

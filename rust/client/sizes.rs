@@ -14,12 +14,18 @@ use crate::{
             Versions, //
         },
         plan::Limits,
-        property::Properties,
+        property::{
+            Properties,
+            ReverseSupport, //
+        },
         resources::{
             resources,
             Device, //
         },
-        types::Xid, //
+        types::{
+            Version,
+            Xid, //
+        }, //
     },
     rdma::{
         device::Attributes,
@@ -31,10 +37,22 @@ use crate::{
         memory::PAGE_SIZE, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::Msecs, //
+};
 
 /// The most pages of data in one RPC: 1 MiB that need not begin at a page boundary.
 pub(crate) const MAX_DATA_PAGES: u32 = 257;
+
+/// The longest Payload stream that goes in several messages, in bytes (version 2). It is also how
+/// much the server may make this side keep that it joins.
+const CONTINUED: u32 = 65_536;
+
+/// How long a server may be silent while Calls wait for it, in milliseconds (version 2).
+pub(super) const KEEP_ALIVE: Msecs = 10_000;
+/// How long it may take to answer the first message, in milliseconds (version 2).
+pub(super) const ANSWER: Msecs = 5_000;
 
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +71,14 @@ pub(crate) struct Sizes {
     pub(crate) qp: qp::Size,
     /// How many RDMA Reads the peer may have outstanding.
     pub(crate) reads_in: u8,
+    /// The versions to speak.
+    versions: Versions,
+    /// How many messages the server may send at a time (version 2): Replies, and Calls.
+    ///
+    /// A Receive may stay with its Reply until memory has been invalidated. That is not counted:
+    /// while its RPC has not ended, no other Call takes its place, so the server has as many
+    /// messages less to send.
+    messages: u16,
 }
 
 impl Sizes {
@@ -68,9 +94,19 @@ impl Sizes {
             max_qp_wr: device.max_qp_wr,
             max_cqe: device.max_cqe,
         };
-        let resources =
+        let mut resources =
             resources(requests, MAX_DATA_PAGES, &device_has).ok_or_else(errno::not_supported)?;
+        let mut versions = settings::versions();
+        let mut messages = 0;
+        if versions.high == Version::V2 {
+            messages = resources.add_messages(resources.requests + SLOTS, &device_has);
+            if messages == 0 {
+                versions = Versions::V1;
+            }
+        }
         Ok(Self {
+            versions,
+            messages,
             requests: resources.requests,
             mr_pages: resources.segment_pages,
             mrs: resources.registrations,
@@ -78,7 +114,11 @@ impl Sizes {
                 sends: resources.sends,
                 send_len: settings::inline_send(),
                 receives: resources.receives,
-                recv_len: settings::inline_recv(),
+                recv_len: match versions.high {
+                    Version::V1 => settings::inline_recv(),
+                    //= V2-056, V2-067
+                    Version::V2 => settings::inline_recv().max(Version::V2.default_inline()),
+                },
             },
             chunk_segments: resources.chunk_segments,
             qp: qp::Size {
@@ -94,24 +134,33 @@ impl Sizes {
         })
     }
 
-    /// What this side brings along.
-    pub(crate) fn config(&self) -> Config {
+    /// What this side brings along, on connection number `cid`.
+    pub(crate) fn config(&self, cid: u32) -> Config {
+        let (send_size, recv_size) = (self.buffers.send_len, self.buffers.recv_len);
         Config {
-            versions: Versions::V1,
+            versions: self.versions,
             cm_private: CmPrivate {
                 remote_invalidation: true,
-                send_size: self.buffers.send_len,
-                recv_size: self.buffers.recv_len,
+                send_size,
+                recv_size,
             },
-            properties: Properties::DEFAULT,
-            xid: Xid(0),
+            properties: Properties {
+                send_size,
+                recv_size,
+                //= V2-130
+                segment_size: u32::MAX,
+                segments: self.chunk_segments,
+                reverse: ReverseSupport::Inline,
+            },
+            // Nothing but our CONNPROP has it, and a Call that got it by chance would not suffer.
+            xid: Xid(!cid),
             //= V1-032, NFS-054
             calls: self.requests,
             grants: SLOTS,
-            ceiling: 0,
-            continued: 0,
-            keep_alive: Time(0),
-            answer: Time(0),
+            ceiling: self.messages,
+            continued: CONTINUED,
+            keep_alive: Time(KEEP_ALIVE.into()),
+            answer: Time(ANSWER.into()),
             auth: Policy::Ignore,
             mechanism: false,
         }

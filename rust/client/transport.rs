@@ -136,8 +136,8 @@ impl Transport for Rdma {
             *self.current.lock() = Some(endpoint.clone());
             xprt.clear_connected();
             xprt.reset_credits();
-            connect::establish(&endpoint, &sizes)?;
-            sender.refresh();
+            connect::establish(&endpoint, &sizes, xprt)?;
+            sender.begin(&sizes)?;
             trace_thresholds(&endpoint, &sizes, &xprt.peer());
             self.max_callback.store(sender.max_callback(), Relaxed);
             Ok(())
@@ -310,6 +310,12 @@ impl Show for Rdma {
                 u32::from(facts.remote_invalidation)
             );
             seq_print!(seq, "credits={}\n", facts.credits);
+            if let Some(messages) = facts.messages {
+                seq_print!(seq, "may_send={}\n", messages.may_send);
+                seq_print!(seq, "server_ceiling={}\n", messages.send_ceiling);
+                seq_print!(seq, "server_may_send={}\n", messages.may_receive);
+                seq_print!(seq, "ceiling={}\n", messages.recv_ceiling);
+            }
             seq_print!(seq, "idle_sends={sends}\n");
         }
         seq_print!(seq, "registrations={}\n", self.stats.mrs_allocated.get());

@@ -9,6 +9,7 @@ use super::{
     CloseReason,
     ComposeError,
     Endpoint,
+    Facts,
     Protocol,
     Role,
     Shared,
@@ -17,7 +18,10 @@ use super::{
 };
 use crate::{
     proto::{
-        chunk::Chunks,
+        chunk::{
+            Chunks,
+            NoChunks, //
+        },
         credit::Allowance,
         error::ErrorReport,
         header::{
@@ -25,7 +29,10 @@ use crate::{
             Outgoing, //
         },
         resources::ResponderResources,
-        types::Handle, //
+        types::{
+            Handle,
+            MsgType, //
+        }, //
     },
     rdma::{
         cm::AcceptParams,
@@ -119,19 +126,25 @@ impl<R: Responder> Pulls for Shared<R> {
 /// A message for which there is room, under the endpoint's lock: nothing may sleep until it is
 /// [posted](Self::post) or dropped.
 pub(crate) struct Sending<'a, R: Responder> {
+    shared: &'a Shared<R>,
     qp: &'a Qp<Shared<R>>,
     state: Guard<'a, State<R>, SpinLockBackend>,
     composed: Option<(SendBox<Shared<R>>, usize)>,
+    /// Parts of the message have been sent.
+    in_parts: bool,
 }
 
 impl<R: Responder> Sending<'_, R> {
-    /// Grants as many Calls at a time as there are Receives for, but no more than `most`, from this
-    /// message on, which is a Reply. If more Receives are worth while, returns for how many Calls
-    /// there are some and should be: the caller has the connection [grow](Endpoint::grow).
+    /// The message answers a Call that counts as `held` Receives, whose buffer receives another one
+    /// when this is [posted](Self::post). From it on as many Calls are granted at a time as there
+    /// are Receives for, but no more than `most`. If more Receives are worth while, returns for how
+    /// many Calls there are some and should be: the caller has the connection
+    /// [grow](Endpoint::grow).
     #[inline]
     //= V1-033, V1-035, V1-040
-    pub(crate) fn grant(&mut self, most: u32) -> Option<Range<u32>> {
+    pub(crate) fn answer(&mut self, most: u32, held: u32) -> Option<Range<u32>> {
         let state = &mut *self.state;
+        state.held = state.held.saturating_sub(held);
         let wanted = state.allowance.handle_reply(now);
         if let Some(protocol) = &mut state.protocol {
             protocol.set_grants(most.min(state.allowance.calls()));
@@ -144,6 +157,11 @@ impl<R: Responder> Sending<'_, R> {
         &mut self.state.role
     }
 
+    /// What holds on the connection.
+    pub(crate) fn facts(&self) -> Option<Facts> {
+        self.state.protocol().map(Protocol::facts)
+    }
+
     /// Writes header and payload; see [`State::compose`].
     pub(crate) fn compose<C: Chunks + ?Sized>(
         &mut self,
@@ -151,8 +169,70 @@ impl<R: Responder> Sending<'_, R> {
         chunks: &C,
         payload: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Result<(), ComposeError> {
-        self.composed = Some(self.state.compose(outgoing, 0, chunks, payload)?);
+        let state = &mut *self.state;
+        state.count_receives();
+        self.composed = Some(state.compose(outgoing, 0, chunks, payload)?);
         Ok(())
+    }
+
+    /// Sends a part of a message that is not its last one.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(crate) fn send_part(
+        &mut self,
+        outgoing: &Outgoing,
+        payload: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Result<(), CloseReason> {
+        let failed = |_| CloseReason::NotPosted;
+        self.in_parts = true;
+        let state = &mut *self.state;
+        state.count_receives();
+        let (buffer, len) = state
+            .compose(outgoing, 0, &NoChunks, payload)
+            .map_err(failed)?;
+        // Whoever comes next needs a buffer back, and that is this one first.
+        let last = state.sends.is_empty();
+        self.qp
+            .post_reply(&mut state.queue, None, buffer, len, None, last)
+            .map_err(|_| CloseReason::NotPosted)
+    }
+
+    /// Waits until the next part can be sent, with `work_requests` in all. Nobody else sends an RPC
+    /// message meanwhile, so nobody waits for what comes free but those who read.
+    ///
+    /// # Errors
+    ///
+    /// The connection ends.
+    ///
+    /// Context: process, sleeps, with the lock given up.
+    #[cold]
+    //= V2-038, V2-039
+    pub(crate) fn go_on(&mut self, work_requests: u32) -> Result<(), CloseReason> {
+        let shared = self.shared;
+        let patience = msecs_to_jiffies(PATIENCE);
+        shared.waiting.fetch_add(1, Full);
+        let gone_on = loop {
+            if shared.closing.load(Relaxed) != 0 {
+                break Err(CloseReason::NotPosted);
+            }
+            let state = &*self.state;
+            if state.protocol().is_some_and(Protocol::may_go_on)
+                && state.queue.has_room_for(work_requests)
+                && !state.sends.is_empty()
+            {
+                break Ok(());
+            }
+            let woken = shared
+                .room
+                .wait_interruptible_timeout(&mut self.state, patience);
+            if let CondVarTimeoutResult::Timeout = woken {
+                break Err(CloseReason::Unresponsive);
+            }
+        };
+        shared.waiting.fetch_sub(1, Relaxed);
+        gone_on
     }
 
     /// Sends what was composed, after `write` was written, and has the peer's device take the
@@ -179,9 +259,17 @@ impl<R: Responder> Sending<'_, R> {
         let invalidate = invalidate.map(|handle| handle.0);
         // Whoever comes next needs a buffer back.
         let last = state.sends.is_empty();
-        self.qp
+        let posted = self
+            .qp
             .post_reply(&mut state.queue, write, buffer, len, invalidate, last)
-            .map_err(|_| CloseReason::NotPosted)
+            .map_err(|_| CloseReason::NotPosted);
+        if self.in_parts {
+            // Others have waited for the end of this message.
+            let shared = self.shared;
+            drop(self);
+            shared.wake_waiters();
+        }
+        posted
     }
 }
 
@@ -297,7 +385,8 @@ impl<R: Responder> Endpoint<R> {
         self.id.accept(params)
     }
 
-    /// The lock, when there is room for `work_requests` and a Send buffer. Waits in turn.
+    /// The lock, when there is room for `work_requests` and a Send buffer, and the peer takes a Reply
+    /// if this is for one. Waits in turn.
     ///
     /// None: the connection ends, or the queue will never have as much room.
     ///
@@ -306,6 +395,7 @@ impl<R: Responder> Endpoint<R> {
         &self,
         work_requests: u32,
         buffer_len: u32,
+        reply: bool,
     ) -> Option<Guard<'_, State<R>, SpinLockBackend>> {
         let shared = &*self.shared;
         let mut state = shared.lock();
@@ -322,7 +412,8 @@ impl<R: Responder> Endpoint<R> {
                 None => state.turn == state.next_turn,
                 Some(turn) => state.turn == turn,
             };
-            if first && state.queue.has_room_for(work_requests) {
+            let may_send = !reply || state.may_send(MsgType::Reply, 1);
+            if first && may_send && state.queue.has_room_for(work_requests) {
                 if !state.sends.is_empty() {
                     break;
                 }
@@ -366,16 +457,18 @@ impl<R: Responder> Endpoint<R> {
         fits.then_some(state)
     }
 
-    /// Waits until a message with `work_requests` in all can be sent.
+    /// Waits until a Reply with `work_requests` in all can be sent, or the first part of one.
     ///
     /// None: the connection ends, or the queue will never have as much room.
     ///
     /// Context: process, sleeps.
     pub(crate) fn sending(&self, work_requests: u32, buffer_len: u32) -> Option<Sending<'_, R>> {
         Some(Sending {
-            state: self.room(work_requests, buffer_len)?,
+            state: self.room(work_requests, buffer_len, true)?,
+            shared: &self.shared,
             qp: &self.qp,
             composed: None,
+            in_parts: false,
         })
     }
 
@@ -397,8 +490,10 @@ impl<R: Responder> Endpoint<R> {
         let fits = self.shared.closing.load(Relaxed) == 0 && state.has_room(0);
         fits.then_some(Sending {
             state,
+            shared: &self.shared,
             qp: &self.qp,
             composed: None,
+            in_parts: false,
         })
     }
 
@@ -425,13 +520,19 @@ impl<R: Responder> Endpoint<R> {
         self.shared.refuse(&self.qp, fixed, report)
     }
 
-    /// A Call is not needed any more, and gets no Reply: its buffer receives another.
+    /// A Call is not needed any more that counts as `held` Receives, and gets no Reply: its buffer
+    /// receives another.
     ///
     /// # Errors
     ///
     /// The connection has to be closed.
-    pub(crate) fn drop_call(&self, call: Received<Shared<R>>) -> Result<(), CloseReason> {
+    pub(crate) fn drop_call(
+        &self,
+        call: Received<Shared<R>>,
+        held: u32,
+    ) -> Result<(), CloseReason> {
         let mut state = self.shared.lock();
+        state.held = state.held.saturating_sub(held);
         state
             .receives
             .repost(&self.qp, call)
@@ -450,7 +551,7 @@ impl<R: Responder> Endpoint<R> {
         waiter: R::Puller,
         buffer_len: u32,
     ) -> Result<(), Option<PullBox<Shared<R>>>> {
-        let Some(mut state) = self.room(pull.work_requests(), buffer_len) else {
+        let Some(mut state) = self.room(pull.work_requests(), buffer_len, false) else {
             Pull::cancel(pull, &self.qp);
             return Err(None);
         };

@@ -25,11 +25,17 @@ use crate::{
         },
         wqe::Status,
     },
-    support::trace, //
+    support::{
+        errno,
+        trace, //
+    }, //
 };
-use kernel::sync::atomic::{
-    Full,
-    Relaxed, //
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Full,
+        Relaxed, //
+    }, //
 };
 
 /// Why a connection ends.
@@ -81,6 +87,16 @@ impl CloseReason {
     }
 }
 
+impl CloseReason {
+    /// What a task is told that connects.
+    fn errno(&self) -> Error {
+        match self {
+            Self::Protocol(connection::CloseReason::NoCommonVersion) => errno::protocol(),
+            _ => errno::not_connected(),
+        }
+    }
+}
+
 impl<R: Role> Shared<R> {
     /// Asks, once, for the connection to be closed. Context: process.
     ///
@@ -89,6 +105,7 @@ impl<R: Role> Shared<R> {
     pub(crate) fn lose(&self, why: CloseReason) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
             self.note(why);
+            self.progress.failed(why.errno());
             self.wake_waiters();
             self.role.lost();
         }

@@ -150,7 +150,7 @@ impl<R: Role> Shared<R> {
     pub(super) fn make_room<L>(&self, qp: &QpRef<Self>, ended: impl FnOnce(&mut State<R>) -> L) {
         let mut state = self.lock();
         let left = ended(&mut state);
-        let lost = state.untold && state.transmit(qp).is_err();
+        let lost = state.may_have_more() && state.transmit(qp).is_err();
         drop(state);
         drop(left);
         if lost {
@@ -174,7 +174,7 @@ impl<R: Role> Shared<R> {
             return Fate::Done;
         };
         match protocol.handle_reply(now(), message.bytes(), handle) {
-            Some(reply) => self.claim(guard, qp, Event::Reply(reply), message, invalidated),
+            Some(reply) => self.claim(guard, qp, Event::Reply(reply), message, invalidated, false),
             None => self.judge_any(guard, qp, message, handle, invalidated),
         }
     }
@@ -194,18 +194,52 @@ impl<R: Role> Shared<R> {
             return Fate::Done;
         };
         let event = protocol.handle_message(now(), message.bytes(), handle);
-        self.claim(guard, qp, event, message, invalidated)
+        if !protocol.is_version2() {
+            // A refusal is the only message of its own that version 1 has.
+            let answers = matches!(event, Event::Refused(_));
+            if let Event::VersionChanged { .. } = event {
+                self.progress.reached(Step::Settled);
+            }
+            return self.claim(guard, qp, event, message, invalidated, answers);
+        }
+        let fate = match &event {
+            Event::Call(part) | Event::Reply(part) if part.more || part.part.offset != 0 => {
+                let part = *part;
+                self.join(guard, qp, event, &part, message, invalidated)
+            }
+            Event::Properties {
+                fixed,
+                flags,
+                offset,
+                octets,
+            } => {
+                let (fixed, flags) = (*fixed, *flags);
+                self.join_properties(guard, qp, (fixed, flags), (*offset, octets), message)
+            }
+            _ => {
+                if let Event::Ready = event {
+                    self.progress.reached(Step::Settled);
+                }
+                self.claim(guard, qp, event, message, invalidated, true)
+            }
+        };
+        // Any message may have brought credits.
+        self.wake_waiters();
+        self.role.writable();
+        fate
     }
 
-    /// Has the role take what an event concerns, and handle it without the lock.
+    /// Has the role take what an event concerns, and handle it without the lock. With `answers`, the
+    /// protocol may have something to say.
     #[inline(always)]
-    fn claim(
+    pub(super) fn claim(
         &self,
         mut guard: Guard<'_, State<R>, SpinLockBackend>,
         qp: &QpRef<Self>,
         event: Event<'_>,
         message: &Received<Self>,
         mut invalidated: Option<Invalidated>,
+        answers: bool,
     ) -> Fate<R::Pending> {
         let state = &mut *guard;
         let Some(protocol) = &mut state.protocol else {
@@ -214,11 +248,7 @@ impl<R: Role> Shared<R> {
         let claim = self
             .role
             .claim(protocol, &mut state.role, &event, &mut invalidated);
-        // A refusal is the only message of its own that version 1 has.
-        let transmitted = match event {
-            Event::Refused(_) => state.transmit(qp),
-            _ => Ok(()),
-        };
+        let transmitted = if answers { state.transmit(qp) } else { Ok(()) };
         drop(guard);
         if transmitted.is_err() {
             return Fate::Close(CloseReason::NotPosted);

@@ -11,6 +11,8 @@
 //! - `events`: completions and CM events, to the protocol and then to the role
 //! - `protocol`: the protocol's state, and a record of every call on it
 //! - `progress`: how far connecting has come
+//! - `join`: messages in several parts
+//! - `tick`: what is due when nothing happens
 //! - `close`: why a connection ends, and the order in which it does
 //! - `accept`: what only the accepting side does: it is asked, reads and writes the peer's memory,
 //!   and waits for room in the send queue
@@ -25,13 +27,19 @@
 mod accept;
 mod close;
 mod events;
+mod join;
 mod progress;
 mod protocol;
 mod state;
+mod tick;
 
-pub(crate) use accept::Responder;
+pub(crate) use accept::{
+    Responder,
+    Sending, //
+};
 pub(crate) use close::CloseReason;
 pub(crate) use events::Fate;
+pub(crate) use join::Joined;
 pub(crate) use progress::Step;
 pub(crate) use protocol::{
     Facts,
@@ -41,6 +49,7 @@ pub(crate) use state::{
     ComposeError,
     State, //
 };
+pub(crate) use tick::Ticker;
 
 use crate::{
     proto::connection::Event,
@@ -78,6 +87,7 @@ use crate::{
         }, //
     },
     support::{
+        errno,
         memalloc::patiently,
         net::{
             Net,
@@ -334,6 +344,26 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn connect(&self, params: &ConnectParams, timeout: u32) -> Result {
         self.id.connect(params)?;
         self.shared.progress.wait(Step::Established, timeout)
+    }
+
+    /// Settles the version, in which Calls may be sent afterwards. Waits at most `timeout`
+    /// milliseconds for what the peer answers to the first message, if this side begins with one
+    /// that is no Call.
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT`, or why the connection has ended.
+    ///
+    /// Context: process, sleeps.
+    pub(crate) fn settle(&self, timeout: u32) -> Result {
+        let mut state = self.shared.lock();
+        if !state.protocol().is_some_and(Protocol::is_version2) {
+            return Ok(());
+        }
+        let sent = state.transmit(&self.qp);
+        sent.map_err(|_| errno::not_connected())?;
+        drop(state);
+        self.shared.progress.wait(Step::Settled, timeout)
     }
 
     /// Makes the buffers and posts all Receives. Context: process, sleeps.

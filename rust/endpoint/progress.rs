@@ -21,6 +21,8 @@ pub(crate) enum Step {
     Route,
     /// The connection stands.
     Established,
+    /// Both sides know in which version they speak.
+    Settled,
 }
 
 /// The outcome so far.
@@ -40,6 +42,8 @@ pub(super) struct Progress {
     route: Completion,
     #[pin]
     established: Completion,
+    #[pin]
+    settled: Completion,
 }
 
 impl Progress {
@@ -49,6 +53,7 @@ impl Progress {
             address <- Completion::new(),
             route <- Completion::new(),
             established <- Completion::new(),
+            settled <- Completion::new(),
         })
     }
 
@@ -57,6 +62,7 @@ impl Progress {
             Step::Address => &self.address,
             Step::Route => &self.route,
             Step::Established => &self.established,
+            Step::Settled => &self.settled,
         }
     }
 
@@ -89,7 +95,7 @@ impl Progress {
             outcome.error.get_or_insert(error);
             outcome.established
         };
-        for step in [Step::Address, Step::Route, Step::Established] {
+        for step in [Step::Address, Step::Route, Step::Established, Step::Settled] {
             self.completion(step).complete_all();
         }
         established

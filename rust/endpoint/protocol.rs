@@ -6,6 +6,7 @@
 //! driven with once more, on any machine (`tools/proto/tests/replay.rs`). Therefore the endpoint
 //! and its roles have no other way to a [`Connection`].
 
+use super::now;
 use crate::{
     proto::{
         chunk::Chunks,
@@ -18,13 +19,18 @@ use crate::{
             SendError,
             Transmit, //
         },
+        credit::RecvCredits,
         error::ErrorReport,
         header::{
             FixedWords,
+            Flags,
             Kind,
             Outgoing, //
         },
-        negotiate::Time,
+        negotiate::{
+            Memory,
+            Time, //
+        },
         plan::Limits,
         types::{
             Handle,
@@ -44,6 +50,10 @@ pub(crate) struct Protocol {
     cid: u32,
     /// What was granted last.
     grants: u32,
+    /// This side's device may be told by the peer to invalidate memory, or tell the peer's.
+    remote_invalidation: bool,
+    /// The longest message in parts.
+    continued: u32,
     connection: Connection,
 }
 
@@ -60,6 +70,23 @@ pub(crate) struct Facts {
     pub(crate) remote_invalidation: bool,
     /// How many Calls of this side may be in flight.
     pub(crate) credits: u32,
+    /// The most bytes of Payload stream that are sent in several messages.
+    pub(crate) continued: u32,
+    /// Version 2: the credits for messages.
+    pub(crate) messages: Option<Messages>,
+}
+
+/// How many messages may be sent and may arrive now, and at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct Messages {
+    /// What this side may send.
+    pub(crate) may_send: u32,
+    /// What it may have under way.
+    pub(crate) send_ceiling: u32,
+    /// What the peer may send.
+    pub(crate) may_receive: u32,
+    /// What it may have under way.
+    pub(crate) recv_ceiling: u16,
 }
 
 impl Protocol {
@@ -72,24 +99,28 @@ impl Protocol {
         now: Time,
     ) -> Self {
         trace_begin(cid, config, first.number(), private_data, now);
-        Self {
-            cid,
-            grants: config.grants,
-            connection: Connection::client(*config, first, private_data, now),
-        }
+        let connection = Connection::client(*config, first, private_data, now);
+        Self::new(cid, config, connection)
     }
 
     /// As [`Connection::server`], for connection number `cid`.
     pub(crate) fn server(cid: u32, config: &Config, private_data: &[u8], now: Time) -> Self {
         trace_begin(cid, config, 0, private_data, now);
+        let connection = Connection::server(*config, private_data, now);
+        Self::new(cid, config, connection)
+    }
+
+    fn new(cid: u32, config: &Config, connection: Connection) -> Self {
         Self {
             cid,
             grants: config.grants,
-            connection: Connection::server(*config, private_data, now),
+            remote_invalidation: config.cm_private.remote_invalidation,
+            continued: config.continued,
+            connection,
         }
     }
 
-    /// As [`Connection::set_grants`].
+    /// As [`Connection::set_grants`], and for version 2 as [`Connection::set_ceiling`].
     #[inline]
     pub(super) fn set_grants(&mut self, grants: u32) {
         if grants != self.grants {
@@ -97,6 +128,7 @@ impl Protocol {
             trace::protocol_grants(|| (self.cid, grants));
             self.grants = grants;
             self.connection.set_grants(grants);
+            self.connection.set_ceiling(self.messages_for(grants));
         }
     }
 
@@ -196,6 +228,16 @@ impl Protocol {
         )
     }
 
+    /// As [`Connection::handle_properties`].
+    pub(super) fn handle_properties<'a>(
+        &mut self,
+        fixed: &FixedWords,
+        flags: Flags,
+        set: &'a [u8],
+    ) -> Event<'a> {
+        self.connection.handle_properties(fixed, flags, set)
+    }
+
     /// As [`Connection::handle_call_ended`].
     #[inline]
     pub(crate) fn handle_call_ended(&mut self) {
@@ -203,14 +245,93 @@ impl Protocol {
         self.connection.handle_call_ended();
     }
 
-    /// As [`Connection::poll_transmit`], with nothing that waits and nothing to wait for.
+    /// As [`Connection::poll_transmit`], with nothing to wait for.
     pub(super) fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
-        let transmit = self.connection.poll_transmit(now, false, false, out)?;
+        let waiting = self.is_waiting();
+        let transmit = self.connection.poll_transmit(now, waiting, false, out)?;
         trace::protocol_transmit(|| {
             let bytes = out.get(..transmit.len).unwrap_or_default();
-            (self.cid, now.0, false, false, bytes)
+            (self.cid, now.0, waiting, false, bytes)
         });
         Some(transmit)
+    }
+
+    /// Whether Calls of this side wait for their Replies, on a version 2 connection.
+    fn is_waiting(&self) -> bool {
+        self.is_version2() && self.connection.calls().outstanding() != 0
+    }
+
+    /// Whether nothing will ever be due, as in version 1, once that is settled.
+    pub(super) fn needs_no_time(&self) -> bool {
+        self.connection.is_settled() && !self.is_version2()
+    }
+
+    /// As [`Connection::poll_timeout`].
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.connection.poll_timeout(self.is_waiting())
+    }
+
+    /// As [`Connection::handle_timeout`].
+    pub(super) fn handle_timeout(&mut self, now: Time) -> Event<'static> {
+        self.connection.handle_timeout(now)
+    }
+
+    /// As [`Connection::handle_sent`].
+    pub(super) fn handle_sent(&mut self, count: u32) {
+        self.connection.handle_sent(count);
+    }
+
+    /// As [`Connection::handle_posted`], when there are Receives for `calls` Calls of the peer and
+    /// the messages of the other direction, but `held` of them are not posted. Nothing, in
+    /// version 1.
+    #[inline]
+    pub(super) fn handle_receives(&mut self, calls: u32, held: u32) {
+        if self.is_version2() {
+            let posted = RecvCredits::receives(self.messages_for(calls)).saturating_sub(held);
+            self.connection.handle_posted(posted);
+        }
+    }
+
+    /// How many messages there are for so many Calls of the peer: those, and Replies to as many
+    /// Calls as this side may make.
+    fn messages_for(&self, calls: u32) -> u16 {
+        let replies = self.connection.calls().requested();
+        u16::try_from(calls.saturating_add(replies)).unwrap_or(u16::MAX)
+    }
+
+    /// How many Sends in a row need no completion, if the protocol counts them.
+    pub(super) fn unsignaled(&self) -> Option<u32> {
+        let sent = self.connection.send_credits();
+        self.is_version2().then(|| sent.unsignaled())
+    }
+
+    /// In how many parts a message may be that waits for credits for all of them: the peer gives more
+    /// as soon as this side has less than half of its ceiling.
+    //= D-11
+    pub(crate) fn most_parts(&self) -> u32 {
+        self.connection.send_credits().ceiling().div_ceil(2)
+    }
+
+    /// As [`Connection::may_go_on`].
+    pub(super) fn may_go_on(&self) -> bool {
+        self.connection.may_go_on()
+    }
+
+    /// As [`Connection::may_send`].
+    #[inline]
+    pub(super) fn may_send(&self, direction: MsgType, parts: u32) -> bool {
+        self.connection.may_send(now, direction, parts)
+    }
+
+    /// Whether the connection speaks version 2, or tries to.
+    #[inline]
+    pub(crate) fn is_version2(&self) -> bool {
+        self.connection.version() == Some(Version::V2)
+    }
+
+    /// As [`Connection::remember`].
+    pub(crate) fn remember(&self, now: Time, memory: &mut Memory) {
+        self.connection.remember(now, memory);
     }
 
     /// How many Calls of this side may be in flight.
@@ -225,14 +346,44 @@ impl Protocol {
             version: self.connection.version().map_or(0, Version::number),
             inline_send: self.connection.inline_send(),
             inline_recv: self.connection.inline_recv(),
-            remote_invalidation: self.connection.cm().remote_invalidation,
+            remote_invalidation: if self.is_version2() {
+                self.remote_invalidation
+            } else {
+                self.connection.cm().remote_invalidation
+            },
             credits: self.limit(),
+            continued: if self.is_version2() {
+                self.continued
+            } else {
+                0
+            },
+            messages: self.messages(),
         }
     }
 
+    fn messages(&self) -> Option<Messages> {
+        if !self.is_version2() {
+            return None;
+        }
+        let (send, recv) = (
+            self.connection.send_credits(),
+            self.connection.recv_credits(),
+        );
+        Some(Messages {
+            may_send: send.balance(),
+            send_ceiling: send.ceiling(),
+            may_receive: recv.balance(),
+            recv_ceiling: recv.ceiling(),
+        })
+    }
+
     /// As [`Connection::apply`].
+    ///
+    /// A message in parts is sent when there are credits for all of them, so that nobody has to
+    /// finish it.
     pub(crate) fn apply(&self, limits: &mut Limits) {
         self.connection.apply(limits);
+        (limits.continued_send, limits.continued_recv) = self.connection.continued_at_once();
     }
 }
 

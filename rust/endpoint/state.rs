@@ -4,6 +4,8 @@
 
 use super::{
     now,
+    CloseReason,
+    Joined,
     Protocol,
     Role,
     Shared, //
@@ -12,6 +14,7 @@ use crate::{
     proto::{
         chunk::Chunks,
         connection::{
+            Event,
             SendError,
             MAX_CONTROL_LEN, //
         },
@@ -64,6 +67,12 @@ pub(crate) struct State<R: Role> {
     pub(super) next_turn: u32,
     /// The protocol has something to say for which there was no room.
     pub(super) untold: bool,
+    /// How many Receives the role keeps, with what came in them.
+    pub(crate) held: u32,
+    /// What has come of a message that arrives in parts.
+    pub(super) joining: Joined,
+    /// The parts of the message that the role keeps next, joined.
+    pub(crate) joined: Option<Joined>,
     /// Invalidations that could not be posted, or were flushed: the drained queue pair stands in
     /// for them.
     pub(super) unposted: LocalInvList<Shared<R>>,
@@ -76,6 +85,9 @@ pub(crate) struct State<R: Role> {
 pub(crate) enum ComposeError {
     /// All Send buffers are in use, or the queue pair is full.
     NoRoom,
+    /// There are not enough of them, or of credits, for a message of so many parts with so many
+    /// registrations.
+    NoRoomForParts(u32, u32),
     /// The protocol does not take it now, or not at all.
     Protocol(SendError),
     /// It does not fit the buffer.
@@ -100,6 +112,9 @@ impl<R: Role> State<R> {
             turn: 0,
             next_turn: 0,
             untold: false,
+            held: 0,
+            joining: Joined::default(),
+            joined: None,
             unposted: LocalInvList::new(),
             role,
         }
@@ -109,9 +124,43 @@ impl<R: Role> State<R> {
     #[inline]
     pub(super) fn sent(&mut self, mut buffers: SendBufs<Shared<R>>) -> Option<IdleWrite> {
         let write = buffers.take_write();
+        if let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) {
+            protocol.handle_sent(buffers.take_unmarked());
+        }
         let ended = self.queue.ended(buffers);
         self.sends.append(ended);
         write.and_then(|write| self.writes.push(write))
+    }
+
+    /// Tells the protocol how many Receives are posted, on the accepting side. The other side has
+    /// all of them posted always.
+    #[inline]
+    pub(super) fn count_receives(&mut self) {
+        let calls = self.allowance.calls();
+        match &mut self.protocol {
+            Some(protocol) if calls != 0 => protocol.handle_receives(calls, self.held),
+            _ => {}
+        }
+    }
+
+    /// Whether the protocol may have something to say now that it could not say before.
+    #[inline]
+    pub(super) fn may_have_more(&self) -> bool {
+        self.untold || self.protocol.as_ref().is_some_and(Protocol::is_version2)
+    }
+
+    /// Whether an RPC message in so many parts may be sent now, as far as the peer has a say.
+    #[inline]
+    pub(crate) fn may_send(&self, direction: MsgType, parts: u32) -> bool {
+        let protocol = self.protocol.as_ref();
+        protocol.is_some_and(|protocol| protocol.may_send(direction, parts))
+    }
+
+    /// Whether a Call in so many parts, with `mrs` registrations, can be posted now.
+    pub(crate) fn has_room_for_parts(&self, parts: u32, mrs: u32) -> bool {
+        self.may_send(MsgType::Call, parts)
+            && self.idle_sends() >= parts as usize
+            && self.queue.has_room_for(parts + mrs)
     }
 
     /// Whether a message with `mrs` registrations can be posted now.
@@ -139,7 +188,7 @@ impl<R: Role> State<R> {
     /// returns it with the length of the message. It must be posted next.
     ///
     /// `payload` writes what follows the header and returns how many bytes that is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn compose<C: Chunks + ?Sized>(
         &mut self,
         outgoing: &Outgoing,
@@ -198,10 +247,34 @@ impl<R: Role> State<R> {
         qp.post_send(&mut self.queue, mrs, buffer, len)
     }
 
-    /// Sends what the protocol has to say on its own: errors about what the peer sent. What there
-    /// is no room for is sent when a Send has ended.
+    /// Time has passed. Returns until when the protocol does not need to know how much.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(super) fn tick(&mut self, qp: &QpRef<Shared<R>>) -> Result<Option<Time>, CloseReason> {
+        let Some(protocol) = &mut self.protocol else {
+            return Ok(None);
+        };
+        if let Event::Close { why, .. } = protocol.handle_timeout(now()) {
+            return Err(CloseReason::Protocol(why));
+        }
+        if protocol.is_version2() {
+            self.transmit(qp).map_err(|_| CloseReason::NotPosted)?;
+        }
+        Ok(self.protocol.as_ref().and_then(Protocol::poll_timeout))
+    }
+
+    /// Sends what the protocol has to say on its own: errors about what the peer sent, and in
+    /// version 2 properties and credits. What there is no room for is sent when a Send has ended.
     pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
         self.untold = true;
+        self.count_receives();
+        if let Some(protocol) = &mut self.protocol {
+            if let Some(unsignaled) = protocol.unsignaled() {
+                self.queue.limit_unsignaled(unsignaled);
+            }
+        }
         while self.queue.has_room(0) {
             let Some(mut buffer) = self.sends.pop() else {
                 break;
@@ -216,6 +289,9 @@ impl<R: Role> State<R> {
                 self.sends.push(buffer);
                 break;
             };
+            if !transmit.credited {
+                buffer.mark();
+            }
             let last = self.sends.is_empty();
             qp.post_reply(&mut self.queue, None, buffer, transmit.len, None, last)?;
         }

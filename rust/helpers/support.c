@@ -59,6 +59,12 @@ __rust_helper bool rust_helper_schedule_work(struct work_struct *work)
 	return schedule_work(work);
 }
 
+__rust_helper bool rust_helper_mod_system_delayed_work(struct delayed_work *work,
+						       unsigned long delay)
+{
+	return mod_delayed_work(system_power_efficient_wq, work, delay);
+}
+
 /* The kernel crate's smp_mb() takes an argument from Linux 7.3 on. */
 __rust_helper void rust_helper_full_barrier(void)
 {

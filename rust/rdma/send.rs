@@ -65,6 +65,8 @@ pub(crate) struct SendBuf<H: Handler> {
     covers: SendBufs<H>,
     /// The RDMA Writes in front of it, which end with it. It asks for a completion if there are.
     write: Option<Write>,
+    /// What the user of the connection notes about the Send until it has ended.
+    mark: bool,
     _handler: PhantomData<H>,
 }
 
@@ -99,8 +101,14 @@ impl<H: Handler> SendBuf<H> {
             link: Link::new(),
             covers: SendBufs::new(),
             write: None,
+            mark: false,
             _handler: PhantomData,
         })
+    }
+
+    /// Marks the Send, for [`SendBufs::take_unmarked`].
+    pub(crate) fn mark(&mut self) {
+        self.mark = true;
     }
 
     /// Where to write the message.
@@ -145,6 +153,15 @@ impl<H: Handler> SendBufs<H> {
     pub(crate) fn take_write(&mut self) -> Option<IdleWrite> {
         self.write.take()
     }
+
+    /// How many of them were not [marked](SendBuf::mark). The marks are gone afterwards.
+    pub(crate) fn take_unmarked(&mut self) -> u32 {
+        let mut count = 0;
+        let look = |buffer: &mut SendWqe<H>| count += u32::from(!take(&mut buffer.mark));
+        // SAFETY: the closure exchanges no whole buffers.
+        unsafe { self.list.for_each(look) };
+        count
+    }
 }
 
 impl<H: Handler> Default for SendBufs<H> {
@@ -168,6 +185,8 @@ pub(crate) struct SendQueue<H: Handler> {
     limit: u32,
     /// After so many work requests, one asks for a completion.
     signal_interval: u32,
+    /// The most that this may be.
+    longest_interval: u32,
 }
 
 impl<H: Handler> SendQueue<H> {
@@ -180,7 +199,13 @@ impl<H: Handler> SendQueue<H> {
             in_use: 0,
             limit: 0,
             signal_interval: 1,
+            longest_interval: 1,
         }
+    }
+
+    /// Has at least one of so many Sends ask for a completion, from the next on.
+    pub(crate) fn limit_unsignaled(&mut self, sends: u32) {
+        self.signal_interval = sends.clamp(1, self.longest_interval);
     }
 
     /// Whether a Send with `registrations` fits now. If it does not, one that was posted before
@@ -228,6 +253,7 @@ impl<H: Handler> SendQueue<H> {
             raw: qp.as_raw().addr(),
             limit: qp.size().send_room,
             signal_interval: qp.size().signal_interval,
+            longest_interval: qp.size().signal_interval,
             unsignaled: SendBufs::new(),
             in_use: 0,
         }

@@ -40,6 +40,7 @@ use crate::{
     },
     sunrpc::svc::rqst::{
         Delivered,
+        Placed,
         Rqst, //
     },
     support::{
@@ -67,9 +68,10 @@ enum Layout {
 }
 
 impl Layout {
-    fn of(call: &Call<'_>) -> Self {
+    /// That of a Call, whose Payload stream may have come in several parts.
+    fn of(call: &Call<'_>, joined: bool) -> Self {
         match (call.kind, call.only_read_chunk()) {
-            (Kind::Msg, Some(chunk)) => {
+            (Kind::Msg, Some(chunk)) if !joined => {
                 // It is no longer than the message.
                 let len = chunk.len as u32;
                 Self::Chunk {
@@ -151,6 +153,8 @@ fn for_each_piece(
 enum Begun {
     /// It is delivered from where it was received: behind so many bytes.
     Inline(usize),
+    /// It is delivered from pages of the request, of which it takes so many bytes.
+    Placed(Placed, u32),
     /// Its data is to be read.
     Pull(PullBox<Shared<super::role::Server>>),
     /// There are no registrations now.
@@ -166,6 +170,7 @@ impl Connection {
     pub(super) fn begin(&self, message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
         match self.plan(&message, &mut rqst) {
             Begun::Inline(start) => return rqst.deliver_inline(message, start),
+            Begun::Placed(placed, len) => return self.deliver(message, rqst, placed, len),
             Begun::Pull(pull) => self.pull(message, pull),
             Begun::Starved => {
                 let mut state = self.shared().lock();
@@ -197,14 +202,21 @@ impl Connection {
 
     fn plan(&self, message: &Message, rqst: &mut Rqst<'_, Message>) -> Begun {
         let bytes = message.bytes();
-        let Some((fixed, call, stream)) = message.note().kept.open(bytes) else {
+        let Some((fixed, call, stream)) = message.note().open(bytes) else {
             return Begun::Lost(CloseReason::NotPosted);
         };
+        let joined = message.note().joined.is_some();
         // A Read list without a byte changes nothing.
         if call.chunks.reads.is_empty() || (call.kind == Kind::Msg && call.len == call.stream_len) {
-            return Begun::Inline(bytes.len() - stream.len());
+            if !joined {
+                return Begun::Inline(bytes.len() - stream.len());
+            }
+            return match place(rqst, stream) {
+                Ok(placed) => Begun::Placed(placed, call.len),
+                Err(_) => Begun::Lost(CloseReason::NoMemory),
+            };
         }
-        let layout = Layout::of(&call);
+        let layout = Layout::of(&call, joined);
         let count = layout.len(&call).div_ceil(PAGE_SIZE);
         let Ok(mut pull) = self.begin_pulling(rqst, count) else {
             self.end_pulling();
@@ -296,10 +308,12 @@ impl Connection {
             return Delivered::nothing();
         };
         let bytes = message.bytes();
-        let opened = message.note().kept.open(bytes).zip(pull.memory_mut());
+        let joined = message.note().joined.is_some();
+        let opened = message.note().open(bytes).zip(pull.memory_mut());
         let opened = opened.and_then(|((fixed, call, stream), data)| {
-            let start = bytes.len() - stream.len();
-            let layout = Layout::of(&call);
+            // Only what is all in this message begins anywhere in it.
+            let start = bytes.len().saturating_sub(stream.len());
+            let layout = Layout::of(&call, joined);
             fill(data, &call, layout, stream).ok()?;
             let mut first = None;
             if call.kind == Kind::Nomsg {
@@ -321,31 +335,61 @@ impl Connection {
             self.refuse(message, &fixed, report);
             return Delivered::nothing();
         }
-        let delivered = match layout {
-            Layout::Whole => rqst.deliver_pages(message, placed, len),
+        match layout {
+            Layout::Whole => self.deliver(message, rqst, placed, len),
             Layout::Chunk { position, len, pad } => {
-                rqst.deliver_chunk(message, start, position as usize, placed, len + pad)
+                let position = position as usize;
+                let delivered = rqst.deliver_chunk(message, start, position, placed, len + pad);
+                delivered.unwrap_or_else(|message| self.not_delivered(message))
             }
-        };
-        delivered.unwrap_or_else(|message| {
-            drop(message);
-            self.shared().lose(CloseReason::NotPosted);
-            Delivered::nothing()
-        })
+        }
+    }
+
+    /// Delivers a Call that is the first `len` bytes of the pages.
+    #[inline(never)]
+    fn deliver(
+        &self,
+        mut message: Message,
+        rqst: Rqst<'_, Message>,
+        placed: Placed,
+        len: u32,
+    ) -> Delivered {
+        // The pages have it.
+        message.note_mut().joined = None;
+        let delivered = rqst.deliver_pages(message, placed, len);
+        delivered.unwrap_or_else(|message| self.not_delivered(message))
+    }
+
+    #[cold]
+    fn not_delivered(&self, message: Message) -> Delivered {
+        drop(message);
+        self.shared().lose(CloseReason::NotPosted);
+        Delivered::nothing()
     }
 
     /// Answers a Call by an error message. The client has its credit back with it, so the Receive
     /// goes first.
-    pub(super) fn refuse(&self, message: Message, fixed: &FixedWords, report: ErrorReport) {
+    pub(super) fn refuse(&self, mut message: Message, fixed: &FixedWords, report: ErrorReport) {
+        message.note_mut().joined = None;
+        let held = message.note().held;
         trace::svc_error(|| (self.cid(), fixed.xid.0, report.name()));
         let refused = self
             .endpoint()
-            .drop_call(message)
+            .drop_call(message, held)
             .and_then(|()| self.endpoint().refuse(fixed, report));
         if let Err(why) = refused {
             self.shared().lose(why);
         }
     }
+}
+
+/// Puts a Payload stream that came in several parts into pages of the request.
+#[cold]
+fn place(rqst: &mut Rqst<'_, Message>, stream: &[u8]) -> Result<Placed> {
+    let mut data = PageBuf::empty();
+    rqst.take_pages(&mut data, (stream.len() as u32).div_ceil(PAGE_SIZE))?;
+    data.write(0, stream)?;
+    rqst.put_pages(&mut data)
 }
 
 /// Writes what does not come from the client's memory.

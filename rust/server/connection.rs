@@ -8,7 +8,11 @@ use super::{
         Queue,
         Server, //
     },
-    sizes::Sizes, //
+    sizes::{
+        Sizes,
+        ANSWER,
+        KEEP_ALIVE, //
+    }, //
 };
 use crate::{
     endpoint::{
@@ -18,7 +22,8 @@ use crate::{
         Facts,
         Protocol,
         Resolved,
-        Shared, //
+        Shared,
+        Ticker, //
     },
     proto::{
         chunk::NoChunks,
@@ -79,6 +84,8 @@ static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
 
 /// A connected client.
 pub(crate) struct Connection {
+    /// Looks after the connection, if it may be one of version 2.
+    ticker: Option<Ticker<Server>>,
     endpoint: Arc<Endpoint<Server>>,
     facts: Facts,
     sizes: Sizes,
@@ -92,18 +99,15 @@ impl Connection {
         most: u32,
     ) -> Result<(Self, Addresses)> {
         let sizes = Sizes::new(&request, most).ok_or_else(errno::not_supported)?;
-        let config = sizes.config();
         let cid = CONNECTIONS.fetch_add(1, Relaxed);
+        let config = sizes.config(cid);
         //= CM-002, CM-011
         let protocol = Protocol::accepted(cid, &config, request.private_data());
-        let server = Server {
-            xprt,
-            cid,
-            limits: sizes.call_limits(),
-        };
+        let server = Server::new(xprt, cid, sizes.call_limits());
         let resolved = Resolved::asked(server, Queue::new(), request)?;
         // From here on resources hold each other, and dropping the connection lets them go.
-        let this = Self {
+        let mut this = Self {
+            ticker: None,
             endpoint: resolved.endpoint(sizes.qp)?,
             facts: protocol.facts(),
             sizes,
@@ -120,6 +124,10 @@ impl Connection {
             initiator_depth: sizes.reads,
             rnr_retry_count: RNR_RETRIES,
         };
+        if sizes.versions.high == Version::V2 {
+            let pause = KEEP_ALIVE.min(ANSWER);
+            this.ticker = Some(Ticker::new(this.endpoint.clone(), pause)?);
+        }
         this.endpoint.accept(protocol, &params)?;
         trace::svc_accept(|| {
             (
@@ -149,7 +157,14 @@ impl Connection {
         self.shared().role.cid
     }
 
-    /// What was settled when it was accepted.
+    /// What holds now. None, once the connection has ended.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn facts_now(&self) -> Option<Facts> {
+        self.shared().lock().protocol().map(Protocol::facts)
+    }
+
+    /// What was settled when it was accepted, for version 1.
     pub(super) fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -234,8 +249,10 @@ impl svc::Connection for Connection {
         })
     }
 
-    fn drop_call(&self, call: Message) {
-        if let Err(why) = self.endpoint.drop_call(call) {
+    fn drop_call(&self, mut call: Message) {
+        call.note_mut().joined = None;
+        let held = call.note().held;
+        if let Err(why) = self.endpoint.drop_call(call, held) {
             self.shared().lose(why);
         }
     }
@@ -253,17 +270,24 @@ impl svc::Connection for Connection {
             more: false,
             inv_handle: Handle::NONE,
         };
-        let (len, most) = (call.len() as usize, self.facts.inline_send as usize);
+        let facts = sending.facts().ok_or_else(errno::not_connected)?;
+        let version = Version::from_number(facts.version).unwrap_or(Version::V1);
+        let room = facts.inline_send.checked_sub(version.empty_header_len());
+        if room.is_none_or(|room| call.len() > room) {
+            return Err(errno::message_size());
+        }
+        let len = call.len() as usize;
         let payload = |out: &mut [u8]| {
-            let room = most.checked_sub(Version::V1.empty_header_len() as usize)?;
-            let out = out.get_mut(..len).filter(|out| out.len() <= room)?;
+            let out = out.get_mut(..len)?;
             call.read(0, out).ok().map(|()| len)
         };
         match sending.compose(&outgoing, &NoChunks, payload) {
             Ok(()) => {}
             Err(ComposeError::TooLong) => return Err(errno::message_size()),
-            // The Reply to one that was given up is still to come.
-            Err(ComposeError::Protocol(SendError::NoCredit)) => return Err(errno::no_buffers()),
+            // The Reply to one that was given up is still to come, or the client takes nothing now.
+            Err(ComposeError::Protocol(
+                SendError::NoCredit | SendError::NotReady | SendError::Busy,
+            )) => return Err(errno::no_buffers()),
             Err(_) => return Err(errno::not_connected()),
         }
         trace::svc_callback(|| (self.cid(), xid, call.len()));
@@ -285,6 +309,7 @@ impl svc::Connection for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.ticker = None;
         self.endpoint.close();
         let Some(proof) = self.endpoint.drained() else {
             return;

@@ -7,12 +7,24 @@
 
 use super::{
     connection::Connection,
-    role::Message,
+    role::{
+        version_of,
+        Message,
+        Server, //
+    },
     settings, //
 };
 use crate::{
-    endpoint::CloseReason,
+    endpoint::{
+        CloseReason,
+        Sending, //
+    },
     proto::{
+        continuation::{
+            part,
+            Cut,
+            Cutter, //
+        },
         error::ErrorReport,
         header::{
             Kind,
@@ -27,6 +39,7 @@ use crate::{
             ReplyShape,
             Response, //
         },
+        responder::Kept,
         types::{
             Handle,
             MsgType,
@@ -74,10 +87,19 @@ impl Connection {
             results: call.note().results(),
             reducible: reducible(procedure.program, procedure.version, procedure.procedure),
         };
+        let version = version_of(&fixed);
+        let facts_now;
+        let facts = match version {
+            Version::V1 => self.facts(),
+            Version::V2 => {
+                facts_now = self.facts_now().ok_or(CloseReason::NotPosted)?;
+                &facts_now
+            }
+        };
         let limits = ReplyLimits {
-            version: Version::V1,
-            inline_send: self.facts().inline_send,
-            continued: 0,
+            version,
+            inline_send: facts.inline_send,
+            continued: facts.continued,
             reply_chunk: true,
         };
         //= V1-073, V1-074, V1-100, V1-108
@@ -105,7 +127,12 @@ impl Connection {
             None
         };
         //= CM-011, CM-012, CM-013
-        let invalidate = invalidate::permitted_v1(self.facts().remote_invalidation, &asked.chunks);
+        //= V2-111, V2-112
+        let (able, chunks) = (facts.remote_invalidation, &asked.chunks);
+        let invalidate = match version {
+            Version::V1 => invalidate::permitted_v1(able, chunks),
+            Version::V2 => invalidate::permitted(able, Kept::inv_handle(call.bytes()), chunks),
+        };
         let outgoing = Outgoing {
             xid: fixed.xid,
             direction: MsgType::Reply,
@@ -113,13 +140,17 @@ impl Connection {
             more: false,
             inv_handle: Handle::NONE,
         };
-        let count = 1 + write.as_ref().map_or(0, Write::work_requests);
+        let last = 1 + write.as_ref().map_or(0, Write::work_requests);
+        let first = match response.form {
+            Form::Continued => 1,
+            Form::Inline | Form::ReplyChunk => last,
+        };
         let mut wanted = None;
-        let composed = match self.endpoint().sending(count, self.buffer_len()) {
+        let composed = match self.endpoint().sending(first, self.buffer_len()) {
             None => Err(CloseReason::NotPosted),
             Some(mut sending) => {
                 //= V1-033, V1-035, V1-040
-                wanted = sending.grant(settings::max_requests());
+                wanted = sending.answer(settings::max_requests(), call.note().held);
                 let message = reply.message();
                 // It may have left for what is written.
                 let read = |at, out: &mut [u8]| match (message, &write) {
@@ -131,9 +162,17 @@ impl Connection {
                     Kind::Nomsg => Some(0),
                     Kind::Msg => copy(read, response.payload(), out),
                 };
-                match sending.compose(&outgoing, &response, payload) {
+                let composed = if response.form == Form::Continued {
+                    let most = facts.inline_send;
+                    send_parts(&mut sending, &outgoing, most, &response, &read, last)
+                } else {
+                    sending
+                        .compose(&outgoing, &response, payload)
+                        .map_err(|_| CloseReason::NotPosted)
+                };
+                match composed {
                     Ok(()) => Ok(sending),
-                    Err(_) => Err(CloseReason::NotPosted),
+                    Err(why) => Err(why),
                 }
             }
         };
@@ -143,9 +182,9 @@ impl Connection {
                     reply.copied();
                 }
                 trace::svc_reply(|| {
-                    let count = 1 + write.as_ref().map_or(0, Write::work_requests);
+                    let last = 1 + write.as_ref().map_or(0, Write::work_requests);
                     let handle = invalidate.unwrap_or(Handle::NONE);
-                    described(self.cid(), outgoing.xid, &response, count, handle)
+                    described(self.cid(), outgoing.xid, &response, last, handle)
                 });
                 let pull = call.note_mut().pull.take();
                 let left = pull.and_then(|pull| sending.role().idle.push(pull));
@@ -263,6 +302,37 @@ fn is_page_list(response: &Response<'_>, pages: &Range<u32>) -> bool {
     response.form != Form::ReplyChunk
         && response.writes().all(|(_, range)| within(&range))
         && response.payload().all(|piece| outside(&piece))
+}
+
+/// Sends all parts of a Reply but the last one, in messages of `most` bytes, and composes that, for
+/// which and for what is written before it there is room then: `last` work requests.
+#[cold]
+#[inline(never)]
+//= V2-040, V2-041, V2-100
+fn send_parts(
+    sending: &mut Sending<'_, Server>,
+    outgoing: &Outgoing,
+    most: u32,
+    response: &Response<'_>,
+    read: &impl Fn(u32, &mut [u8]) -> Result,
+    last: u32,
+) -> Result<(), CloseReason> {
+    let mut cutter = Cutter::new(response.payload_len, most, response.header_len);
+    while let Some(Cut { range, more }) = cutter.next_cut() {
+        if range.start != 0 {
+            sending.go_on(if more { 1 } else { last })?;
+        }
+        let pieces = part(response.payload(), range);
+        let payload = |out: &mut [u8]| copy(read, pieces, out);
+        if !more {
+            return sending
+                .compose(outgoing, response, payload)
+                .map_err(|_| CloseReason::NotPosted);
+        }
+        let outgoing = Outgoing { more, ..*outgoing };
+        sending.send_part(&outgoing, payload)?;
+    }
+    Err(CloseReason::NotPosted)
 }
 
 /// Copies pieces of a message with `read`, and returns how long they are.

@@ -7,6 +7,7 @@ use crate::{
     endpoint::{
         CloseReason,
         Fate,
+        Joined,
         Protocol,
         Responder,
         Role,
@@ -25,9 +26,11 @@ use crate::{
         },
         responder::{
             self,
+            Call,
             CallLimits,
             Kept, //
-        }, //
+        },
+        types::Version, //
     },
     rdma::{
         cq::Completions,
@@ -72,6 +75,10 @@ pub(crate) struct Note {
     results: KVec<Option<Item>>,
     /// The data of its Read chunks; once that is delivered, what has moved it.
     pub(super) pull: Option<PullBox<Shared<Server>>>,
+    /// Its Payload stream until it is delivered, if that came in several parts.
+    pub(super) joined: Option<Joined>,
+    /// As how many Receives it counts while it is kept.
+    pub(super) held: u32,
 }
 
 impl Note {
@@ -80,6 +87,19 @@ impl Note {
         self.kept = kept;
         self.results.clear();
         self.pull = None;
+        self.joined = None;
+    }
+
+    /// Opens the Call of `message` again: its fixed words, the Call, and its Payload stream, as far
+    /// as that is inline.
+    #[inline]
+    pub(super) fn open<'a>(
+        &'a self,
+        message: &'a [u8],
+    ) -> Option<(FixedWords, Call<'a>, &'a [u8])> {
+        let (fixed, call, stream) = self.kept.open(message)?;
+        let stream = self.joined.as_ref().map_or(stream, Joined::bytes);
+        Some((fixed, call, stream))
     }
 
     /// Adds a result that may be moved directly. Those beyond what a Reply can have go with the
@@ -151,8 +171,20 @@ pub(crate) struct Server {
     pub(super) xprt: SvcHandle,
     /// The number of the connection.
     pub(super) cid: u32,
-    /// What is taken in one Call.
-    pub(super) limits: CallLimits,
+    /// What is taken in one Call of version 1.
+    limits: CallLimits,
+}
+
+impl Server {
+    pub(super) fn new(xprt: SvcHandle, cid: u32, limits: CallLimits) -> Self {
+        Self { xprt, cid, limits }
+    }
+}
+
+/// The version that a Call is of.
+#[inline]
+pub(super) fn version_of(call: &FixedWords) -> Version {
+    Version::from_number(call.version).unwrap_or(Version::V1)
 }
 
 impl Role for Server {
@@ -209,7 +241,18 @@ impl Role for Server {
         match event {
             //= V1-107, NFS-044, NFS-045
             Event::Call(arrived) => {
-                match responder::accept(&arrived.conveyed, arrived.part.len, &self.limits) {
+                let version2;
+                let limits = match version_of(&arrived.fixed) {
+                    Version::V1 => &self.limits,
+                    version => {
+                        version2 = CallLimits {
+                            version,
+                            ..self.limits
+                        };
+                        &version2
+                    }
+                };
+                match responder::accept(&arrived.conveyed, arrived.part.len, limits) {
                     Ok(call) => Fate::Keep(Kept::of(&call)),
                     Err(report) => {
                         trace::svc_error(|| (self.cid, arrived.fixed.xid.0, report.name()));
@@ -249,7 +292,16 @@ impl Role for Server {
     ) {
         message.note_mut().begin(kept);
         trace::svc_call(|| described(self.cid, &message));
-        shared.lock().role.calls.push(message);
+        let note = message.note_mut();
+        let mut state = shared.lock();
+        note.held = 1;
+        if state.joined.is_some() {
+            note.joined = state.joined.take();
+            note.held = note.joined.as_ref().map_or(1, Joined::parts);
+        }
+        state.held += note.held;
+        state.role.calls.push(message);
+        drop(state);
         self.xprt.work_pending();
     }
 

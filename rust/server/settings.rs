@@ -3,6 +3,7 @@
 //! The settings and counters in `/proc/sys/sunrpc/svc_rdma`, under the names of the kernel's own
 //! module. Settings are read when a client connects.
 
+use crate::proto::negotiate::Versions;
 use crate::support::sysctl::{
     Entry,
     Range,
@@ -25,6 +26,9 @@ static MAX_REQ_SIZE_RANGE: Range = Range {
 
 static MAX_READS: Atomic<i32> = Atomic::new(16);
 static MAX_READS_RANGE: Range = Range { min: 1, max: 255 };
+
+static MAX_VERSION: Atomic<i32> = Atomic::new(1);
+static MAX_VERSION_RANGE: Range = Range { min: 1, max: 2 };
 
 // Scripts read these and must go on finding them. Nothing ever counted there.
 static UNUSED: Atomic<i32> = Atomic::new(0);
@@ -60,7 +64,7 @@ impl Counter {
     }
 }
 
-static ENTRIES: [Entry; 12] = [
+static ENTRIES: [Entry; 13] = [
     Entry::new(c"max_requests", &MAX_REQUESTS, Some(&MAX_REQUESTS_RANGE)),
     Entry::new(c"max_req_size", &MAX_REQ_SIZE, Some(&MAX_REQ_SIZE_RANGE)),
     Entry::new(
@@ -68,6 +72,7 @@ static ENTRIES: [Entry; 12] = [
         &MAX_READS,
         Some(&MAX_READS_RANGE),
     ),
+    Entry::new(c"max_version", &MAX_VERSION, Some(&MAX_VERSION_RANGE)),
     Entry::counter(c"rdma_stat_read", &READS.0),
     Entry::counter(c"rdma_stat_recv", &RECEIVES.0),
     Entry::counter(c"rdma_stat_write", &WRITES.0),
@@ -98,6 +103,14 @@ pub(super) fn max_requests() -> u32 {
 /// A peer is told of sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides keep to those.
 pub(super) fn max_req_size() -> u32 {
     MAX_REQ_SIZE.load(Relaxed).unsigned_abs() / 1024 * 1024
+}
+
+/// The versions of RPC-over-RDMA that clients may speak.
+pub(super) fn versions() -> Versions {
+    match MAX_VERSION.load(Relaxed) {
+        1 => Versions::V1,
+        _ => Versions::BOTH,
+    }
 }
 
 /// How many RDMA Reads are outstanding to one client at most.

@@ -34,7 +34,10 @@ use crate::{
     support::memory::PAGE_SIZE, //
 };
 use core::ops::Range;
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::Msecs, //
+};
 
 /// The most pieces of memory of one RDMA Read or Write. More make each entry of the send queue
 /// larger, fewer make more entries.
@@ -46,11 +49,21 @@ const READS_AT_A_TIME: u32 = 4;
 /// What one of these takes of the send queue: an invalidation, a registration and the RDMA Read.
 const WORK_REQUESTS_EACH: u32 = 3;
 
+/// The longest Segment: whatever a header can say.
+const SEGMENT_BYTES: u32 = u32::MAX;
+
+/// How long a client may be silent while Calls wait for it, in milliseconds (version 2).
+pub(super) const KEEP_ALIVE: Msecs = 10_000;
+/// How long its first Call may hold up what else there is to say, in milliseconds (version 2).
+pub(super) const ANSWER: Msecs = 5_000;
+
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     /// The length of each buffer.
     pub(super) len: u32,
+    /// The versions to speak.
+    pub(super) versions: Versions,
     pub(super) qp: qp::Size,
     /// How many RDMA Reads may be outstanding.
     pub(super) reads: u8,
@@ -69,10 +82,14 @@ impl Sizes {
             max_qp_wr: device.max_qp_wr,
             max_cqe: device.max_cqe,
         };
-        let Some(resources) = responder(settings::max_requests(), SLOTS, &has) else {
+        let Some(mut resources) = responder(settings::max_requests(), SLOTS, &has) else {
             pr_err!("the RDMA device's queues are too short for an NFS client\n");
             return None;
         };
+        let mut versions = settings::versions();
+        if versions.high == Version::V2 && !resources.count_messages(&has) {
+            versions = Versions::V1;
+        }
         //= V1-041
         let reads = request
             .reads()
@@ -92,6 +109,7 @@ impl Sizes {
         let len = settings::max_req_size();
         Some(Self {
             len,
+            versions,
             qp: qp::Size {
                 send_wr: resources.send_room,
                 send_room: resources.send_room,
@@ -112,12 +130,13 @@ impl Sizes {
     /// The buffers that come when there are Receives for `calls.end` Calls at a time instead of
     /// `calls.start`. Further Send buffers are made when they are needed.
     pub(super) fn buffers(&self, calls: &Range<u32>) -> Buffers {
+        let receives: fn(u32, u32) -> u32 = match self.versions.high {
+            Version::V1 => ResponderResources::receives,
+            Version::V2 => ResponderResources::message_receives,
+        };
         let of = |calls| match calls {
             0 => (0, 0),
-            _ => (
-                ResponderResources::receives(calls, SLOTS),
-                ResponderResources::sends(calls),
-            ),
+            _ => (receives(calls, SLOTS), ResponderResources::sends(calls)),
         };
         let ((had, sent), (receives, sends)) = (of(calls.start), of(calls.end));
         Buffers {
@@ -128,36 +147,52 @@ impl Sizes {
         }
     }
 
-    /// What this side brings along.
-    pub(super) fn config(&self) -> Config {
+    /// What this side brings along, on connection number `cid`.
+    pub(super) fn config(&self, cid: u32) -> Config {
+        let grants = self.grants.min(Allowance::FIRST);
         Config {
-            versions: Versions::V1,
+            versions: self.versions,
             cm_private: CmPrivate {
                 remote_invalidation: self.remote_invalidation,
                 send_size: self.len,
                 recv_size: self.len,
             },
-            properties: Properties::DEFAULT,
-            xid: Xid(0),
+            properties: Properties {
+                send_size: self.len,
+                recv_size: self.len,
+                //= V2-130, V2-131
+                segment_size: SEGMENT_BYTES,
+                segments: self.segments(),
+                ..Properties::DEFAULT
+            },
+            // Nothing but our CONNPROP has it, and a Call that got it by chance would not suffer.
+            xid: Xid(!cid),
             calls: SLOTS,
-            grants: self.grants.min(Allowance::FIRST),
-            ceiling: 0,
-            continued: 0,
-            keep_alive: Time(0),
-            answer: Time(0),
+            grants,
+            // Calls, and Replies to ours.
+            ceiling: u16::try_from(grants + SLOTS).unwrap_or(u16::MAX),
+            //= V2-037
+            continued: self.call_bytes,
+            keep_alive: Time(KEEP_ALIVE.into()),
+            answer: Time(ANSWER.into()),
             auth: Policy::Ignore,
             mechanism: false,
         }
     }
 
-    /// What is taken in one Call.
+    /// The most Segments of a header: none has room for more.
+    fn segments(&self) -> u32 {
+        self.len / 16
+    }
+
+    /// What is taken in one Call of version 1.
     pub(super) fn call_limits(&self) -> CallLimits {
         CallLimits {
             version: Version::V1,
             read_chunks: 32,
             write_chunks: 32,
-            segments: self.len / 16,
-            segment_bytes: u32::MAX,
+            segments: self.segments(),
+            segment_bytes: SEGMENT_BYTES,
             call_bytes: self.call_bytes,
         }
     }

@@ -37,9 +37,9 @@ impl SockAddr {
     }
 }
 
-impl fmt::Display for SockAddr {
-    /// Writes address and port, as in `192.0.2.1:20049` and `[2001:db8::1]:20049`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl SockAddr {
+    /// Address and port, unless it is of a family that has none.
+    pub(crate) fn socket(&self) -> Option<SocketAddr> {
         let address = self.as_ptr();
         // SAFETY: every address begins with its family (`struct sockaddr_storage`).
         let family = unsafe { (*address.cast::<bindings::sockaddr>()).sa_family };
@@ -56,9 +56,19 @@ impl fmt::Display for SockAddr {
                 let bytes = unsafe { v6.sin6_addr.in6_u.u6_addr8 };
                 (bytes.into(), v6.sin6_port)
             }
-            _ => return f.write_str("none"),
+            _ => return None,
         };
-        write!(f, "{}", SocketAddr::new(address, u16::from_be(port)))
+        Some(SocketAddr::new(address, u16::from_be(port)))
+    }
+}
+
+impl fmt::Display for SockAddr {
+    /// Writes address and port, as in `192.0.2.1:20049` and `[2001:db8::1]:20049`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.socket() {
+            Some(address) => write!(f, "{address}"),
+            None => f.write_str("none"),
+        }
     }
 }
 

@@ -9,6 +9,10 @@
 use crate::bindings;
 use kernel::{
     prelude::*,
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    },
     types::Opaque, //
 };
 
@@ -63,6 +67,72 @@ impl<T: Run> PinnedDrop for Job<T> {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: initialised by `new`, and nobody asks for it any more: `self` is borrowed alone.
         unsafe { bindings::cancel_work_sync(self.work.get()) };
+    }
+}
+
+/// What a [`Clock`] does.
+pub(crate) trait Tick: Send + Sync + 'static {
+    /// Does it, and returns after how many milliseconds to do it again, if at all. Context: a
+    /// workqueue, may sleep.
+    fn tick(&self) -> Option<Msecs>;
+}
+
+/// Work that is done again and again, never twice at a time.
+#[pin_data(PinnedDrop)]
+#[repr(C)]
+pub(crate) struct Clock<T: Tick> {
+    #[pin]
+    work: Opaque<bindings::delayed_work>,
+    target: T,
+}
+
+// SAFETY: `struct delayed_work` does not belong to a task (kernel/workqueue.c).
+unsafe impl<T: Tick> Send for Clock<T> {}
+// SAFETY: it is changed by the workqueue's own functions only, which take its pool's lock.
+unsafe impl<T: Tick> Sync for Clock<T> {}
+
+impl<T: Tick> Clock<T> {
+    /// A clock that stands.
+    pub(crate) fn new(target: T) -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: `slot` is uninitialised memory that stays pinned; INIT_DELAYED_WORK writes
+            // all of it.
+            work <- Opaque::ffi_init(|slot| unsafe {
+                bindings::init_delayed_work(slot, Some(tick_callback::<T>))
+            }),
+            target,
+        })
+    }
+
+    /// Does the work after `delay` milliseconds, whatever was asked for before. Context: any.
+    pub(crate) fn start(&self, delay: Msecs) {
+        let delay = msecs_to_jiffies(delay);
+        // SAFETY: initialised by `new`; drop waits for it. The queue exists as long as the kernel.
+        unsafe { bindings::mod_system_delayed_work(self.work.get(), delay) };
+    }
+}
+
+#[pinned_drop]
+impl<T: Tick> PinnedDrop for Clock<T> {
+    /// Waits until the work is not done and will not be. Context: process, sleeps.
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: initialised by `new`; the work may ask for itself until this returns
+        // (`__cancel_work_sync` disables it meanwhile), and nobody else does: `self` is borrowed
+        // alone.
+        unsafe { bindings::cancel_delayed_work_sync(self.work.get()) };
+    }
+}
+
+/// # Safety
+///
+/// The workqueue calls it with the `work` of a [`Clock<T>`] that has not been dropped, since
+/// dropping waits for this (cancel_delayed_work_sync).
+unsafe extern "C" fn tick_callback<T: Tick>(work: *mut bindings::work_struct) {
+    // SAFETY: `work` is the first field of the `delayed_work`, which is the first field of a
+    // `#[repr(C)]` struct that is alive, see above.
+    let clock = unsafe { &*work.cast::<Clock<T>>() };
+    if let Some(delay) = clock.target.tick() {
+        clock.start(delay);
     }
 }
 

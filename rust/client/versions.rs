@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is known of the versions that servers speak, whichever transport has found it out.
+//!
+//! Only servers without version 2 are remembered, and for some minutes, so that one that was
+//! upgraded is noticed. There are places for so many; a server that needs the place of another
+//! takes it, and the other is asked again.
+
+use super::role::Client;
+use crate::{
+    endpoint::{
+        self,
+        Endpoint,
+        Protocol, //
+    },
+    proto::{
+        negotiate::{
+            Memory,
+            Time,
+            Versions, //
+        },
+        types::Version, //
+    },
+    support::net::{
+        Net,
+        SockAddr, //
+    }, //
+};
+use core::net::IpAddr;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
+/// How many servers are remembered.
+const PLACES: usize = 64;
+
+/// What is known, by a number that stands for the server: the upper half of that number, and until
+/// which second the server counts as one without version 2.
+static KNOWN: [Atomic<u64>; PLACES] = [const { Atomic::new(0) }; PLACES];
+
+/// A number for a server, as seen from a network namespace. Two may have the same, or a namespace
+/// may take the place of another; then one of them is not asked for its version for a while.
+fn number(net: Net, server: &SockAddr) -> u64 {
+    // FNV-1a, 64 bits.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    add(&net.as_raw().addr().to_ne_bytes());
+    if let Some(server) = server.socket() {
+        match server.ip() {
+            IpAddr::V4(ip) => add(&ip.octets()),
+            IpAddr::V6(ip) => add(&ip.octets()),
+        }
+        add(&server.port().to_ne_bytes());
+    }
+    hash
+}
+
+fn place(number: u64) -> &'static Atomic<u64> {
+    &KNOWN[number as usize % PLACES]
+}
+
+fn memory(number: u64) -> Memory {
+    let known = place(number).load(Relaxed);
+    let is_this = known >> 32 == number >> 32;
+    let until = Time((known & u64::from(u32::MAX)) * 1_000);
+    Memory::new(is_this.then_some(until))
+}
+
+/// Returns the version to begin a connection with.
+pub(super) fn first(net: Net, server: &SockAddr, versions: Versions) -> Version {
+    memory(number(net, server)).first(endpoint::now(), versions)
+}
+
+/// Remembers what a connection has shown of its server.
+pub(super) fn remember(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>) {
+    let number = number(net, server);
+    let before = memory(number);
+    let mut memory = before;
+    if let Some(protocol) = endpoint.shared().lock().protocol() {
+        Protocol::remember(protocol, endpoint::now(), &mut memory);
+    }
+    if memory != before {
+        let until = memory.only_v1_until().map_or(0, |until| until.0 / 1_000);
+        let upper = number & !u64::from(u32::MAX);
+        place(number).store(upper | (until & u64::from(u32::MAX)), Relaxed);
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is due when nothing happens: a peer that is silent is asked whether it is there, and one
+//! that does not answer is given up (version 2).
+//!
+//! Nobody winds the clock up when a message is sent. What a message makes due is due no sooner than
+//! after the shorter of the two times that a connection has for it, so it is enough to look that
+//! often. On a connection that speaks version 1 nothing is due: there the clock stands.
+
+use super::{
+    now,
+    Endpoint,
+    Protocol,
+    Role, //
+};
+use crate::support::work::{
+    Clock,
+    Tick, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::Msecs, //
+};
+
+/// The clock of a connection, to be dropped before the endpoint is closed.
+pub(crate) struct Ticker<R: Role> {
+    _clock: Pin<KBox<Clock<Ticking<R>>>>,
+}
+
+struct Ticking<R: Role> {
+    endpoint: Arc<Endpoint<R>>,
+    /// How long nothing may be due after it was looked.
+    pause: Msecs,
+}
+
+impl<R: Role> Ticker<R> {
+    /// Looks every `pause` milliseconds, and when something is due sooner. Context: process, may
+    /// sleep.
+    pub(crate) fn new(endpoint: Arc<Endpoint<R>>, pause: Msecs) -> Result<Self> {
+        let ticking = Ticking { endpoint, pause };
+        let clock = KBox::pin_init(Clock::new(ticking), GFP_KERNEL)?;
+        clock.start(pause);
+        Ok(Self { _clock: clock })
+    }
+}
+
+impl<R: Role> Tick for Ticking<R> {
+    fn tick(&self) -> Option<Msecs> {
+        let Self { endpoint, pause } = self;
+        let shared = endpoint.shared();
+        let mut state = shared.lock();
+        if state.protocol().is_some_and(Protocol::needs_no_time) {
+            return None;
+        }
+        let due = state.tick(endpoint.qp());
+        drop(state);
+        match due {
+            Ok(due) => {
+                let left = due.and_then(|due| Msecs::try_from(due.0.saturating_sub(now().0)).ok());
+                // What is due already waits for something else, such as a credit.
+                let soon = left.filter(|left| *left != 0);
+                Some(soon.map_or(*pause, |left| left.min(*pause)))
+            }
+            Err(why) => {
+                shared.lose(why);
+                None
+            }
+        }
+    }
+}
