@@ -10,6 +10,8 @@
 
 PORT=${PORT:-20049}
 VERS=${VERS:-4.2}
+# The version of RPC-over-RDMA that a program's tests are to run with, on both sides; empty: as is.
+RDMA_VERSION=${RDMA_VERSION:-}
 MOUNT_OPTIONS=${MOUNT_OPTIONS:-}
 
 KSFT_SKIP=4
@@ -36,6 +38,7 @@ tests() {
 	mkdir "$mnt"
 
 	echo "TAP version 13"
+	[ -z "${RDMA_VERSION:-}" ] || speak "$RDMA_VERSION" "$RDMA_VERSION" >/dev/null || exit 1
 	missing=$(requirements)
 	if [ -n "$missing" ]; then
 		echo "1..0 # SKIP $missing"
@@ -106,6 +109,14 @@ begins() {
 		esac
 	done
 	return 1
+}
+
+# speak CLIENT SERVER: the highest versions of RPC-over-RDMA from the next connections on.
+speak() {
+	modprobe rpcrdma
+	echo "$1" >/proc/sys/sunrpc/rdma_max_version
+	on_server sh -c "modprobe rpcrdma; echo $2 >/proc/sys/sunrpc/svc_rdma/max_version" ||
+		skip "the server speaks version 1 only"
 }
 
 selected() {
@@ -322,6 +333,17 @@ traced() {
 	trap 'rmdir $tracing' EXIT
 	[ -z "${2:-}" ] || echo "$2" >"$tracing/events/$1/filter"
 	echo 1 >"$tracing/events/$1/enable"
+}
+
+# The connection's file in debugfs.
+debugfs() {
+	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+	cat /sys/kernel/debug/rpcrdma/*
+}
+
+# says KEY: what debugfs says of the connection.
+says() {
+	debugfs | sed -n "s/^$1=//p"
 }
 
 # Software RDMA devices send through a network interface that can be told to lose frames. What does

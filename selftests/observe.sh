@@ -117,17 +117,6 @@ events_of_calls() {
 	shows 'rpcrdma_protocol_message: .* event=reply '
 }
 
-# The connection's file in debugfs.
-debugfs() {
-	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
-	cat /sys/kernel/debug/rpcrdma/*
-}
-
-# says KEY: what debugfs says of the connection.
-says() {
-	debugfs | sed -n "s/^$1=//p"
-}
-
 debugfs_tells_of_the_connection() {
 	VERS=3
 	mount_export

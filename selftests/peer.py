@@ -213,6 +213,8 @@ class Answers:
 class Peer:
     """Takes connections, one at a time."""
 
+    connections, replies = Connection, Reply
+
     def __init__(self, address, port, server, control, process):
         self.answers = Answers(server)
         self.control = control
@@ -252,7 +254,7 @@ class Peer:
         kind = event.event_type
         if kind == RDMA_CM_EVENT_CONNECT_REQUEST:
             self.hang_up("another connection is requested")
-            self.connection = Connection(event, self.listener, self.private_data)
+            self.connection = self.connections(event, self.listener, self.private_data)
             self.ended = {"write": [], "read": []}
         event.ack_cm_event()
         if kind == RDMA_CM_EVENT_DISCONNECTED:
@@ -270,7 +272,7 @@ class Peer:
 
     def make_reply(self, call):
         call.gather(self.connection)
-        return Reply(self.connection, call, self.answers.to(call.payload))
+        return self.replies(self.connection, call, self.answers.to(call.payload))
 
     def answer(self, call):
         reply = self.make_reply(call)

@@ -1,0 +1,493 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""An NFS client's side of RPC-over-RDMA version 2, against a server that speaks it.
+
+usage: caller2.py SERVER [PORT [NAME...]]
+
+It knows the protocol from its document (draft-cel-nfsv4-rpcrdma-version-two), and opens connections
+in every way that the document allows; then it does what is right, and what is not. FILE in the
+environment is as for caller.py. NAME is the beginning of a test's name.
+"""
+
+import struct
+import sys
+
+from pyverbs.pyverbs_error import PyverbsError
+
+from caller import (CONTENT, FILE, GETFH, PUTROOTFH, Caller, Client, Skip, Wrong, compound, expect,
+                    good, lists_of, reads, rpc)
+from verbs import waiting
+from wire import SECONDS, Lost, Segment, words
+
+MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
+RESPONSE, MORE = 1, 2
+BAD_XDR, INVAL_HTYPE, INVAL_FLAG = 2, 3, 4
+SEGMENTS, WRITE_RESOURCE, SYSTEM = 7, 8, 10
+SBSIZ, RBSIZ, RSSIZ, RCSIZ = 1, 2, 3, 4
+# How many messages of the server there are Receives for.
+CEILING = 64
+# How long a message is waited for that need not come.
+QUIET = 0.5
+NO_LISTS = words(0, 0, 0)
+
+
+class Message:
+    """A message of the server."""
+
+    def __init__(self, message):
+        self.message = message
+        self.xid, self.version, credits, self.kind = struct.unpack_from(">4I", message)
+        self.granted, self.ceiling = credits & 0xFFFF, credits >> 16
+        self.flags = struct.unpack_from(">I", message, 16)[0] if self.version == 2 else None
+        self.body = message[20:]
+        # Of a Reply without chunks.
+        self.payload = message[36:]
+
+    def is_grant(self):
+        return self.kind == NOMSG and self.xid == 0
+
+    def __str__(self):
+        return self.message[:100].hex()
+
+
+def properties(*values):
+    """A property set of numbers."""
+    return words(len(values)) + b"".join(words(kind, 4, value) for kind, value in values)
+
+
+def numbers_of(message):
+    """The properties that a message of the server has."""
+    count, = struct.unpack_from(">I", message.body)
+    found = {}
+    for at in range(4, 4 + 12 * count, 12):
+        kind, length, value = struct.unpack_from(">3I", message.body, at)
+        expect(length == 4, "a property that is no number:", message)
+        found[kind] = value
+    expect(len(message.body) == 4 + 12 * count, "a property set that is cut:", message)
+    return found
+
+
+class Talk:
+    """A connection that keeps the books."""
+
+    def __init__(self, caller):
+        self.caller, self.connection = caller, Client(caller)
+        caller.kept.append(self.connection)
+        self.balance, self.ceiling = 1, 1
+        # What the server may still send, and what it has said.
+        self.given, self.announced = 0, None
+
+    # Sending.
+
+    def raw(self, message):
+        expect(self.balance, "the server has granted too little")
+        self.balance -= 1
+        self.connection.send(message)
+
+    def send(self, kind, body, xid=None, flags=0, grant=None):
+        """Sends a message. By default it gives the server all credits that it may have."""
+        if grant is None:
+            grant = CEILING - self.given
+        # Zero is never sent, and so is one.
+        grant = max(grant, 1)
+        self.given = min(self.given + grant, CEILING)
+        xid = self.caller.next_xid() if xid is None else xid
+        message = words(xid, 2, CEILING << 16 | grant, kind, flags) + body
+        if kind == NOMSG and xid == 0:
+            self.connection.send(message)
+        else:
+            self.raw(message)
+        return xid
+
+    def grant(self, count):
+        self.send(NOMSG, words(0) + NO_LISTS, 0, grant=count)
+
+    def part(self, payload, xid, lists=NO_LISTS, **options):
+        return self.send(MSG, words(0) + lists + payload, xid, **options)
+
+    def ask(self, call=rpc(), lists=NO_LISTS, **options):
+        xid = self.caller.next_xid()
+        self.part(call(xid), xid, lists, **options)
+        return xid
+
+    # Receiving.
+
+    def next_message(self, seconds):
+        for _ in waiting(seconds):
+            message = self.connection.next_message()
+            if message is not None:
+                return Message(message)
+        return None
+
+    def hear(self, seconds=SECONDS, for_credit=False):
+        """The next message that is neither a grant nor properties; or nothing, as soon as there is a
+        credit, if that is what it is for."""
+        while True:
+            message = self.next_message(seconds)
+            if message is None or message.version == 1:
+                return message
+            if message.kind != ERROR:
+                expect(message.granted and message.ceiling, "a grant of nothing:", message)
+                self.balance += message.granted
+                self.ceiling = message.ceiling
+            if not message.is_grant():
+                expect(self.given, "the server has no credit for this:", message)
+                self.given -= 1
+            if message.kind == CONNPROP:
+                self.announced = numbers_of(message)
+            elif not message.is_grant():
+                return message
+            if for_credit and self.balance:
+                return None
+
+    def silent(self):
+        message = self.hear(QUIET)
+        expect(message is None, "nothing was to be said:", message)
+
+    def open(self, *values):
+        """Opens as most clients do, and waits for what the server says of itself."""
+        self.send(CONNPROP, properties(*values))
+        self.silent()
+        expect(self.announced, "the server has announced nothing")
+        return self
+
+    def replied(self, xid, kind=MSG):
+        message = self.hear()
+        expect(message, "no Reply")
+        expect((message.xid, message.version, message.kind) == (xid, 2, kind), message)
+        expect(message.flags & RESPONSE, message)
+        return message
+
+    def good(self, xid):
+        """The COMPOUND has succeeded."""
+        return good(self.replied(xid).payload)
+
+    def parts_of(self, xid):
+        """The Payload stream of a Reply, and in how many messages it came."""
+        stream, parts = b"", 0
+        while True:
+            message = self.replied(xid)
+            parts += 1
+            expect(message.body[:16] == words(0) + NO_LISTS, message)
+            stream += message.payload
+            if not message.flags & MORE:
+                return stream, parts
+
+    def lives(self, **options):
+        xid = self.ask(**options)
+        expect(self.replied(xid).payload[:8] == words(xid, 1), "not the Reply to NULL")
+
+    def refused(self, xid, code, *arguments):
+        message = self.hear()
+        expect(message, "no error message")
+        expect((message.xid, message.version, message.kind) == (xid, 2, ERROR), message)
+        expect(message.flags == RESPONSE and message.body == words(code, *arguments), message)
+        self.lives()
+
+
+def a_file():
+    if not FILE:
+        raise Skip("FILE is not set")
+    return reads((0, len(CONTENT)))
+
+
+# --- How a connection is opened ---------------------------------------------------------------
+
+
+#= V2-058, V2-059, V2-136, V2-137
+def opens_with_properties(talk):
+    talk.open((SBSIZ, 4096), (RBSIZ, 4096))
+    expect(talk.announced[RBSIZ] >= 4096, talk.announced)
+    for _ in range(3):
+        talk.lives()
+
+
+#= V2-057
+def opens_with_no_properties(talk):
+    talk.open().lives()
+
+
+# With more than one credit, the server says first who it is.
+def opens_with_a_call(talk):
+    talk.lives()
+    expect(talk.announced, "the server has announced nothing")
+    talk.lives()
+
+
+#= V2-054
+def opens_with_a_call_and_one_credit(talk):
+    talk.lives(grant=1)
+    expect(talk.announced is None, "the Reply was to go first")
+    talk.grant(4)
+    talk.silent()
+    expect(talk.announced, "the server has announced nothing")
+    talk.lives()
+
+
+# The Reply that goes first may have parts, each of which takes a credit.
+def opens_with_a_call_of_a_long_reply(talk):
+    xid = talk.ask(a_file(), grant=1)
+    talk.grant(2)
+    talk.grant(16)
+    stream, parts = talk.parts_of(xid)
+    expect(CONTENT in stream and parts >= 3, parts, "parts")
+    talk.lives()
+    expect(talk.announced, "the server has announced nothing")
+
+
+def announces_itself_late(talk):
+    talk.lives()
+    talk.send(CONNPROP, properties((SBSIZ, 4096), (RBSIZ, 1024)))
+    talk.lives()
+    # From now on it gets no more at a time than it takes.
+    stream, parts = talk.parts_of(talk.ask(a_file()))
+    expect(CONTENT in stream and parts >= 10, parts, "parts")
+
+
+#= V2-124, V2-140
+def properties_that_nobody_knows(talk):
+    talk.send(CONNPROP, words(3, 77, 0, SBSIZ, 4, 4096, 78, 3) + b"abc\0")
+    talk.silent()
+    talk.lives()
+
+
+#= V2-032, V2-139
+def properties_in_parts(talk):
+    whole = properties((SBSIZ, 4096), (RBSIZ, 4096), (RSSIZ, 65536))
+    xid = talk.send(CONNPROP, whole[:16], flags=MORE)
+    talk.silent()
+    talk.send(CONNPROP, whole[16:20], xid, flags=MORE)
+    talk.send(CONNPROP, whole[20:], xid)
+    talk.silent()
+    expect(talk.announced, "the server has announced nothing")
+    talk.lives()
+
+
+#= V2-122, V2-123
+def properties_that_are_malformed(talk):
+    talk.open()
+    for body in (b"", words(1), words(1, SBSIZ, 3) + b"abc\0",
+                 words(2, SBSIZ, 4, 9, SBSIZ, 4, 9), words(0, 0)):
+        talk.refused(talk.send(CONNPROP, body), BAD_XDR)
+
+
+# --- Headers ----------------------------------------------------------------------------------
+
+
+#= V2-065
+def another_version(talk):
+    talk.open()
+    xid = talk.caller.next_xid()
+    talk.raw(words(xid, 1, 32, MSG) + NO_LISTS + rpc()(xid))
+    message = talk.hear()
+    expect(message.message[12:] == words(ERROR, 1, 1, 2), message)
+    # The server has not counted it.
+    talk.balance += 1
+    talk.lives()
+
+
+#= V2-011, V2-145
+def other_types(talk):
+    talk.open()
+    for kind in (2, 3, 6, 0xFFFFFFFF):
+        talk.refused(talk.send(kind, words(0) + NO_LISTS + words(0)), INVAL_HTYPE)
+
+
+#= V2-031, V2-034, V2-035
+def other_flags(talk):
+    talk.open()
+    piece = talk.connection.piece()
+    for kind, flags, body in ((MSG, 4, words(0) + NO_LISTS), (NOMSG, MORE, words(0) + NO_LISTS),
+                              (MSG, 0x80000000, b""), (CONNPROP, 8, words(0)),
+                              (MSG, MORE, words(0) + lists_of((), [[piece]]) + words(1)),
+                              (MSG, MORE, words(5) + NO_LISTS + words(1))):
+        talk.refused(talk.send(kind, body, flags=flags), INVAL_FLAG)
+
+
+def cut_headers(talk):
+    talk.open()
+    piece = talk.connection.piece()
+    whole = words(0) + lists_of([(40, piece)], [[piece]], [piece, piece])
+    for length in range(0, len(whole), 4):
+        talk.refused(talk.send(MSG, whole[:length]), BAD_XDR)
+
+
+#= V2-026
+def a_direction_that_is_wrong(talk):
+    talk.open()
+    talk.refused(talk.ask(lambda xid: words(xid, 1, 0, 0, 0, 0)), INVAL_FLAG)
+
+
+# --- Messages in parts ------------------------------------------------------------------------
+
+
+#= V2-032, V2-041
+def a_call_in_parts(talk):
+    talk.open()
+    for cuts in ((4,), (8, 12), (4, 8, 12, 16, 20, 36)):
+        xid = talk.caller.next_xid()
+        message = compound(PUTROOTFH, GETFH)(xid)
+        for start, end in zip((0, *cuts), cuts):
+            talk.part(message[start:end], xid, flags=MORE)
+        talk.part(message[cuts[-1]:], xid)
+        talk.good(xid)
+
+
+#= V2-042
+def a_call_in_parts_with_a_chunk(talk):
+    talk.open()
+    xid = talk.caller.next_xid()
+    message = compound(PUTROOTFH, GETFH)(xid)
+    at = len(message) - 8
+    piece = talk.connection.piece(data=message[at:at + 4])
+    talk.part(message[:20], xid, flags=MORE)
+    talk.part(message[20:at] + message[at + 4:], xid, lists_of([(at, piece)]))
+    talk.good(xid)
+
+
+#= V2-033
+def parts_of_two_calls(talk):
+    talk.open()
+    first, second = talk.caller.next_xid(), talk.caller.next_xid()
+    talk.part(rpc()(first)[:8], first, flags=MORE)
+    talk.part(rpc()(second), second)
+    errors = [talk.hear(), talk.hear()]
+    expect({error.xid for error in errors} == {first, second}, *errors)
+    expect(all(error.body == words(INVAL_FLAG) for error in errors), *errors)
+    talk.lives()
+
+
+#= V2-037
+def parts_without_end(talk):
+    talk.open()
+    xid = talk.caller.next_xid()
+    talk.part(rpc()(xid), xid, flags=MORE)
+    refusal = None
+    for _ in range(2000):
+        while not talk.balance and not refusal:
+            refusal = talk.hear(for_credit=True)
+        if refusal:
+            break
+        talk.part(bytes(4060), xid, flags=MORE)
+    expect(refusal and refusal.xid == xid and refusal.body == words(SYSTEM), refusal)
+    if not talk.balance:
+        # An error message gives no credit, but something that follows it does.
+        talk.hear(for_credit=True)
+    talk.part(bytes(4), xid)
+    talk.silent()
+    talk.lives()
+
+
+#= V2-040, V2-100
+def a_reply_in_parts(talk):
+    talk.open()
+    stream, parts = talk.parts_of(talk.ask(a_file()))
+    expect(CONTENT in stream and parts == 3, parts, "parts")
+    talk.lives()
+
+
+# --- Chunks -----------------------------------------------------------------------------------
+
+
+#= V2-098
+def a_reply_chunk(talk):
+    talk.open()
+    pieces = [talk.connection.piece(0, 100), talk.connection.piece(256, 12000)]
+    # What fits a message need not go there.
+    message = talk.replied(talk.ask(lists=lists_of(reply=pieces)))
+    expect(message.body[4:16] == NO_LISTS, message)
+    talk.replied(talk.ask(a_file(), lists_of(reply=pieces)), NOMSG)
+    expect(CONTENT in talk.connection.got(*pieces), "not the file")
+
+
+#= V2-104, V2-158
+def a_write_chunk_that_is_too_small(talk):
+    talk.open()
+    piece = talk.connection.piece(0, 100)
+    talk.refused(talk.ask(a_file(), lists_of((), [[piece]])), WRITE_RESOURCE, 1, len(CONTENT))
+
+
+#= V2-131, V2-156
+def too_many_segments(talk):
+    talk.open()
+    most = talk.announced[RCSIZ]
+    if 16 * (most + 1) + 100 > 4096:
+        raise Skip(f"no header has more than {most} Segments")
+    lists = lists_of(reply=[Segment(0, 0, 0)] * (most + 1))
+    talk.refused(talk.ask(lists=lists), SEGMENTS, most)
+
+
+# --- Credits ----------------------------------------------------------------------------------
+
+
+#= V2-044, V2-047
+def a_credit_for_each_message(talk):
+    talk.open()
+    for _ in range(20):
+        xids = {talk.ask() for _ in range(min(talk.balance, 30))}
+        expect(xids, "no credits")
+        expect({talk.hear().xid for _ in xids} == xids, "other Replies")
+    expect(talk.balance >= talk.ceiling // 2, talk.balance, "credits of", talk.ceiling)
+
+
+#= V2-038, V2-047
+def replies_wait_for_credits(talk):
+    talk.send(CONNPROP, properties((SBSIZ, 4096)), grant=1)
+    talk.silent()
+    expect(talk.announced, "the server has announced nothing")
+    for _ in range(2):
+        # Each of these brings the credit for its Reply.
+        xids = {talk.ask(grant=1) for _ in range(5)}
+        expect({talk.hear().xid for _ in xids} == xids, "other Replies")
+
+
+#= V2-051, V2-053
+def grants_without_payload(talk):
+    talk.open()
+    for _ in range(50):
+        talk.grant(1)
+    talk.lives()
+
+
+TESTS = {name: value for name, value in globals().items()
+         if callable(value) and getattr(value, "__module__", "") == __name__
+         and not isinstance(value, type)
+         and name not in ("properties", "numbers_of", "a_file")}
+
+
+def attempt(caller, test):
+    """What is wrong; a test that cannot be run says so by Skip."""
+    try:
+        test(Talk(caller))
+        Talk(caller).lives()
+    except (Lost, Wrong, PyverbsError, struct.error) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        caller.leave()
+    return ""
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    server, port, *names = sys.argv[1:] + ["20049"][len(sys.argv) - 2:]
+    caller = Caller(server, port)
+    chosen = [name for name in TESTS
+              if not names or any(name.startswith(beginning) for beginning in names)]
+    print(f"TAP version 13\n1..{len(chosen)}", flush=True)
+    failed = 0
+    for number, name in enumerate(chosen, 1):
+        note = ""
+        try:
+            said = attempt(caller, TESTS[name])
+        except Skip as why:
+            said, note = "", f" # SKIP {why}"
+        failed += bool(said)
+        print(f"{'not ' if said else ''}ok {number} {name.replace('_', ' ')}{note}", flush=True)
+        if said:
+            print(f"# {said}", flush=True)
+    return min(failed, 100)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""An NFS server's side of RPC-over-RDMA version 2, in one of several ways.
+
+usage: peer2.py ADDRESS PORT SERVER CONTROL PROCESS WAY
+
+It is to version 2 what peer.py is to version 1, and was written from the document
+(draft-cel-nfsv4-rpcrdma-version-two). Each WAY is one that the document allows:
+
+    plain       answers CONNPROP by its own
+    default     answers by a grant, and never says anything of itself
+    late        answers by a grant, and says who it is with the first Call
+    small       takes and sends 1024 bytes at a time
+    one         grants one credit at a time
+    parts       cuts each Reply into parts of 64 bytes
+    strange     announces properties that nobody knows, in parts
+    invalidates invalidates the handle of each Call that has one
+    silent      does not answer version 2; a client speaks version 1 on its next connection
+"""
+
+import struct
+import sys
+
+from peer import Call, Connection, Peer, Reply, reduced
+from verbs import waiting
+from wire import INLINE, SECONDS, Decoder, Lost, encoded
+
+MSG, NOMSG, CONNPROP = 0, 1, 5
+RESPONSE, MORE = 1, 2
+EMPTY = bytes(16)
+CEILING = 32
+
+
+def words(*values):
+    return struct.pack(f">{len(values)}I", *values)
+
+
+def numbers(*values):
+    return words(len(values)) + b"".join(words(kind, 4, value) for kind, value in values)
+
+
+class Call2(Call):
+    """A Call of version 2; the payload of earlier parts comes along."""
+
+    # pylint: disable-next=super-init-not-called
+    def __init__(self, message, before):
+        at = Decoder(message)
+        self.xid, _, self.credits, _, _, self.inv_handle = (at.word() for _ in range(6))
+        self.reads, self.writes, self.reply = [], [], None
+        while at.word():
+            self.reads.append((at.word(), at.segment()))
+        while at.word():
+            self.writes.append(at.segments())
+        if at.word():
+            self.reply = at.segments()
+        self.payload = before + at.rest()
+
+
+class Connection2(Connection):
+    """One that keeps the books, and does what its way is."""
+
+    way = "plain"
+
+    def __init__(self, event, listener, private_data):
+        super().__init__(event, listener, private_data)
+        self.version = None
+        # What this side may send, what the client may, and what the client has said.
+        self.balance, self.given, self.properties = 0, 1, {}
+        self.arrived, self.parts, self.announced = [], b"", False
+        self.most = 1024 if self.way == "small" else INLINE
+        self.ceiling = 1 if self.way == "one" else CEILING
+
+    # Sending.
+
+    def message(self, kind, body, xid, flags=0, invalidate=None):
+        """Sends a message as soon as there is a credit for it."""
+        if not (kind == NOMSG and xid == 0):
+            self.wait_for_credit()
+            self.balance -= 1
+        grant = max(self.ceiling - self.given, 1)
+        self.given = min(self.given + grant, self.ceiling)
+        message = words(xid, 2, self.ceiling << 16 | grant, kind, flags) + body
+        if len(message) > min(self.most, self.properties.get(2, INLINE)):
+            sys.exit(f"a message of {len(message)} octets")
+        self.send(message, invalidate)
+
+    def wait_for_credit(self):
+        for _ in waiting(SECONDS):
+            if self.balance:
+                return
+            self.take()
+        raise Lost("the client gives no credit")
+
+    def announce(self):
+        if self.announced or self.way == "default":
+            return
+        self.announced = True
+        own = numbers((1, self.most), (2, self.most))
+        if self.way == "strange":
+            own = words(4, 99, 5) + b"hello\0\0\0" + words(1, 4, self.most, 98, 0, 2, 4, self.most)
+            self.message(CONNPROP, own[:12], 7, MORE)
+            own = own[12:]
+        self.message(CONNPROP, own, 7)
+
+    def grant(self):
+        self.message(NOMSG, EMPTY, 0)
+
+    # Receiving.
+
+    def take(self):
+        """Takes a message, if there is one; Calls wait."""
+        message = self.next_message()
+        if message is None:
+            return
+        xid, version, credits, kind = struct.unpack_from(">4I", message)
+        self.version = self.version or version
+        if version == 1:
+            self.arrived.append(Call(message))
+            return
+        if self.way == "silent":
+            return
+        flags, = struct.unpack_from(">I", message, 16)
+        if len(message) > self.most and self.announced:
+            sys.exit(f"a message of {len(message)} octets, where {self.most} are allowed")
+        self.balance += credits & 0xFFFF
+        if kind == NOMSG and xid == 0:
+            return
+        if not self.given:
+            sys.exit("the client sends what it has no credit for")
+        self.given -= 1
+        if kind == CONNPROP:
+            self.know(Decoder(message[20:]))
+            if self.way in ("default", "late"):
+                self.grant()
+            else:
+                self.announce()
+        elif flags & MORE:
+            self.parts += message[36:]
+            if not self.given:
+                self.grant()
+        else:
+            self.arrived.append(Call2(message, self.parts))
+            self.parts = b""
+
+    def know(self, at):
+        for _ in range(at.word()):
+            kind, value = at.word(), at.opaque()
+            if len(value) == 4:
+                self.properties[kind], = struct.unpack(">I", value)
+
+    def next_call(self):
+        self.take()
+        if not self.arrived:
+            return None
+        call = self.arrived.pop(0)
+        if self.version == 2 and self.way == "late":
+            self.announce()
+        return call
+
+
+class Reply2(Reply):
+    """A Reply as it goes over the wire, in either version."""
+
+    # pylint: disable-next=super-init-not-called
+    def __init__(self, connection, call, answer):
+        self.two = isinstance(call, Call2)
+        if not self.two:
+            super().__init__(connection, call, answer)
+            return
+        self.connection, self.call, self.answer = connection, call, answer
+        self.xid, self.reply, self.kind = call.xid, None, MSG
+        self.payload, data = reduced(call, answer)
+        self.writes = [connection.fill(chunk, data if not number else b"")
+                       for number, chunk in enumerate(call.writes)]
+        self.most = min(connection.most, connection.properties.get(2, INLINE))
+        # With a Reply chunk, what is too long goes there; without one it goes in parts.
+        if 20 + len(self.body()) > self.most and call.reply is not None:
+            self.kind, payload, self.payload = NOMSG, self.payload, b""
+            self.reply = connection.fill(call.reply, payload)
+
+    def body(self):
+        one, none = words(1), words(0)
+        body = none + none
+        for chunk in self.writes:
+            body += one + encoded(chunk)
+        body += none + (none if self.reply is None else one + encoded(self.reply))
+        return body + self.payload
+
+    def send(self):
+        if not self.two:
+            super().send()
+            return
+        room = (self.most - 36) & ~3
+        if self.connection.way == "parts":
+            room = 64
+        rest = self.most - 20 - (len(self.body()) - len(self.payload))
+        if self.connection.way == "parts":
+            rest = min(rest, 64)
+        while self.kind == MSG and len(self.payload) > rest:
+            # Something has to be left for the last message.
+            length = min(room, (len(self.payload) - 1) & ~3)
+            part, self.payload = self.payload[:length], self.payload[length:]
+            self.connection.message(MSG, EMPTY + part, self.xid, RESPONSE | MORE)
+        invalidate = None
+        if self.connection.way == "invalidates" and self.call.inv_handle:
+            invalidate = self.call.inv_handle
+        self.connection.message(self.kind, self.body(), self.xid, RESPONSE, invalidate)
+
+
+class Peer2(Peer):
+    """Takes connections, one at a time."""
+
+    connections, replies = Connection2, Reply2
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 7:
+        sys.exit(__doc__)
+    *arguments, Connection2.way = sys.argv[1:]
+    Peer2(*arguments).serve()

@@ -1,0 +1,380 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Version 2 of RPC-over-RDMA is spoken where both sides may, and version 1 everywhere else. The server
+# has to be one that has the setting.
+. "$(dirname "$0")/lib.sh"
+
+# with CLIENT SERVER: the highest versions for this test.
+with() {
+	needs_server_command
+	trap 'speak 1 1' EXIT
+	speak "$1" "$2"
+}
+
+# recorded COMMAND...: runs COMMAND, and keeps what the protocol was asked meanwhile.
+recorded() {
+	instance=/sys/kernel/tracing/instances/rpcrdma-version
+	# What a test has left that failed.
+	[ ! -d $instance ] || rmdir $instance
+	mkdir $instance
+	for event in $instance/events/rpcrdma/*/enable; do
+		echo 1 >"$event"
+	done
+	"$@"
+	sed -n 's/^.*: \([a-z]*rdma_[a-z_]*: .*\)/\1/p' $instance/trace >"$local/events"
+	rmdir $instance
+}
+
+# moves_data: files of all sizes arrive as they were sent, and come back so.
+moves_data() {
+	head -c 1048576 /dev/urandom >"$local/large"
+	for bytes in 1 1000 3900 4000 4096 65533 1048576; do
+		head -c $bytes "$local/large" >"$local/file"
+		"$here/io.py" put "$local/file" "$dir/file.$bytes" $bytes
+		"$here/io.py" get "$local/file" "$dir/file.$bytes" $bytes
+	done
+	for n in $(seq 200); do
+		: >"$dir/a-name-long-enough-to-fill-a-reply-soon-$n"
+	done
+	remount
+	[ "$(ls "$dir" | wc -l)" = 207 ] || fail "$(ls "$dir" | wc -l) names instead of 207"
+	for bytes in 1 1000 3900 4000 4096 65533 1048576; do
+		head -c $bytes "$local/large" | cmp - "$dir/file.$bytes"
+	done
+}
+
+# Data is moved in every form, and what was agreed can be seen.
+#= V2-058, V2-059, V2-064
+both_speak_it() {
+	with 2 2
+	VERS=$1
+	mount_export
+	debugfs
+	[ "$(says version)" = 2 ] || fail "they speak version $(says version)"
+	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
+	moves_data
+	debugfs
+	[ "$(says version)" = 2 ]
+	[ "$(says last_close)" = none ]
+	[ "$(transport bad_reply)" = 0 ] || fail "$(transport bad_reply) bad Replies"
+}
+
+# The server invalidates what it is allowed to, so nothing is left to do.
+#= V2-111, V2-112
+server_invalidates_memory() {
+	with 2 2
+	VERS=3
+	mount_export
+	head -c 65536 /dev/urandom >"$local/file"
+	"$here/io.py" put "$local/file" "$dir/file" 65536
+	stays local_invalidates "$here/io.py" get "$local/file" "$dir/file" 65536
+}
+
+# A connection goes on in version 1 when the server knows no other, and the next begins with it.
+#= V2-060, V2-061, V2-062
+server_speaks_version_1_only() {
+	with 2 1
+	VERS=3
+	recorded mount_export
+	debugfs
+	[ "$(says version)" = 1 ]
+	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
+	grep -q '^rpcrdma_protocol_message: .*event=version' "$local/events" ||
+		fail "the server was not asked"
+	moves_data
+	# What was learned holds for other mounts, too. What is unloaded has forgotten it.
+	trap 'leave; modprobe -r rpcrdma; speak 1 1' EXIT
+	leave
+	recorded mount_export
+	! grep '^rpcrdma_protocol_message: .*event=version' "$local/events" ||
+		fail "the server was asked again"
+	[ "$(says version)" = 1 ]
+}
+
+client_speaks_version_1_only() {
+	with 1 2
+	mount_export
+	[ "$(says version)" = 1 ]
+	moves_data
+}
+
+# One credit for each message, granted both ways and never used up for good.
+#= V2-044, V2-047
+credits_are_for_messages() {
+	with 2 2
+	VERS=3
+	mount_export "noac"
+	debugfs
+	ceiling=$(says server_ceiling)
+	[ "$ceiling" -ge 8 ]
+	[ "$(says may_send)" -le "$ceiling" ]
+	[ "$(says server_may_send)" -le "$(says ceiling)" ]
+	: >"$dir/file"
+	for _ in $(seq 8); do
+		for _ in $(seq 100); do
+			stat "$dir/file" >/dev/null
+		done &
+	done
+	wait
+	debugfs
+	# Many times as many RPCs as there were credits have gone through, and most credits are back.
+	[ "$(transport sends)" -ge $((8 * ceiling)) ]
+	[ "$(says may_send)" -ge $((ceiling / 4)) ]
+	[ "$(says connects)" = 1 ]
+}
+
+# As few credits as there can be are enough, one after the other.
+#= V2-038, V2-049
+few_credits_do() {
+	with 2 2
+	old=$(on_server cat /proc/sys/sunrpc/svc_rdma/max_requests)
+	trap 'on_server sh -c "echo $old >/proc/sys/sunrpc/svc_rdma/max_requests"; speak 1 1' EXIT
+	on_server sh -c "echo 4 >/proc/sys/sunrpc/svc_rdma/max_requests"
+	VERS=3
+	mount_export "noac"
+	debugfs
+	[ "$(says server_ceiling)" -le 32 ]
+	: >"$dir/file"
+	for _ in $(seq 40); do
+		for _ in $(seq 20); do
+			stat "$dir/file" >/dev/null
+		done &
+	done
+	wait
+	rm "$dir/file"
+	moves_data
+	[ "$(says connects)" = 1 ]
+}
+
+# While a Call waits, the server is asked whether it is there, by a message that grants credits. The
+# Call waits because nobody tells the server who may see what it exports.
+#= V2-051
+silent_server_is_asked() {
+	with 2 2
+	on_server pidof rpc.mountd >/dev/null || skip "needs rpc.mountd on the server"
+	VERS=3
+	mount_export "noac"
+	: >"$dir/file"
+	trap 'on_server sh -c "kill -CONT \$(pidof rpc.mountd)"; speak 1 1' EXIT
+	recorded silence
+	grep 'rpcrdma_protocol_transmit: .* waiting=1' "$local/events" || fail "nobody has asked"
+	[ "$(says connects)" = 1 ]
+	[ "$(says last_close)" = none ]
+}
+
+silence() {
+	on_server sh -c 'kill -STOP $(pidof rpc.mountd); exportfs -f'
+	stat "$dir/file" >/dev/null &
+	sleep 13
+	on_server sh -c 'kill -CONT $(pidof rpc.mountd)'
+	wait
+}
+
+# A connection that breaks is followed by one that begins with version 2 again.
+connections_break() {
+	with 2 2
+	mount_export
+	moves_data
+	for _ in 1 2 3; do
+		before=$(says connection)
+		on_server rpc.nfsd 0
+		sleep 0.5
+		on_server rpc.nfsd
+		ls "$dir" >/dev/null
+		[ "$(says connection)" != "$before" ]
+		[ "$(says version)" = 2 ]
+	done
+	rm "$dir"/*
+	moves_data
+}
+
+# parts_in EVENT RESPONSE: there is a message that more parts follow, a Call (0) or a Reply (1).
+parts_in() {
+	header="[0-9a-f]\{8\}00000002[0-9a-f]\{8\}00000000"
+	parts=$(grep -c "^rpcrdma_protocol_$1: .*=${header}0000000$(($2 + 2))" "$local/events") ||
+		fail "nothing came in parts"
+	note "$parts messages with more to follow"
+}
+
+# A long Call goes in several messages, and no memory is registered for it. What a WRITE or a SYMLINK
+# has to say could be moved directly, but an attribute cannot.
+#= V2-040, V2-103
+calls_go_in_parts() {
+	with 2 2
+	VERS=4.2
+	mount_export
+	: >"$dir/file"
+	recorded stays read_segments "$here/io.py" setxattr "$dir/file" 16000
+	parts_in send 0
+	remount
+	"$here/io.py" checkxattr "$dir/file" 16000
+	[ "$(says connects)" = 1 ]
+}
+
+# A Reply that is longer than one message comes in several, and no memory is registered for it.
+#= V2-032, V2-100
+replies_come_in_parts() {
+	with 2 2
+	VERS=3
+	mount_export
+	target=$(head -c 4000 /dev/zero | tr '\0' x)
+	ln -s "$target" "$dir/link"
+	remount
+	recorded stays reply_segments readlink "$dir/link" >/dev/null
+	parts_in message 1
+	remount
+	[ "$(readlink "$dir/link")" = "$target" ] || fail "it is another link"
+	[ "$(transport bad_reply)" = 0 ]
+	[ "$(says connects)" = 1 ]
+}
+
+# Many at once have to share the credits.
+parts_share_the_credits() {
+	with 2 2
+	old=$(on_server cat /proc/sys/sunrpc/svc_rdma/max_requests)
+	trap 'on_server sh -c "echo $old >/proc/sys/sunrpc/svc_rdma/max_requests"; speak 1 1' EXIT
+	on_server sh -c "echo 10 >/proc/sys/sunrpc/svc_rdma/max_requests"
+	VERS=4.2
+	mount_export
+	for n in $(seq 24); do
+		: >"$dir/$n"
+	done
+	recorded attributes setxattr 15000 9000 16000
+	parts_in send 0
+	remount
+	attributes checkxattr 16000
+	debugfs
+	[ "$(says last_close)" = none ]
+}
+
+# attributes WHAT BYTES...: of 24 files at a time, one after the other.
+attributes() {
+	what=$1
+	shift
+	children=
+	for n in $(seq 24); do
+		for bytes; do
+			"$here/io.py" "$what" "$dir/$n" "$bytes" || exit
+		done &
+		children="$children $!"
+	done
+	for child in $children; do
+		wait "$child" || fail "$what has failed"
+	done
+}
+
+# A client that was written from the document opens connections in other ways, and breaks rules.
+others_speak_it() {
+	with 2 2
+	python3 -c 'import pyverbs.cmid' 2>/dev/null || skip "needs python3-pyverbs"
+	[ -e /dev/infiniband/rdma_cm ] || modprobe -q rdma_ucm ||
+		skip "needs the kernel's rdma_ucm, which user space connects by"
+	VERS=3
+	mount_export
+	python3 -c 'import sys; sys.stdout.buffer.write(bytes(n % 251 for n in range(10000)))' \
+		>"$dir/content"
+	chmod 755 "$dir"
+	chmod 644 "$dir/content"
+	FILE=$EXPORT/${dir##*/} "$here/caller2.py" "$SERVER" "$PORT" >"$local/caller.log" 2>&1 || {
+		cat "$local/caller.log"
+		fail "the server does not answer as it should"
+	}
+	note "$(grep -c '^ok' "$local/caller.log") ways"
+	[ "$(says last_close)" = none ]
+}
+
+PEER_PORT=20051
+
+# A server that was written from the document, in each of its ways (peer2.py), is between the client and
+# the export.
+other_server_is() {
+	python3 -c 'import pyverbs.cmid' 2>/dev/null || skip "needs python3-pyverbs"
+	[ -e /dev/infiniband/rdma_cm ] || modprobe -q rdma_ucm ||
+		skip "needs the kernel's rdma_ucm, which user space connects by"
+	modprobe rpcrdma
+	echo 2 >/proc/sys/sunrpc/rdma_max_version
+	address=$(ip -o route get "$SERVER" | sed -n 's/.* src \([^ ]*\).*/\1/p')
+	"$here/peer2.py" "$address" $PEER_PORT "$SERVER" "$scratch/control" $$ "$1" \
+		>"$scratch/peer.log" 2>&1 &
+	peer=$!
+	trap 'other_server_goes $? '$peer EXIT
+	for _ in $(seq 100); do
+		! grep -q listening "$scratch/peer.log" || break
+		sleep 0.1
+	done
+	PORT=$PEER_PORT VERS=3
+	MOUNT_OPTIONS="mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2,noac"
+	mount_export
+	debugfs
+	expected=2
+	[ "$1" != silent ] || expected=1
+	[ "$(says version)" = $expected ] || fail "they speak version $(says version)"
+	moves_data
+	target=$(head -c 4000 /dev/zero | tr '\0' x)
+	ln -s "$target" "$dir/link"
+	remount
+	[ "$(readlink "$dir/link")" = "$target" ]
+	[ "$(transport bad_reply)" = 0 ] || fail "$(transport bad_reply) bad Replies"
+	[ "$(says version)" = $expected ]
+	kill -0 $peer || fail "the other server has found a fault"
+}
+
+# other_server_goes STATUS PROCESS
+other_server_goes() {
+	[ "$1" = 0 ] || tail -n 20 "$scratch/peer.log"
+	kill -0 "$2" 2>/dev/null || umount -f -l "$mnt"
+	leave || :
+	kill "$2" 2>/dev/null || :
+	# What the client has learned about this server.
+	modprobe -r rpcrdma || :
+	exit "$1"
+}
+
+# The server calls the client, in version 2 like everything else.
+#= V2-168
+server_calls_the_client() {
+	with 2 2
+	VERS=4.2
+	mount_export
+	recorded callback
+	grep -q '^xprtrdma_cb_call: ' "$local/events" || fail "no Call has come"
+	grep -q '^xprtrdma_cb_reply: ' "$local/events" || fail "no Reply was sent"
+	[ "$(says version)" = 2 ]
+}
+
+# A file that a client has open to read is written at the server, which asks for its delegation back.
+callback() {
+	shared=$EXPORT/${dir##*/}/shared
+	# Nobody gets a delegation while somebody may still reclaim a lock.
+	on_server sh -c 'echo Y >/proc/fs/lockd/nlm_end_grace'
+	on_server sh -c "echo before >$shared"
+	exec 3<"$dir/shared"
+	on_server sh -c "echo after >>$shared"
+	exec 3<&-
+	rm "$dir/shared"
+}
+
+tests \
+	"both_speak_it 3" \
+	"both_speak_it 4.2" \
+	"server_invalidates_memory" \
+	"client_speaks_version_1_only" \
+	"credits_are_for_messages" \
+	"few_credits_do" \
+	"calls_go_in_parts" \
+	"replies_come_in_parts" \
+	"parts_share_the_credits" \
+	"others_speak_it" \
+	"other_server_is plain" \
+	"other_server_is default" \
+	"other_server_is late" \
+	"other_server_is small" \
+	"other_server_is one" \
+	"other_server_is parts" \
+	"other_server_is strange" \
+	"other_server_is invalidates" \
+	"other_server_is silent" \
+	"silent_server_is_asked" \
+	"connections_break" \
+	"server_calls_the_client" \
+	"server_speaks_version_1_only"
