@@ -61,9 +61,9 @@ frames_are_lost() {
 	lose "$1"
 	start_work
 	sleep 3
-	some_were_lost
 	lose 0%
 	stop_work
+	some_were_lost
 }
 
 link_goes_away() {
@@ -75,11 +75,11 @@ link_goes_away() {
 	sleep 1
 	lose 100%
 	sleep "$2"
-	some_were_lost
 	lose 0%
 	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
 	note "$(transport connect_count) connections after $before"
 	stop_work
+	some_were_lost
 }
 
 # Nobody answers for it meanwhile, which takes an attempt to connect its own time to find out.
@@ -122,10 +122,10 @@ connecting_takes_too_long() {
 	lose 100%
 	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000 &
 	sleep 100
-	some_were_lost
 	lose 0%
 	wait $!
 	cmp "$here/lib.sh" "$dir/file"
+	some_were_lost
 }
 
 # The server must hear of the end of a session, so unmounting waits until it is back.

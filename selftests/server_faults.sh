@@ -86,9 +86,9 @@ frames_are_lost() {
 	on_server tc qdisc change dev "$interface" root netem loss "$2"
 	begin_io 4
 	sleep 3
-	some_were_lost on_server
 	on_server tc qdisc change dev "$interface" root netem loss 0%
 	end_io
+	some_were_lost on_server
 	end
 }
 
