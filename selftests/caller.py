@@ -10,8 +10,8 @@ serving a client that does nothing wrong. NAME is the beginning of a test's name
 
 In the environment, all of them optional:
     FILE            the path, as NFSv4 knows it, of a directory that SERVER exports: "content" in it
-                    has 10,000 bytes (byte n is n modulo 251), "written" may be written, and "link"
-                    is a symbolic link to TARGET
+                    has 10,000 bytes and "large" 200,000 (byte n is n modulo 251), "written" may be
+                    written, and "link" is a symbolic link to TARGET
     SERVER_COMMAND  what runs a command on SERVER as root: then counters are compared
     ALONE           nobody else uses SERVER
     STOCK           SERVER has the kernel's own module: what that does wrong is not an error here
@@ -48,7 +48,8 @@ ALL_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE
 # Without the R bit: the memory of a program cannot be invalidated by the server.
 PRIVATE_DATA = PRIVATE_DATA[:5] + bytes(1) + PRIVATE_DATA[6:]
 ERR_VERS, ERR_CHUNK = 1, 2
-CONTENT = bytes(n % 251 for n in range(10000))
+LARGE = bytes(n % 251 for n in range(200000))
+CONTENT = LARGE[:10000]
 TARGET = b"where/the/link/leads/to"
 PAGE = 4096
 # How long a message is waited for that must not come.
@@ -856,6 +857,15 @@ def a_reply_chunk_to_the_byte(c):
         answer = c.replies(call, kind=RDMA_NOMSG, reply=chunk)
         expect(CONTENT[:5000] in c.got(*answer.reply), "other data")
         expect(c.memory.read(4, 4096 + offered - offered // 2) == bytes([0xAA]) * 4, "too much")
+
+
+@case()
+def a_long_reply_in_pieces(c):
+    """Of data that begin and end within a page, with something before and a pad behind."""
+    start, length = PAGE - 1, 40 * PAGE + 2
+    call = rpc(READ, opaque(file_handle(c, "large")) + words(0, start, length), 3, ROOT)
+    answer = c.replies(call, kind=RDMA_NOMSG, reply=[c.piece(0, length + 1024)])
+    expect(LARGE[start:start + length] in c.got(*answer.reply), "other data")
 
 
 @case()

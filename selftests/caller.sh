@@ -10,10 +10,17 @@ make_files() {
 	mount_export
 	python3 -c 'import sys; sys.stdout.buffer.write(bytes(n % 251 for n in range(10000)))' \
 		>"$dir/content"
+	# Page by page, so that few of them follow each other in the server's memory.
+	python3 -c 'import os, sys
+file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_SYNC)
+data = bytes(n % 251 for n in range(200000))
+for first in 0, 4096:
+	for at in range(first, len(data), 8192):
+		os.pwrite(file, data[at:at + 4096], at)' "$dir/large"
 	touch "$dir/written" $(seq -f "$dir/lent%g" 20)
 	ln -s where/the/link/leads/to "$dir/link"
 	chmod 755 "$dir"
-	chmod 644 "$dir"/content "$dir"/lent*
+	chmod 644 "$dir"/content "$dir"/large "$dir"/lent*
 	chmod 666 "$dir/written"
 	FILE=$EXPORT/${dir##*/}
 	SERVER_COMMAND=${SERVER_COMMAND:-$(command -v lab-server)} || :

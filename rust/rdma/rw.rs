@@ -53,8 +53,12 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::types::Opaque;
 
-/// How many pieces of memory are named without an allocation: 128 KiB, wherever they begin.
-const PIECES: usize = 34;
+/// The most pieces of memory beyond one for each page that the bytes would fill: the body of a
+/// message may begin and end within a page, and has a head and a tail.
+const MORE_PIECES: usize = 3;
+
+/// How many pieces of memory are named without an allocation: 128 KiB, however they lie.
+const PIECES: usize = (128 << 10) / PAGE_SIZE as usize + MORE_PIECES;
 
 /// A piece of the peer's memory.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +137,7 @@ impl Transfer {
             )?,
         };
         let runs = self.memory.runs(range);
-        let most = len.div_ceil(PAGE_SIZE) as usize + 1;
+        let most = len.div_ceil(PAGE_SIZE) as usize + MORE_PIECES;
         let count = if most <= PIECES {
             let mut pieces = [const { MaybeUninit::uninit() }; PIECES];
             self.init(qp, &mut context, &mut pieces, runs, len, remote)
