@@ -462,6 +462,21 @@ def one_read_at_a_time(c):
     raise Wrong("accepted without RDMA Reads")
 
 
+@case()
+def refused_again_and_again(c):
+    """The log says why, but not each time."""
+    said = "no RDMA Reads outstanding"
+    before = c.caller.on_server("dmesg").count(said)
+    for _ in range(50):
+        try:
+            c.caller.connect(resources=0)
+        except Lost:
+            continue
+        raise Wrong("accepted without RDMA Reads")
+    lines = c.caller.on_server("dmesg").count(said) - before
+    expect(lines <= 30, lines, "lines in the log")
+
+
 # Headers.
 
 #= V1-094

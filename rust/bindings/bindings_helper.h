@@ -7,6 +7,7 @@
 #include <linux/in6.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
+#include <linux/net.h>
 #include <linux/scatterlist.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>

@@ -31,7 +31,10 @@ use crate::{
         qp, //
     },
     sunrpc::svc::backchannel::SLOTS,
-    support::memory::PAGE_SIZE, //
+    support::{
+        memory::PAGE_SIZE,
+        net, //
+    }, //
 };
 use core::ops::Range;
 use kernel::{
@@ -57,6 +60,13 @@ pub(super) const KEEP_ALIVE: Msecs = 10_000;
 /// How long its first Call may hold up what else there is to say, in milliseconds (version 2).
 pub(super) const ANSWER: Msecs = 5_000;
 
+/// Has the log say why a client is refused. Anybody may come again and again to be refused.
+fn explain(why: &str) {
+    if net::may_log() {
+        pr_err!("{why}\n");
+    }
+}
+
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
@@ -74,7 +84,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// For RPC messages of at most `most` bytes. None, if the device or the peer cannot do it; then the log says why.
+    /// For RPC messages of at most `most` bytes. None, if the device or the peer cannot do it; then
+    /// the log says why.
     pub(super) fn new(request: &Request, most: u32) -> Option<Self> {
         let device = request.attributes();
         let has = Device {
@@ -83,7 +94,7 @@ impl Sizes {
             max_cqe: device.max_cqe,
         };
         let Some(mut resources) = responder(settings::max_requests(), SLOTS, &has) else {
-            pr_err!("the RDMA device's queues are too short for an NFS client\n");
+            explain("the RDMA device's queues are too short for an NFS client");
             return None;
         };
         let mut versions = settings::versions();
@@ -96,14 +107,14 @@ impl Sizes {
             .min(device.max_reads_out)
             .min(settings::max_reads());
         if reads == 0 {
-            pr_err!("a client lets the server have no RDMA Reads outstanding\n");
+            explain("a client lets the server have no RDMA Reads outstanding");
             return None;
         }
         let pages = most.div_ceil(PAGE_SIZE);
         let registrations = request.read_registrations(pages);
         let registrations = registrations.map_or(1, |each| each * READS_AT_A_TIME);
         if registrations.saturating_mul(WORK_REQUESTS_EACH) > resources.send_room {
-            pr_err!("the RDMA device's send queue is too short for an NFS client's data\n");
+            explain("the RDMA device's send queue is too short for an NFS client's data");
             return None;
         }
         let len = settings::max_req_size();

@@ -10,6 +10,12 @@ use core::net::{
 use core::ptr::NonNull;
 use kernel::fmt;
 
+/// Whether the log has room for one more message about what a peer does. Context: any.
+pub(crate) fn may_log() -> bool {
+    // SAFETY: net_ratelimit() takes a lock of its own only, which it does not wait for.
+    unsafe { bindings::net_ratelimit() != 0 }
+}
+
 /// A socket address of at most `sizeof(struct sockaddr_storage)` bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct SockAddr {
