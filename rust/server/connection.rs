@@ -204,9 +204,10 @@ impl Queue {
         self.calls.pop().map(Work::Begin)
     }
 
-    /// Whether [`Self::next`] finds something. It may be wrong about the starved.
+    /// Whether [`Self::next`] finds something.
     fn has_more(&self) -> bool {
-        self.retry || !self.calls.is_empty() || !self.pulled.is_empty()
+        let retries = self.retry && !self.starved.is_empty();
+        retries || !self.calls.is_empty() || !self.pulled.is_empty()
     }
 }
 
