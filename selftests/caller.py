@@ -1105,6 +1105,29 @@ def memory_of_nobody(c):
         other.close()
 
 
+@case(counted=False)
+def why_a_connection_ends(c):
+    """The server's trace says what the device has found, and not what came of that."""
+    if STOCK:
+        raise Skip("the kernel's own server has other events")
+    if "siw" in c.caller.on_server("ls", "/sys/class/infiniband"):
+        raise Skip("siw does not tell the server")
+    tracing = "/sys/kernel/tracing"
+    mine = f"{tracing}/instances/caller"
+    c.caller.on_server("sh", "-c", f"mountpoint -q {tracing} || mount -t tracefs tracefs {tracing}; "
+                       f"mkdir {mine} && echo 1 >{mine}/events/rpcrdma/xprtrdma_disconnect/enable")
+    try:
+        for options in (lambda o: {"reply": [o.foreign(512)]},
+                        lambda o: {"call": reads((0, 4000)), "write": [[o.foreign(4096)]]}):
+            other = c.caller.connect()
+            other.loses(**options(other))
+            other.close()
+        events = c.caller.on_server("cat", f"{mine}/trace")
+    finally:
+        c.caller.on_server("rmdir", mine)
+    expect(events.count("remote access error") == 2, events[-200:])
+
+
 def memory(access=ALL_ACCESS, beyond=0, stale=False, other_domain=False):
     """A function of a connection that returns a Segment which the server may not use."""
     def make(c):

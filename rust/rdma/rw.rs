@@ -22,6 +22,7 @@ use super::qp::{
 use super::send::SendQueue;
 use super::sg::follows;
 use super::wqe::{
+    unit_cqe,
     Listed,
     Wc,
     Work,
@@ -196,7 +197,8 @@ impl Transfer {
     }
 
     /// Chains all work requests in front of `next`; without that, the last one completes `cqe`.
-    /// Returns the first.
+    /// Returns the first. The others say only when they fail, and by their own status: that of the
+    /// last is no more than that it was flushed.
     fn link_up<H: Handler>(
         &mut self,
         qp: &QpRef<H>,
@@ -206,11 +208,25 @@ impl Transfer {
         let mut first = next;
         // The list begins with what was added last.
         let link = |context: &mut Context| {
+            let behind = first;
             // SAFETY: initialised, by the type invariant, for this queue pair; what follows
             // outlives the post, by what the callers do.
             first = unsafe {
-                bindings::rdma_rw_ctx_wrs(context.raw.get(), qp.as_raw(), qp.port(), cqe, first)
+                bindings::rdma_rw_ctx_wrs(context.raw.get(), qp.as_raw(), qp.port(), cqe, behind)
             };
+            let mut wr = first;
+            while wr != behind {
+                // SAFETY: a work request of the context, before `behind`: the chain that
+                // rdma_rw_ctx_wrs() returned ends there.
+                let next = unsafe { (*wr).next };
+                if next.is_null() {
+                    break;
+                }
+                // SAFETY: a work request of the context, which is not posted yet. ib_core has set
+                // the entry of the last only, and that only if nothing is behind it.
+                unsafe { (*wr).__bindgen_anon_1.wr_cqe = unit_cqe::<H>() };
+                wr = next;
+            }
         };
         // SAFETY: the closure exchanges no whole contexts.
         unsafe { self.contexts.for_each(link) };
