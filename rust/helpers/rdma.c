@@ -54,6 +54,12 @@ __rust_helper int rust_helper_ib_dereg_mr(struct ib_mr *mr)
 	return ib_dereg_mr(mr);
 }
 
+__rust_helper bool rust_helper_rdma_protocol_iwarp(const struct ib_device *device,
+						   u32 port_num)
+{
+	return rdma_protocol_iwarp(device, port_num);
+}
+
 __rust_helper unsigned int rust_helper_ib_dma_max_seg_size(struct ib_device *dev)
 {
 	return ib_dma_max_seg_size(dev);

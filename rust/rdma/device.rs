@@ -47,3 +47,35 @@ impl Attributes {
         }
     }
 }
+
+/// For which RDMA Reads and Writes of a device ib_core registers this side's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Registers {
+    /// For RDMA Reads.
+    pub(super) reads: bool,
+    /// For RDMA Writes.
+    pub(super) writes: bool,
+}
+
+impl Registers {
+    /// What rdma_rw_ctx_init_bvec() does (drivers/infiniband/core/rw.c): iWARP needs it to read, and
+    /// the parameter `force_mr` of ib_core has it done always. Nobody is told of that, but where
+    /// nothing else lets ib_core make registrations it is seen by them.
+    ///
+    /// # Safety
+    ///
+    /// `device` must be valid, with a port `port`.
+    pub(super) unsafe fn of(device: *mut bindings::ib_device, port: u32) -> Self {
+        // SAFETY: the caller's device and port; looks at what is constant since registration.
+        let iwarp = unsafe { bindings::rdma_protocol_iwarp(device, port) };
+        // SAFETY: the caller's device and port; computes a number.
+        let made = unsafe { bindings::rdma_rw_max_send_wr(device, port, 1, 0) } != 1;
+        // SAFETY: the caller's device; constant since ib_register_device().
+        let preferred = unsafe { (*device).attrs.max_sgl_rd } != 0;
+        let forced = made && !iwarp && !preferred;
+        Self {
+            reads: iwarp || forced,
+            writes: forced,
+        }
+    }
+}

@@ -12,6 +12,8 @@ use super::cq::{
     Cq,
     Shared, //
 };
+use super::device::Registers;
+use super::dma::Direction;
 use super::pd::Pd;
 use super::proof::{
     Drained,
@@ -126,6 +128,7 @@ pub(crate) struct Qp<H: Handler> {
     raw: NonNull<bindings::ib_qp>,
     id: QpId,
     size: Size,
+    registers: Registers,
     // ib_free_cq() and ib_dealloc_pd() refuse what is in use, so these go after the queue pair.
     cm_id: Arc<CmId>,
     pd: Arc<Pd>,
@@ -180,6 +183,8 @@ impl<H: Handler> Qp<H> {
         };
         // SAFETY: id, domain and queue are valid, and kept by the `Qp`.
         to_result(unsafe { bindings::rdma_create_qp(cm_id.as_raw(), pd.as_raw(), &mut attr) })?;
+        // SAFETY: the device is valid while the id is.
+        let registers = unsafe { Registers::of(cm_id.device(), cm_id.port()) };
         // SAFETY: rdma_create_qp() has set it.
         let raw = NonNull::new(unsafe { (*cm_id.as_raw()).qp }).ok_or(ENOMEM)?;
         // From here on the queue pair has an owner, which destroys it before its queue.
@@ -188,6 +193,7 @@ impl<H: Handler> Qp<H> {
             raw,
             id: QpId::next(),
             size,
+            registers,
             cm_id,
             pd,
             _cq: cq,
@@ -216,6 +222,14 @@ impl<H: Handler> Qp<H> {
     /// For how many RDMA Reads or Writes there are registrations, if the device needs some.
     pub(crate) fn registrations(&self) -> u32 {
         self.size.rw_registrations
+    }
+
+    /// Whether memory is registered for RDMA Reads (`FromDevice`), or Writes (`ToDevice`).
+    pub(super) fn registers(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::FromDevice => self.registers.reads,
+            Direction::ToDevice => self.registers.writes,
+        }
     }
 
     /// How many of these it takes at most to move `pages` pages at once. Context: any.

@@ -172,7 +172,13 @@ impl Transfer {
         len: u32,
         remote: Remote,
     ) -> Result<u32> {
-        context.entries = name(pieces, runs, len, || qp.pd().max_segment())?;
+        // A registration has room for so many pages, which ib_core takes to be so many pieces
+        // (rdma_rw_init_mr_wrs_bvec).
+        let longest = || match qp.registers(self.direction) {
+            true => 0,
+            false => qp.pd().max_segment(),
+        };
+        context.entries = name(pieces, runs, len, longest)?;
         let iter = bindings::bvec_iter {
             bi_size: len,
             ..Default::default()
