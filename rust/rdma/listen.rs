@@ -11,7 +11,10 @@ use super::cm::{
     self,
     CmId, //
 };
-use super::device::Attributes;
+use super::device::{
+    Attributes,
+    Registers, //
+};
 use super::Handler;
 use crate::bindings;
 use crate::support::box_list::{
@@ -176,10 +179,11 @@ impl Request {
         // SAFETY: the id is valid by the type invariant; both fields are constant since it was made.
         let (device, port) =
             unsafe { ((*self.raw.as_ptr()).device, (*self.raw.as_ptr()).port_num) };
+        // SAFETY: the device is valid while the id is, and has the port of the id.
+        let registers = unsafe { Registers::of(device, port) };
         // SAFETY: the device is valid while the id is.
-        let alone = unsafe { bindings::rdma_rw_max_send_wr(device, port, 1, 0) } == 1;
-        // SAFETY: the device is valid while the id is.
-        (!alone).then(|| unsafe { bindings::rdma_rw_mr_factor(device, port, pages) })
+        let each = || unsafe { bindings::rdma_rw_mr_factor(device, port, pages) };
+        registers.reads.then(each)
     }
 
     /// The connection that the peer asks for; its events go to `handler`. The peer is still to be
