@@ -377,11 +377,14 @@ impl<R: Responder> Endpoint<R> {
     ///
     /// # Errors
     ///
-    /// The peer has given up, or the device goes away.
+    /// The peer has given up, the local address has moved, or the device goes away.
     pub(crate) fn accept(&self, protocol: Protocol, params: &AcceptParams) -> Result {
         self.shared.lock().protocol = Some(protocol);
-        // An end that comes after this is an event.
-        self.shared.progress.reached(Step::Established);
+        let progress = &self.shared.progress;
+        // An end that comes after this is an event. One that came before is not, and the connection
+        // manager does not remember all of them (ADDR_CHANGE).
+        progress.reached(Step::Established);
+        progress.wait(Step::Established, 0)?;
         self.id.accept(params)
     }
 

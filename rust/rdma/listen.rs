@@ -292,8 +292,8 @@ unsafe extern "C" fn listen_callback<A: Accept>(
                     .read()
             };
             // Of a listener rdma_bind_addr() has set the family, and nothing else, for it has no
-            // peer. Of a request that waits these say that it is over, which `CmId::accept` finds
-            // out.
+            // peer. A request that waits is refused by rdma_accept() when its device goes. When
+            // only its address has moved it is accepted, and its connection may soon be lost.
             let (_family, rest) = peer.split_at(size_of::<bindings::sa_family_t>());
             if rest.iter().all(|byte| *byte == 0) {
                 acceptor.deaf();
