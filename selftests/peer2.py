@@ -15,6 +15,10 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     parts       cuts each Reply into parts of 64 bytes
     strange     announces properties that nobody knows, in parts
     invalidates invalidates the handle of each Call that has one
+    reads       refuses Calls with Read chunks: it takes 0
+    long        refuses Calls with normal Read chunks: it takes 1, that of a long Call
+    writes      refuses Calls with Write chunks: it takes 0
+    replies     refuses Calls whose Reply would have to go in parts
     silent      does not answer version 2; a client speaks version 1 on its next connection
 """
 
@@ -25,7 +29,8 @@ from peer import Call, Connection, Peer, Reply, reduced
 from verbs import waiting
 from wire import INLINE, SECONDS, Decoder, Lost, encoded
 
-MSG, NOMSG, CONNPROP = 0, 1, 5
+MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
+READ_CHUNKS, WRITE_CHUNKS, REPLY_RESOURCE = 5, 6, 9
 RESPONSE, MORE = 1, 2
 EMPTY = bytes(16)
 CEILING = 32
@@ -105,6 +110,24 @@ class Connection2(Connection):
     def grant(self):
         self.message(NOMSG, EMPTY, 0)
 
+    def refuse(self, xid, *report):
+        """An error message: it takes a credit and gives none, whatever it says."""
+        self.wait_for_credit()
+        self.balance -= 1
+        self.send(words(xid, 2, self.ceiling << 16 | 1, ERROR, RESPONSE, *report), None)
+
+    def refused(self, call):
+        """Refuses a Call that is not to this way's liking."""
+        if self.way == "reads" and call.reads:
+            self.refuse(call.xid, READ_CHUNKS, 0)
+        elif self.way == "long" and any(position for position, _ in call.reads):
+            self.refuse(call.xid, READ_CHUNKS, 1)
+        elif self.way == "writes" and call.writes:
+            self.refuse(call.xid, WRITE_CHUNKS, 0)
+        else:
+            return False
+        return True
+
     # Receiving.
 
     def take(self):
@@ -139,8 +162,9 @@ class Connection2(Connection):
             if not self.given:
                 self.grant()
         else:
-            self.arrived.append(Call2(message, self.parts))
-            self.parts = b""
+            call, self.parts = Call2(message, self.parts), b""
+            if not self.refused(call):
+                self.arrived.append(call)
 
     def know(self, at):
         for _ in range(at.word()):
@@ -196,6 +220,9 @@ class Reply2(Reply):
         rest = self.most - 20 - (len(self.body()) - len(self.payload))
         if self.connection.way == "parts":
             rest = min(rest, 64)
+        if self.connection.way == "replies" and self.kind == MSG and len(self.payload) > rest:
+            self.connection.refuse(self.xid, REPLY_RESOURCE, len(self.payload))
+            return
         while self.kind == MSG and len(self.payload) > rest:
             # Something has to be left for the last message.
             length = min(room, (len(self.payload) - 1) & ~3)

@@ -304,19 +304,35 @@ other_server_is() {
 	done
 	PORT=$PEER_PORT VERS=3
 	MOUNT_OPTIONS="mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2,noac"
+	# Data goes in parts then, of which there are not more.
+	[ "$1" != reads ] || MOUNT_OPTIONS=$MOUNT_OPTIONS,wsize=32768
 	mount_export
 	debugfs
 	expected=2
 	[ "$1" != silent ] || expected=1
 	[ "$(says version)" = $expected ] || fail "they speak version $(says version)"
 	moves_data
+	# One refusal is enough: what is read is refused since it was mounted last, or what is written now.
+	case $1 in reads | long | writes)
+		head -c 8192 "$local/large" >"$dir/new"
+		refused
+		;;
+	esac
 	target=$(head -c 4000 /dev/zero | tr '\0' x)
 	ln -s "$target" "$dir/link"
 	remount
 	[ "$(readlink "$dir/link")" = "$target" ]
+	[ "$1" != replies ] || refused
 	[ "$(transport bad_reply)" = 0 ] || fail "$(transport bad_reply) bad Replies"
 	[ "$(says version)" = $expected ]
 	kill -0 $peer || fail "the other server has found a fault"
+}
+
+# The server has refused a Call, which was sent in another form then, like all others.
+#= V2-151, V2-155
+refused() {
+	[ "$(says last_close)" = "Call refused" ] || fail "the connection is over: $(says last_close)"
+	[ "$(says connects)" = 2 ] || fail "it took $(says connects) connections"
 }
 
 # other_server_goes STATUS PROCESS
@@ -373,6 +389,10 @@ tests \
 	"other_server_is parts" \
 	"other_server_is strange" \
 	"other_server_is invalidates" \
+	"other_server_is reads" \
+	"other_server_is long" \
+	"other_server_is writes" \
+	"other_server_is replies" \
 	"other_server_is silent" \
 	"silent_server_is_asked" \
 	"connections_break" \

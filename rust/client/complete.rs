@@ -40,7 +40,9 @@ use crate::{
             self,
             Event, //
         },
+        error::ErrorReport,
         reply::Payload,
+        retry::Reaction,
         xdr::padded_len, //
     },
     rdma::{
@@ -76,6 +78,8 @@ pub(crate) enum Claim {
     None,
     /// There is no such RPC, or it was not sent, or has its Reply already.
     Stray(Option<Pinned>),
+    /// The server has refused this RPC's Call, which is sent again on another connection.
+    Refused(Pinned),
     /// The RPC that the message is for.
     Taken {
         rqst: Pinned,
@@ -144,6 +148,11 @@ pub(super) fn claim(
         }
         return Claim::Stray(None);
     };
+    if let Event::Error { report, .. } = event {
+        if protocol.is_version2() && do_otherwise(client, requests, rqst.index(), *report) {
+            return Claim::Refused(rqst);
+        }
+    }
     let Some(sent) = requests.table.take(rqst.index(), invalidated) else {
         return Claim::Stray(Some(rqst));
     };
@@ -154,6 +163,19 @@ pub(super) fn claim(
         sent,
         limit: protocol.limit(),
     }
+}
+
+/// Whether a Call that the server has refused goes in another form on the next connection. Then this
+/// connection ends: on it the core sends nothing twice.
+#[cold]
+fn do_otherwise(client: &Client, requests: &mut Requests, index: u32, report: ErrorReport) -> bool {
+    // Others that go with the next connection may have been refused for the same reason.
+    if !requests.refused {
+        if let Reaction::Retry(retry) = requests.table.react(index, report) {
+            requests.refused = client.history.refused(retry);
+        }
+    }
+    requests.refused
 }
 
 /// Handles a message.
@@ -212,6 +234,12 @@ pub(super) fn arrived(
                 pending.in_parts = in_parts;
             }
             fate
+        }
+        Claim::Refused(rqst) => {
+            if let Event::Error { report, .. } = event {
+                trace::reply_error(|| (client.cid, rqst.xid(), report.name()));
+            }
+            Fate::Close(CloseReason::Refused)
         }
         Claim::Stray(rqst) => {
             if let Event::Close { why, .. } = event {

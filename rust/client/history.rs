@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is remembered of a transport's connections, for those who look (debugfs).
+//! What is remembered of a transport's connections: for those who look (debugfs), and for the next.
 
-use crate::support::net::SockAddr;
+use crate::{
+    proto::{
+        plan::Limits,
+        retry::{
+            Refusals,
+            Retry, //
+        }, //
+    },
+    support::net::SockAddr, //
+};
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -12,9 +21,12 @@ use kernel::{
 /// The memory, which every connection of the transport shares.
 #[pin_data]
 pub(super) struct History {
-    /// Protects it.
+    /// Protects what was last.
     #[pin]
     last: SpinLock<Last>,
+    /// What the server has refused (version 2).
+    #[pin]
+    refusals: SpinLock<Refusals>,
 }
 
 /// What was last.
@@ -36,6 +48,7 @@ impl History {
                 error: 0,
                 close: "none",
             }),
+            refusals <- new_spinlock!(Refusals::default()),
         })
     }
 
@@ -49,6 +62,17 @@ impl History {
     /// A connection is over. Context: process.
     pub(super) fn closed(&self, why: &'static str) {
         self.last.lock().close = why;
+    }
+
+    /// The server has refused a Call; the next connection can do without what led to that, if this
+    /// is `true`. Context: process; the endpoint's lock may be held.
+    pub(super) fn refused(&self, retry: Retry) -> bool {
+        self.refusals.lock().add(retry)
+    }
+
+    /// Leaves out of the limits what the server does not take. Context: process.
+    pub(super) fn narrow(&self, limits: &mut Limits) {
+        self.refusals.lock().apply(limits);
     }
 
     /// What was last. Context: process.

@@ -131,6 +131,7 @@ impl SendSide {
             shared.role.xprt.set_credits(protocol.limit());
         }
         if self.limits.version == Version::V2 {
+            shared.role.history.narrow(&mut self.limits);
             // So many Send buffers are free when those are that a completion is asked for.
             let room = self.limits.inline_send - Version::V2.empty_header_len();
             let most = room.saturating_mul(sizes.requests.saturating_sub(1));

@@ -28,6 +28,7 @@ use crate::{
             Layout,
             NoChunks, //
         },
+        error::ErrorReport,
         header::{
             Conveyed,
             RpcStart, //
@@ -37,7 +38,15 @@ use crate::{
             Failure,
             Reply, //
         },
-        types::Xid, //
+        retry::{
+            self,
+            Attempts,
+            Reaction, //
+        },
+        types::{
+            Version,
+            Xid, //
+        }, //
     },
     rdma::{
         local_inv::{
@@ -67,6 +76,7 @@ use crate::{
         work::Run, //
     }, //
 };
+use core::slice;
 use kernel::{
     prelude::*,
     sync::{
@@ -335,6 +345,44 @@ impl Table {
         })?
     }
 
+    /// What can be done about a request that the server has refused (version 2).
+    #[cold]
+    //= V2-105, D-06
+    pub(super) fn react(&self, index: u32, report: ErrorReport) -> Reaction {
+        let (layout, mrs) = match self.0.get(index as usize) {
+            Some(Entry::Inline(..)) => (Layout::default(), None),
+            Some(Entry::Exposed(exposed)) => (exposed.layout, Some(&exposed.mrs)),
+            _ => return Reaction::Terminate,
+        };
+        let len = |skip: u32, count: u32| {
+            let regions = mrs.into_iter().flat_map(|mrs| mrs.regions());
+            let regions = regions.skip(skip as usize).take(count as usize);
+            regions.fold(0_u32, |len, region| len.saturating_add(region.length))
+        };
+        let Layout {
+            position,
+            reads,
+            writes,
+            replies,
+        } = layout;
+        let long = reads != 0 && position.0 == 0;
+        let write = len(reads, writes);
+        let reply_chunk = len(reads + writes, replies);
+        let sent = retry::Sent {
+            long,
+            read_chunks: u32::from(reads != 0 && !long),
+            write_chunks: match writes {
+                0 => &[],
+                _ => slice::from_ref(&write),
+            },
+            reply_chunk,
+            segments: reads + writes + replies,
+        };
+        // The memory for results is as long as the upper layer made it, but it need not be provided.
+        let most = if reply_chunk == 0 { u32::MAX } else { 0 };
+        retry::react(Version::V2, report, &sent, &mut Attempts::default(), most)
+    }
+
     /// Exchanges an entry for what `f` makes of it.
     #[inline]
     fn change<T>(&mut self, index: u32, f: impl FnOnce(Entry) -> (Entry, T)) -> Option<T> {
@@ -360,6 +408,8 @@ impl Table {
 /// What the client keeps under the endpoint's lock.
 pub(crate) struct Requests {
     pub(super) table: Table,
+    /// A Call was refused that the next connection can do in another form.
+    pub(super) refused: bool,
     /// How many registrations there are, idle or not.
     pub(super) mrs: u32,
 }
@@ -368,6 +418,7 @@ impl Requests {
     pub(super) fn new(slots: u32) -> Result<Self> {
         Ok(Self {
             table: Table::new(slots)?,
+            refused: false,
             mrs: 0,
         })
     }

@@ -73,6 +73,54 @@ impl Retry {
     }
 }
 
+/// What a server has refused and is not asked for again.
+///
+/// It outlives connections. A Requester that cannot send a Call twice on one connection ends it over
+/// the refusal, and plans with what is left on the next. Each form of a Call is given up once, so
+/// that comes to an end.
+//= V2-151, V2-155, V2-157, D-06
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Refusals {
+    read_chunks: bool,
+    long_calls: bool,
+    write_chunks: bool,
+    continued_replies: bool,
+    segments: Option<u32>,
+}
+
+impl Refusals {
+    /// Remembers what led to `retry`. `false`: that is known, or it changes no plan, so the RPC ends.
+    pub fn add(&mut self, retry: Retry) -> bool {
+        let before = *self;
+        match retry {
+            Retry::LongCall => self.read_chunks = true,
+            Retry::Continuation => {
+                self.read_chunks = true;
+                self.long_calls = true;
+            }
+            Retry::ReplyChunkOnly => self.write_chunks = true,
+            Retry::LargerReplyChunk(_) => self.continued_replies = true,
+            Retry::FewerSegments(max) => self.segments = self.segments.or(Some(max)),
+            Retry::LargerWriteChunk { .. } => {}
+        }
+        *self != before
+    }
+
+    /// Narrows the limits of a connection to what the server takes.
+    pub fn apply(&self, limits: &mut Limits) {
+        let retries = [
+            self.read_chunks.then_some(Retry::LongCall),
+            self.long_calls.then_some(Retry::Continuation),
+            self.write_chunks.then_some(Retry::ReplyChunkOnly),
+            self.continued_replies.then_some(Retry::LargerReplyChunk(0)),
+            self.segments.map(Retry::FewerSegments),
+        ];
+        for retry in retries.into_iter().flatten() {
+            retry.apply(limits);
+        }
+    }
+}
+
 /// What becomes of the RPC.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reaction {

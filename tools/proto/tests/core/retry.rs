@@ -4,7 +4,7 @@
 
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Conveyance, Limits, Part};
-use rpcrdma_proto::proto::retry::{react, Attempts, Reaction, Retry, Sent};
+use rpcrdma_proto::proto::retry::{react, Attempts, Reaction, Refusals, Retry, Sent};
 use rpcrdma_proto::proto::types::Version;
 
 const SENT: Sent<'_> = Sent {
@@ -238,4 +238,46 @@ fn a_reply_chunk_that_was_asked_for_is_offered() {
         let plan = plan(&call, &next).unwrap();
         assert!(plan.reply_chunk && plan.writes.is_empty(), "{retry:?}");
     }
+}
+
+/// Whoever sends a Call again on another connection gives each form up once, and for good.
+//= V2-151, V2-155, V2-157, D-06 (test)
+#[test]
+fn refusals_come_to_an_end() {
+    let mut refusals = Refusals::default();
+    for retry in [
+        Retry::LongCall,
+        Retry::Continuation,
+        Retry::ReplyChunkOnly,
+        Retry::LargerReplyChunk(100),
+        Retry::FewerSegments(3),
+    ] {
+        assert!(refusals.add(retry), "{retry:?}");
+        assert!(!refusals.add(retry), "{retry:?}");
+    }
+    assert!(!refusals.add(Retry::FewerSegments(2)));
+    let longer = Retry::LargerWriteChunk {
+        index: 0,
+        length: 100,
+    };
+    assert!(!refusals.add(longer));
+
+    let limits = Limits {
+        version: Version::V2,
+        continued_recv: 1 << 20,
+        ..Limits::v1(4096, 4096)
+    };
+    let narrowed = |retry| {
+        let mut refusals = Refusals::default();
+        refusals.add(retry);
+        let mut narrowed = limits;
+        refusals.apply(&mut narrowed);
+        narrowed
+    };
+    let long = narrowed(Retry::LongCall);
+    assert!(long.read_chunks == 0 && long.long_call && long.write_chunks != 0);
+    assert!(!narrowed(Retry::Continuation).long_call);
+    assert_eq!(narrowed(Retry::ReplyChunkOnly).write_chunks, 0);
+    assert_eq!(narrowed(Retry::LargerReplyChunk(1)).continued_recv, 0);
+    assert_eq!(narrowed(Retry::FewerSegments(3)).header_segments, 3);
 }
