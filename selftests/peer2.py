@@ -9,6 +9,7 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
 
     plain       answers CONNPROP by its own
     default     answers by a grant, and never says anything of itself
+    unwilling   answers by an error, and never says anything of itself
     late        answers by a grant, and says who it is with the first Call
     small       takes and sends 1024 bytes at a time
     one         grants one credit at a time
@@ -30,7 +31,7 @@ from verbs import waiting
 from wire import INLINE, SECONDS, Decoder, Lost, encoded
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
-READ_CHUNKS, WRITE_CHUNKS, REPLY_RESOURCE = 5, 6, 9
+INVAL_HTYPE, READ_CHUNKS, WRITE_CHUNKS, REPLY_RESOURCE = 3, 5, 6, 9
 RESPONSE, MORE = 1, 2
 EMPTY = bytes(16)
 CEILING = 32
@@ -97,7 +98,7 @@ class Connection2(Connection):
         raise Lost("the client gives no credit")
 
     def announce(self):
-        if self.announced or self.way == "default":
+        if self.announced or self.way in ("default", "unwilling"):
             return
         self.announced = True
         own = numbers((1, self.most), (2, self.most))
@@ -155,6 +156,10 @@ class Connection2(Connection):
             self.know(Decoder(message[20:]))
             if self.way in ("default", "late"):
                 self.grant()
+            elif self.way == "unwilling":
+                # The credit is back, and the client may send as if it had said nothing.
+                self.given, self.properties = self.given + 1, {}
+                self.refuse(xid, INVAL_HTYPE)
             else:
                 self.announce()
         elif flags & MORE:

@@ -383,6 +383,7 @@ tests \
 	"others_speak_it" \
 	"other_server_is plain" \
 	"other_server_is default" \
+	"other_server_is unwilling" \
 	"other_server_is late" \
 	"other_server_is small" \
 	"other_server_is one" \

@@ -180,6 +180,11 @@ impl Negotiation {
         self.probe = Some(xid);
     }
 
+    /// Says whether the last message that an answer may settle the version by has this XID.
+    pub fn is_probe(&self, xid: Xid) -> bool {
+        self.probe == Some(xid)
+    }
+
     /// A message of `version` arrived that is no error: the version is final.
     #[inline]
     //= V2-059, V2-064, V2-065
@@ -200,7 +205,7 @@ impl Negotiation {
         if self.settled {
             return Answer::Settled;
         }
-        if self.probe != Some(xid) {
+        if !self.is_probe(xid) {
             return Answer::Ignore;
         }
         match self.versions.choose(low, high, current) {

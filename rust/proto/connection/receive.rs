@@ -336,6 +336,12 @@ impl Connection {
     ) -> Event<'static> {
         if self.side == Side::Client && !self.is_settled() {
             self.send.ensure_one();
+            //= D-12, D-32
+            let of_probe = response && self.negotiation.is_probe(fixed.xid);
+            if of_probe && !matches!(report, None | Some(ErrorReport::Version { .. })) {
+                // It says in version 2 what it does not like about our properties.
+                return self.settle(Version::V2).unwrap_or(Event::None);
+            }
         }
         match report {
             Some(report) if response => match report {

@@ -192,8 +192,11 @@ fn connect(message: &[u8], expect: &Value, side: Side) -> Connection {
                 _ => versions,
             };
             let first = Memory::default().first(NOW, versions);
+            // What is said about a version answers the first message, and other errors a Call.
+            let error = message.get(12..16) == Some(&[0, 0, 0, 4]);
+            let of_call = error && message.get(20..24) != Some(&[0, 0, 0, 1]);
             let config = Config {
-                xid,
+                xid: if of_call { Xid(!xid.0) } else { xid },
                 ..config(versions)
             };
             let mut client = Connection::client(config, first, &[], NOW);

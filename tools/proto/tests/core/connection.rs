@@ -1237,6 +1237,33 @@ fn an_unanswered_probe_ends_the_connection() {
     assert_eq!(client(Version::V1).poll_timeout(true), None);
 }
 
+/// A server that cannot do anything with a CONNPROP, and says so in version 2, speaks it all the same.
+//= D-12, D-32 (test)
+#[test]
+fn properties_that_are_refused_settle_the_version() {
+    let mut refused = client(Version::V2);
+    // Of another message, without RESPONSE, malformed.
+    for other in [
+        raw(&[9, 2, CREDIT, 4, 1, 3]),
+        raw(&[0xc1, 2, CREDIT, 4, 0, 3]),
+        raw(&[0xc1, 2, CREDIT, 4, 1]),
+    ] {
+        refused.handle_message(NOW, other, None);
+        assert!(!refused.is_settled());
+    }
+    let event = refused.handle_message(NOW, raw(&[0xc1, 2, CREDIT, 4, 1, 3]), None);
+    assert!(matches!(event, Event::Ready), "{event:?}");
+    assert_eq!(refused.version(), Some(Version::V2));
+    assert!(refused.poll_timeout(false).is_none());
+    // One Call may go, as if nothing had been said, and its Reply grants more.
+    send(&mut refused, &call(1)).unwrap();
+    assert_eq!(send(&mut refused, &call(2)), Err(SendError::NoCredit));
+    refused.handle_sent(1);
+    let event = refused.handle_message(NOW, v2_msg(1, 1, &rpc(1, 1, 24)), None);
+    assert!(matches!(event, Event::Reply(_)), "{event:?}");
+    send(&mut refused, &call(2)).unwrap();
+}
+
 //= V2-060, V2-061, V2-063, V2-065, D-02, D-32 (test)
 #[test]
 fn a_client_goes_on_with_version_1_on_the_same_connection() {
