@@ -1,42 +1,59 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Records what the protocol core of a client is asked and what it answers, in a run with messages of
-# every form, callbacks of the server and connections that break. tools/check/replay asks the core the
-# same again. RECORD names the file that is written.
+# Records what the protocol core of a client or a server is asked and what it answers, in a run with
+# messages of every form, callbacks of the server and connections that break. tools/check/replay asks
+# the core the same again. RECORD names the file that is written, SIDE is client or server.
 . "$(dirname "$0")/lib.sh"
 
 RECORD=${RECORD:-/out/protocol.trace}
+SIDE=${SIDE:-client}
 tracing=/sys/kernel/tracing
+instance=$tracing/instances/rpcrdma-record
+
+# recorder SCRIPT: where the module is that is recorded.
+recorder() {
+	case $SIDE in
+	client) sh -ec "$1" ;;
+	server) on_server sh -ec "$1" ;;
+	esac
+}
 
 start_recording() {
-	# Its events are there while it is.
-	modprobe rpcrdma
-	mountpoint -q $tracing || mount -t tracefs tracefs $tracing
-	instance=$tracing/instances/rpcrdma-record
-	mkdir $instance
 	trap 'stop_recording' EXIT
-	echo 32768 >$instance/buffer_size_kb
-	# A number instead of a time: the order is that of the calls, whatever the processor.
-	echo counter >$instance/trace_clock
-	for event in $instance/events/rpcrdma/rpcrdma_protocol_*/enable; do
-		echo 1 >"$event"
-	done
+	# The events are there while the module is. A number instead of a time: the order is that of the
+	# calls, whatever the processor.
+	recorder "modprobe rpcrdma
+		mountpoint -q $tracing || mount -t tracefs tracefs $tracing
+		mkdir $instance
+		echo 32768 >$instance/buffer_size_kb
+		echo counter >$instance/trace_clock
+		for event in $instance/events/rpcrdma/rpcrdma_protocol_*/enable; do
+			echo 1 >\$event
+		done"
 }
 
 stop_recording() {
-	! [ -d $instance ] || rmdir $instance
+	recorder "! [ -d $instance ] || rmdir $instance"
+}
+
+# has SIGN...: so much has to be there.
+has() {
+	for sign; do
+		count=$(grep -c "rpcrdma_$sign" "$RECORD") || fail "nothing of $sign was recorded"
+		note "$count times $sign"
+	done
 }
 
 # The results of the last test are the input of the replay.
 save() {
-	cat $instance/trace >"$RECORD"
-	grep -h '^\(overrun\|dropped events\): [1-9]' $instance/per_cpu/*/stats && fail "events were lost"
-	for sign in 'protocol_connect: .* recv=' 'protocol_send: .* nomsg=0' 'protocol_send: .* nomsg=1' \
+	recorder "cat $instance/trace" >"$RECORD"
+	recorder "cat $instance/per_cpu/*/stats" | grep '^\(overrun\|dropped events\): [1-9]' &&
+		fail "events were lost"
+	has 'protocol_connect: .* recv=' 'protocol_send: .* nomsg=0' 'protocol_send: .* nomsg=1' \
 		'protocol_message: .* event=reply' 'protocol_message: .* event=call' \
-		'protocol_send: .* call=0 nomsg=0 result=0' protocol_ended protocol_lost; do
-		count=$(grep -c "rpcrdma_$sign" "$RECORD") || fail "nothing of $sign was recorded"
-		note "$count times $sign"
-	done
+		'protocol_send: .* call=0 nomsg=0 result=0' protocol_ended protocol_lost
+	[ $SIDE = client ] || has 'protocol_connect: .* first=0' 'protocol_send: .* call=1 nomsg=0' \
+		'protocol_message: .* event=refused' protocol_grants protocol_refuse protocol_transmit
 }
 
 breaks_the_connection() {
@@ -58,6 +75,16 @@ takes_a_callback() {
 	on_server sh -c "echo after >>$shared"
 	exec 3<&-
 	rm "$dir/shared"
+}
+
+# Headers that are no good, and Calls that a server has to refuse (caller.py).
+breaks_rules() {
+	needs_crowd
+	"$here/caller.py" "$SERVER" "$PORT" other_ presence_words two_payloads positions short_messages \
+		errors_of_the_client replies_to_nothing >"$local/caller" 2>&1 || {
+		cat "$local/caller"
+		exit 1
+	}
 }
 
 everything() {
@@ -85,6 +112,7 @@ everything() {
 		breaks_the_connection
 		leave
 	done
+	[ $SIDE = client ] || breaks_rules
 	sleep 1
 	save
 }

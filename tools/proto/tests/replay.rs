@@ -32,8 +32,8 @@
 //! `calls().limit()` afterwards. `cid` tells connections apart; those that were there before the
 //! trace began are left out.
 //!
-//! The traces in `traces/` are replayed, and that which `RPCRDMA_TRACE` names. To record one, on a
-//! machine that mounts with the module:
+//! The traces in `traces/` are replayed, and those which `RPCRDMA_TRACE` names, with `:` between them. To
+//! record one, on a machine that mounts or serves with the module:
 //!
 //! ```text
 //! trace-cmd record -e 'rpcrdma:rpcrdma_protocol_*' -- COMMAND
@@ -273,7 +273,8 @@ fn traces() -> Vec<(String, String)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
     let own = fs::read_dir(directory).expect("traces");
     let mut paths: Vec<_> = own.map(|entry| entry.expect("entry").path()).collect();
-    paths.extend(std::env::var_os("RPCRDMA_TRACE").map(Into::into));
+    let named = std::env::var_os("RPCRDMA_TRACE").unwrap_or_default();
+    paths.extend(std::env::split_paths(&named).filter(|path| path.file_name().is_some()));
     let read = |path: &Path| fs::read_to_string(path).expect("a trace that can be read");
     paths
         .iter()
@@ -295,9 +296,7 @@ fn kernels_got_the_same_answers() {
 
 #[test]
 fn another_answer_is_noticed() {
-    let (_, trace) = traces().swap_remove(0);
-    assert!(replay(&trace).expect("its own").contains_key("callback"));
-    for (line, from, to) in [
+    let client = [
         ("connect", "calls=", "calls=1"),
         ("send", "call=1", "call=0"),
         ("send", "header=", "header=ff"),
@@ -305,7 +304,31 @@ fn another_answer_is_noticed() {
         ("message", "event=reply", "event=failed"),
         ("message", "event=call", "event=reply"),
         ("message", "limit=", "limit=9"),
-    ] {
+    ];
+    let server = [
+        ("connect", "first=0", "first=1"),
+        ("connect", "grants=", "grants=1"),
+        ("send", "call=1", "call=0"),
+        ("send", "header=", "header=ff"),
+        ("message", "event=refused", "event=dropped"),
+        ("message", "event=error", "event=call"),
+        ("grants", "grants=", "grants=1"),
+        ("refuse", "xid=0x", "xid=0x1"),
+        ("transmit", "bytes=", "bytes=ff"),
+    ];
+    notices("recorded.trace", &client);
+    notices("server.trace", &server);
+}
+
+/// Each change of the trace `name` is noticed: in the first line of a call that has the one text, it is
+/// replaced by the other.
+fn notices(name: &str, changes: &[(&str, &str, &str)]) {
+    let (_, trace) = traces()
+        .into_iter()
+        .find(|(path, _)| path.ends_with(name))
+        .expect("a trace of that name");
+    assert!(replay(&trace).expect("its own").contains_key("callback"));
+    for (line, from, to) in changes {
         let line = format!("{PREFIX}{line}: ");
         let mut lines = trace.split_inclusive('\n');
         let spoilt = lines.find(|text| text.contains(&line) && text.contains(from));
