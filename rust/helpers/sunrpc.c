@@ -229,11 +229,17 @@ __rust_helper void rust_helper_svc_rqst_accept(struct svc_rqst *rqst)
 	set_bit(RQ_SECURE, &rqst->rq_flags);
 }
 
-/* Calls to the client of @svc go by @xprt from now on, to which it gets a reference. */
-__rust_helper void rust_helper_svc_xprt_set_backchannel(struct svc_xprt *svc,
+/*
+ * Calls to the client of @svc go by @xprt from now on, to which it gets a reference; unless they go
+ * by another already, which stays.
+ */
+__rust_helper bool rust_helper_svc_xprt_set_backchannel(struct svc_xprt *svc,
 							struct rpc_xprt *xprt)
 {
-	smp_store_release(&svc->xpt_bc_xprt, xprt_get(xprt));
+	if (!cmpxchg(&svc->xpt_bc_xprt, NULL, xprt_get(xprt)))
+		return true;
+	xprt_put(xprt);
+	return false;
 }
 
 /* Finds the Call to the client of @svc that waits for a Reply with @xid, and pins it. */

@@ -81,9 +81,13 @@ impl<T: Service> Class for Caller<T> {
         // SAFETY: an atomic operation on `state` of the new transport.
         unsafe { bindings::xprt_set_connected(raw) };
         // The `svc_xprt` has a reference from now on, which svc_xprt_free() gives back.
-        // SAFETY: the caller of rpc_create() (nfsd) holds the `svc_xprt`, which has no such
-        // transport yet, and makes one at a time.
-        unsafe { bindings::svc_xprt_set_backchannel(args.bc_xprt, raw) };
+        // SAFETY: the caller of rpc_create() (nfsd) holds the `svc_xprt`.
+        if !unsafe { bindings::svc_xprt_set_backchannel(args.bc_xprt, raw) } {
+            // nfsd makes one for each of its clients that calls for it (cl_callback_wq), and looks
+            // for one before (rpc_create): two that have a session on this connection may both find
+            // none. It finds this one when it tries again.
+            return Err(EEXIST);
+        }
         Ok(new)
     }
 }
