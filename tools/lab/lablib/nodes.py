@@ -64,7 +64,10 @@ def _uml(kernel, image, name, link, fds, cpus, _plugin):
     argv = [kernel.image, f"mem={MEMORY}M", f"ncpus={cpus}", "con=null", "con0=null,fd:1", "ssl=null",
             *(f"ssl{n}=fd:{fds[c]}" for n, c in enumerate(CHANNELS, 1)),
             f"ubd0r={image}", "root=/dev/ubda", "rootfstype=erofs", "init=/lab-node/init",
-            f"umid={name}", "uml_dir=/tmp", f"lab={name}", "panic=-1"]
+            f"umid={name}", "uml_dir=/tmp", f"lab={name}", "panic=-1",
+            # As Debian's kernels do by default. The core's gss_create_new() relies on it: without it,
+            # au_flags of a new flavour may say of krb5 what is true of krb5i.
+            "init_on_alloc=1"]
     if cpus > 1:
         argv.append("seccomp=on")
     if KMEMLEAK:
