@@ -115,8 +115,35 @@ waits_for_a_route() {
 	cmp "$local/file" "$dir/file"
 }
 
+# Over iWARP a connection has a TCP port of this side, and the one that is chosen may be taken.
+ports_are_taken() {
+	ports=/proc/sys/net/ipv4/ip_local_port_range
+	before=$(cat $ports)
+	trap 'echo "$before" >$ports; kill $holder' EXIT
+	echo "40000 40007" >$ports
+	python3 -c 'if True:
+		import socket, sys, time
+		held = [socket.create_server(("", port)) for port in range(40000, 40008, 2)]
+		open(sys.argv[1], "w").close()
+		time.sleep(600)' "$local/held" &
+	holder=$!
+	until [ -e "$local/held" ]; do
+		kill -0 $holder
+		sleep 0.1
+	done
+	VERS=4.2
+	for _ in 1 2 3 4 5 6; do
+		mount_export
+		unmount
+	done
+	trap - EXIT
+	echo "$before" >$ports
+	kill $holder
+}
+
 tests \
 	"waits_longer_after_each_refusal" \
+	"ports_are_taken" \
 	"a_refusal_costs_no_memory" \
 	"device_goes_and_comes" \
 	"waits_for_a_route 3" \

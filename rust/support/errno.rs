@@ -27,6 +27,10 @@ declare_errno! {
     no_slot => EBADSLT;
     /// The peers have no common protocol, or no RDMA device or route leads to the peer.
     protocol => EPROTO;
+    /// Somebody else has this side's port.
+    address_in_use => EADDRINUSE;
+    /// So has this very pair of addresses and ports.
+    address_not_available => EADDRNOTAVAIL;
     /// The message does not fit what the transport can carry.
     message_size => EMSGSIZE;
     /// The device lacks something.

@@ -183,7 +183,12 @@ impl From<Error> for ConnectError {
     fn from(error: Error) -> Self {
         if error == errno::connection_refused() {
             Self::Refused
-        } else if error == errno::not_connected() {
+        } else if error == errno::not_connected()
+            // rdma_cm chooses a port at random, which on iWARP may be one of TCP's: the next attempt
+            // gets another one.
+            || error == errno::address_in_use()
+            || error == errno::address_not_available()
+        {
             Self::NotConnected
         } else if error == errno::timed_out() {
             Self::TimedOut
