@@ -335,6 +335,57 @@ traced() {
 	echo 1 >"$tracing/events/$1/enable"
 }
 
+# trace COMMAND...: runs COMMAND with events of the module on, and keeps what they said for `shows`.
+# TRACED is on_server if they are the server's, EVENTS what their names are like.
+trace() {
+	${TRACED:-} sh -ec "modprobe rpcrdma
+		mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+		# What a test has left that failed.
+		[ ! -d $tracing ] || rmdir $tracing
+		mkdir $tracing
+		echo 16384 >$tracing/buffer_size_kb
+		cd $tracing/events/rpcrdma
+		for event in ${EVENTS:-*_*}; do
+			echo 1 >\$event/enable
+		done"
+	"$@"
+	${TRACED:-} sh -c "echo 0 >$tracing/events/rpcrdma/enable; cat $tracing/trace" >"$local/trace"
+	${TRACED:-} rmdir $tracing
+	sed -n 's/^.*: \([a-z]*rdma_[a-z_]*: .*\)/\1/p' "$local/trace" >"$local/events"
+}
+
+# shows PATTERN: an event begins so.
+shows() {
+	grep -q "^$1" "$local/events" || {
+		cut -c 1-150 "$local/events" | grep -v 'xprtrdma_wc' | tail -n 50
+		fail "no event $1"
+	}
+}
+
+# A connection that comes and goes; a worker closes it.
+mount_and_leave() {
+	mount_export
+	leave
+	sleep 1
+}
+
+# source_of SERVER: the address that this kernel reaches it from.
+source_of() {
+	ip -o route get "$1" | sed -n 's/.* src \([^ ]*\).*/\1/p'
+}
+
+# A file that this client has open to read is written at the server, which asks for its delegation back.
+has_a_callback() {
+	shared=$EXPORT/${dir##*/}/shared
+	# Nobody gets a delegation while somebody may still reclaim a lock.
+	on_server sh -c 'echo Y >/proc/fs/lockd/nlm_end_grace'
+	on_server sh -c "echo before >$shared"
+	exec 3<"$dir/shared"
+	on_server sh -c "echo after >>$shared"
+	exec 3<&-
+	rm "$dir/shared"
+}
+
 # The connection's file in debugfs.
 debugfs() {
 	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug

@@ -8,11 +8,6 @@ sysfs() {
 	cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/"$1"
 }
 
-# source_of SERVER: the address that the kernel reaches it from.
-source_of() {
-	ip -o route get "$1" | sed -n 's/.* src \([^ ]*\).*/\1/p'
-}
-
 source_address_and_port() {
 	mount_export
 	[ "$(sysfs srcaddr)" = "$(source_of "$SERVER")" ] || fail "srcaddr is $(sysfs srcaddr)"
@@ -34,38 +29,6 @@ source_address_by_rpcctl() {
 	mount_export
 	rpcctl xprt | tee "$local/xprt"
 	grep -q "$(source_of "$SERVER")" "$local/xprt"
-}
-
-tracing=/sys/kernel/tracing
-
-# trace COMMAND...: runs COMMAND with all events on; the function events shows what they said.
-trace() {
-	mountpoint -q $tracing || mount -t tracefs tracefs $tracing
-	instance=$tracing/instances/rpcrdma-test
-	mkdir $instance
-	trap 'rmdir $instance' EXIT
-	echo 16384 >$instance/buffer_size_kb
-	echo 1 >$instance/events/rpcrdma/enable
-	"$@"
-	echo 0 >$instance/events/rpcrdma/enable
-	sed -n 's/^.*: \([a-z]*rdma_[a-z_]*: .*\)/\1/p' $instance/trace >"$local/events"
-	rmdir $instance
-	trap - EXIT
-}
-
-# shows PATTERN: there is such an event.
-shows() {
-	grep -q "^$1" "$local/events" || {
-		cut -c 1-150 "$local/events" | tail -n 50
-		fail "no event $1"
-	}
-}
-
-mount_and_leave() {
-	mount_export
-	leave
-	# The connection is closed by a worker.
-	sleep 1
 }
 
 events_of_a_connection() {

@@ -65,18 +65,6 @@ breaks_the_connection() {
 	[ "$(transport connect_count)" -gt "$before" ]
 }
 
-# A file that a client has open to read is written at the server, which asks for its delegation back.
-takes_a_callback() {
-	shared=$EXPORT/${dir##*/}/shared
-	# Nobody gets a delegation while somebody may still reclaim a lock.
-	on_server sh -c 'echo Y >/proc/fs/lockd/nlm_end_grace'
-	on_server sh -c "echo before >$shared"
-	exec 3<"$dir/shared"
-	on_server sh -c "echo after >>$shared"
-	exec 3<&-
-	rm "$dir/shared"
-}
-
 # Headers that are no good, and Calls that a server has to refuse (caller.py).
 breaks_rules() {
 	needs_crowd
@@ -94,7 +82,7 @@ everything() {
 	for version in 4.2 3; do
 		VERS=$version
 		mount_export
-		[ $version = 3 ] || takes_a_callback
+		[ $version = 3 ] || has_a_callback
 		for bytes in 10 4000 65533 1048576; do
 			head -c $bytes "$local/large" >"$local/file"
 			"$here/io.py" put "$local/file" "$dir/file" $bytes

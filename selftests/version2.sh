@@ -11,18 +11,12 @@ with() {
 	speak "$1" "$2"
 }
 
-# recorded COMMAND...: runs COMMAND, and keeps what the protocol was asked meanwhile.
-recorded() {
-	instance=/sys/kernel/tracing/instances/rpcrdma-version
-	# What a test has left that failed.
-	[ ! -d $instance ] || rmdir $instance
-	mkdir $instance
-	for event in $instance/events/rpcrdma/*/enable; do
-		echo 1 >"$event"
-	done
-	"$@"
-	sed -n 's/^.*: \([a-z]*rdma_[a-z_]*: .*\)/\1/p' $instance/trace >"$local/events"
-	rmdir $instance
+# grant COUNT: so many credits for clients that connect during this test, behind `with`.
+grant() {
+	setting=/proc/sys/sunrpc/svc_rdma/max_requests
+	old=$(on_server cat $setting)
+	trap 'on_server sh -c "echo $old >$setting"; speak 1 1' EXIT
+	on_server sh -c "echo $1 >$setting"
 }
 
 # moves_data: files of all sizes arrive as they were sent, and come back so.
@@ -75,7 +69,7 @@ server_invalidates_memory() {
 server_speaks_version_1_only() {
 	with 2 1
 	VERS=3
-	recorded mount_export
+	trace mount_export
 	debugfs
 	[ "$(says version)" = 1 ]
 	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
@@ -85,7 +79,7 @@ server_speaks_version_1_only() {
 	# What was learned holds for other mounts, too. What is unloaded has forgotten it.
 	trap 'leave; modprobe -r rpcrdma; speak 1 1' EXIT
 	leave
-	recorded mount_export
+	trace mount_export
 	! grep '^rpcrdma_protocol_message: .*event=version' "$local/events" ||
 		fail "the server was asked again"
 	[ "$(says version)" = 1 ]
@@ -127,9 +121,7 @@ credits_are_for_messages() {
 #= V2-038, V2-049
 few_credits_do() {
 	with 2 2
-	old=$(on_server cat /proc/sys/sunrpc/svc_rdma/max_requests)
-	trap 'on_server sh -c "echo $old >/proc/sys/sunrpc/svc_rdma/max_requests"; speak 1 1' EXIT
-	on_server sh -c "echo 4 >/proc/sys/sunrpc/svc_rdma/max_requests"
+	grant 4
 	VERS=3
 	mount_export "noac"
 	debugfs
@@ -156,7 +148,7 @@ silent_server_is_asked() {
 	mount_export "noac"
 	: >"$dir/file"
 	trap 'on_server sh -c "kill -CONT \$(pidof rpc.mountd)"; speak 1 1' EXIT
-	recorded silence
+	trace silence
 	grep 'rpcrdma_protocol_transmit: .* waiting=1' "$local/events" || fail "nobody has asked"
 	[ "$(says connects)" = 1 ]
 	[ "$(says last_close)" = none ]
@@ -204,7 +196,7 @@ calls_go_in_parts() {
 	VERS=4.2
 	mount_export
 	: >"$dir/file"
-	recorded stays read_segments "$here/io.py" setxattr "$dir/file" 16000
+	trace stays read_segments "$here/io.py" setxattr "$dir/file" 16000
 	parts_in send 0
 	remount
 	"$here/io.py" checkxattr "$dir/file" 16000
@@ -220,7 +212,7 @@ replies_come_in_parts() {
 	target=$(head -c 4000 /dev/zero | tr '\0' x)
 	ln -s "$target" "$dir/link"
 	remount
-	recorded stays reply_segments readlink "$dir/link" >/dev/null
+	trace stays reply_segments readlink "$dir/link" >/dev/null
 	parts_in message 1
 	remount
 	[ "$(readlink "$dir/link")" = "$target" ] || fail "it is another link"
@@ -231,15 +223,13 @@ replies_come_in_parts() {
 # Many at once have to share the credits.
 parts_share_the_credits() {
 	with 2 2
-	old=$(on_server cat /proc/sys/sunrpc/svc_rdma/max_requests)
-	trap 'on_server sh -c "echo $old >/proc/sys/sunrpc/svc_rdma/max_requests"; speak 1 1' EXIT
-	on_server sh -c "echo 10 >/proc/sys/sunrpc/svc_rdma/max_requests"
+	grant 10
 	VERS=4.2
 	mount_export
 	for n in $(seq 24); do
 		: >"$dir/$n"
 	done
-	recorded attributes setxattr 15000 9000 16000
+	trace attributes setxattr 15000 9000 16000
 	parts_in send 0
 	remount
 	attributes checkxattr 16000
@@ -352,22 +342,10 @@ server_calls_the_client() {
 	with 2 2
 	VERS=4.2
 	mount_export
-	recorded callback
+	trace has_a_callback
 	grep -q '^xprtrdma_cb_call: ' "$local/events" || fail "no Call has come"
 	grep -q '^xprtrdma_cb_reply: ' "$local/events" || fail "no Reply was sent"
 	[ "$(says version)" = 2 ]
-}
-
-# A file that a client has open to read is written at the server, which asks for its delegation back.
-callback() {
-	shared=$EXPORT/${dir##*/}/shared
-	# Nobody gets a delegation while somebody may still reclaim a lock.
-	on_server sh -c 'echo Y >/proc/fs/lockd/nlm_end_grace'
-	on_server sh -c "echo before >$shared"
-	exec 3<"$dir/shared"
-	on_server sh -c "echo after >>$shared"
-	exec 3<&-
-	rm "$dir/shared"
 }
 
 tests \
