@@ -467,15 +467,23 @@ def one_read_at_a_time(c):
 def refused_again_and_again(c):
     """The log says why, but not each time."""
     said = "no RDMA Reads outstanding"
-    before = c.caller.on_server("dmesg").count(said)
-    for _ in range(50):
+    mark = f"rpcrdma-test: refusals from {c.caller.next_xid()} on"
+    c.caller.on_server("sh", "-c", f"echo '{mark}' >/dev/kmsg")
+    begun = time.monotonic()
+    tries = 0
+    # Long enough for the log to be ready for another ten lines.
+    while tries < 50 or time.monotonic() - begun < 6:
         try:
             c.caller.connect(resources=0)
         except Lost:
+            tries += 1
             continue
         raise Wrong("accepted without RDMA Reads")
-    lines = c.caller.on_server("dmesg").count(said) - before
-    expect(lines <= 30, lines, "lines in the log")
+    most = 10 * ((time.monotonic() - begun) // 5 + 2)
+    log = c.caller.on_server("dmesg")
+    expect(mark in log, "the log has been lost")
+    lines = log.rpartition(mark)[2].count(said)
+    expect(1 <= lines <= most, lines, "lines in the log about", tries, "refusals")
 
 
 # Headers.
@@ -1044,9 +1052,21 @@ def version_3_results(c):
 TRACE = "/sys/kernel/tracing/instances/rpcrdma-caller"
 
 
+def trace(c, *events):
+    """From now on they are in TRACE/trace of the server, until that is removed."""
+    enable = " && ".join(f"echo 1 >{TRACE}/events/{event}/enable" for event in events)
+    tracing = TRACE.partition("/instances")[0]
+    c.caller.on_server("sh", "-c", f"mountpoint -q {tracing} || mount -t tracefs tracefs {tracing}; "
+                       f"[ ! -d {TRACE} ] || rmdir {TRACE}; mkdir {TRACE} && {enable}")
+
+
+def traced(c):
+    return c.caller.on_server("cat", f"{TRACE}/trace")
+
+
 def are_deferred(c, xids):
     """Whether the server has put all of them aside."""
-    seen = c.caller.on_server("cat", f"{TRACE}/trace")
+    seen = traced(c)
     return all(f"xid={xid:#010x}" in seen for xid in xids)
 
 
@@ -1055,10 +1075,10 @@ def calls_that_are_deferred(c):
     """nfsd asks user space who the client is. When nobody says so for five seconds, it puts the Call
     aside until somebody does."""
     handle = opaque(file_handle(c, "content"))
-    c.caller.on_server("sh", "-e", "-c", f"mkdir {TRACE}; echo 1 >{TRACE}/events/sunrpc/svc_defer/enable;"
-                       "pkill -STOP -x rpc.mountd; for cache in /proc/net/rpc/*/flush; do "
-                       "date +%s >$cache; done; sleep 1")
     try:
+        trace(c, "sunrpc/svc_defer")
+        c.caller.on_server("sh", "-e", "-c", "pkill -STOP -x rpc.mountd; "
+                           "for cache in /proc/net/rpc/*/flush; do date +%s >$cache; done; sleep 1")
         where = c.piece(0, 3000)
         xids = [c.ask(rpc(READ, handle + words(0, 5, 3000), 3, ROOT), write=[[where]]),
                 c.ask(rpc(ACCESS, handle + words(63), 3, ROOT), reply=[c.piece(4096, 512)]),
@@ -1111,12 +1131,8 @@ def why_a_connection_ends(c):
         raise Skip("the kernel's own server has other events")
     if "siw" in c.caller.on_server("ls", "/sys/class/infiniband"):
         raise Skip("siw does not tell the server")
-    tracing = "/sys/kernel/tracing"
-    mine = f"{tracing}/instances/caller"
-    c.caller.on_server("sh", "-c", f"mountpoint -q {tracing} || mount -t tracefs tracefs {tracing}; "
-                       f"mkdir {mine} && cd {mine}/events/rpcrdma && echo 1 >svcrdma_accept/enable && "
-                       "echo 1 >xprtrdma_disconnect/enable")
     try:
+        trace(c, "rpcrdma/svcrdma_accept", "rpcrdma/xprtrdma_disconnect")
         for number, options in enumerate((
                 lambda o: {"reply": [o.foreign(512)]},
                 lambda o: {"call": reads((0, 4000)), "write": [[o.foreign(4096)]]})):
@@ -1124,15 +1140,15 @@ def why_a_connection_ends(c):
             other.loses(**options(other))
             # A busy server may not have seen yet what its device has found; closing would overtake that.
             for _ in waiting(SECONDS):
-                events = c.caller.on_server("cat", f"{mine}/trace")
-                cid = re.findall(r"svcrdma_accept: (cid=\d+) ", events)[number]
-                why = re.search(f'xprtrdma_disconnect: {cid} why="(.*)"', events)
+                events = traced(c)
+                cid = re.findall(r"svcrdma_accept: (cid=\d+) ", events)[number:]
+                why = cid and re.search(f'xprtrdma_disconnect: {cid[0]} why="(.*)"', events)
                 if why:
                     break
             other.close()
             expect(why and why[1] == "remote access error", why[0] if why else "it goes on")
     finally:
-        c.caller.on_server("rmdir", mine)
+        c.caller.on_server("rmdir", TRACE)
 
 
 def memory(access=ALL_ACCESS, beyond=0, stale=False, other_domain=False):
@@ -1711,7 +1727,7 @@ class Caller:
         except Skip:
             self.leave()
             raise
-        except (Lost, Wrong, PyverbsError, struct.error) as error:
+        except (Lost, Wrong, PyverbsError, struct.error, subprocess.CalledProcessError) as error:
             said = f"{type(error).__name__}: {error}"
         sends = self.leave()
         if counting and not said:

@@ -144,11 +144,18 @@ class Talk:
         message = self.hear(QUIET)
         expect(message is None, "nothing was to be said:", message)
 
+    def has_announced(self):
+        """Waits for what the server says of itself, before anything else."""
+        for _ in waiting(SECONDS):
+            expect(self.hear(0) is None, "nothing was to be said")
+            if self.announced:
+                return
+        raise Wrong("the server has announced nothing")
+
     def open(self, *values):
         """Opens as most clients do, and waits for what the server says of itself."""
         self.send(CONNPROP, properties(*values))
-        self.silent()
-        expect(self.announced, "the server has announced nothing")
+        self.has_announced()
         return self
 
     def replied(self, xid, kind=MSG):
@@ -219,8 +226,7 @@ def opens_with_a_call_and_one_credit(talk):
     talk.lives(grant=1)
     expect(talk.announced is None, "the Reply was to go first")
     talk.grant(4)
-    talk.silent()
-    expect(talk.announced, "the server has announced nothing")
+    talk.has_announced()
     talk.lives()
 
 
@@ -258,8 +264,7 @@ def properties_in_parts(talk):
     talk.silent()
     talk.send(CONNPROP, whole[16:20], xid, flags=MORE)
     talk.send(CONNPROP, whole[20:], xid)
-    talk.silent()
-    expect(talk.announced, "the server has announced nothing")
+    talk.has_announced()
     talk.lives()
 
 
@@ -433,8 +438,7 @@ def a_credit_for_each_message(talk):
 #= V2-038, V2-047
 def replies_wait_for_credits(talk):
     talk.send(CONNPROP, properties((SBSIZ, 4096)), grant=1)
-    talk.silent()
-    expect(talk.announced, "the server has announced nothing")
+    talk.has_announced()
     for _ in range(2):
         # Each of these brings the credit for its Reply.
         xids = {talk.ask(grant=1) for _ in range(5)}
@@ -474,6 +478,8 @@ def main():
     caller = Caller(server, port)
     chosen = [name for name in TESTS
               if not names or any(name.startswith(beginning) for beginning in names)]
+    if not chosen:
+        sys.exit("no test begins with " + " or ".join(names))
     print(f"TAP version 13\n1..{len(chosen)}", flush=True)
     failed = 0
     for number, name in enumerate(chosen, 1):

@@ -8,10 +8,10 @@ PEER_PORT=20050
 SIZE=16384
 
 start_the_peer() {
-	address=$(ip -o route get "$SERVER" | sed -n 's/.* src \([^ ]*\).*/\1/p')
 	control=$scratch/control
 	rm -f "$control" "$control.go"
-	peer_runs || start_peer
+	address=$(source_of "$SERVER")
+	peer_runs || start_the_script
 	trap 'leave_the_peer $?' EXIT
 }
 
@@ -29,17 +29,9 @@ peer_runs() {
 }
 
 # It serves all tests and ends after this program.
-start_peer() {
-	needs_crowd
-	"$here/peer.py" "$address" $PEER_PORT "$SERVER" "$control" $$ >"$scratch/peer.log" 2>&1 &
-	echo $! >"$scratch/peer.pid"
-	for _ in $(seq 100); do
-		! grep -q listening "$scratch/peer.log" || return 0
-		peer_runs || break
-		sleep 0.1
-	done
-	cat "$scratch/peer.log"
-	fail "the peer does not listen"
+start_the_script() {
+	start_peer peer.py "$control" $$
+	echo $peer >"$scratch/peer.pid"
 }
 
 # With a backchannel, which version 3 has not.
@@ -65,13 +57,28 @@ leave_the_peer() {
 # strike FAULT [TIMES]: the next Reply that suits the fault has it.
 strike() {
 	rm -f "$control.done"
+	fault=$1
+	struck=$(times_struck)
 	echo "$1 ${2:-1}" >"$control.new"
 	mv "$control.new" "$control"
 }
 
+times_struck() {
+	grep -c "^$fault\$" "$scratch/peer.log" || :
+}
+
+# The peer has the Call whose Reply has the fault.
+asked_for() {
+	for _ in $(seq 200); do
+		[ "$(times_struck)" = "$struck" ] || return 0
+		sleep 0.1
+	done
+	fail "nothing was asked for"
+}
+
 # What has become of the fault; it must have happened.
 outcome() {
-	for _ in $(seq 50); do
+	for _ in $(seq 200); do
 		[ ! -e "$control.done" ] || break
 		sleep 0.1
 	done
@@ -302,11 +309,9 @@ is_refused_for_a_killed_process() {
 	strike write_for_the_dead
 	ls "$dir" >"$local/names" &
 	reader=$!
-	sleep 1
+	asked_for
 	kill -KILL $reader
 	was_killed $reader
-	[ ! -e "$control" ] || fail "nothing was asked for"
-	sleep 3
 	outcome | grep 'ended with status 10$' || fail "not refused"
 	good
 	[ "$(ls "$dir" | wc -l)" = 101 ]
@@ -317,7 +322,7 @@ is_refused_for_a_killed_process() {
 list_and_be_killed() {
 	ls "$dir" >"$local/names" &
 	reader=$!
-	until [ ! -e "$control" ]; do sleep 0.1; done
+	asked_for
 	sleep 0.5
 	kill -KILL $reader
 	was_killed $reader
@@ -339,8 +344,7 @@ a_reply_to_an_unsent_call_is_dropped() {
 	strike reply_before_its_call
 	ls "$dir" >"$local/names" &
 	reader=$!
-	sleep 1
-	[ ! -e "$control" ] || fail "nothing was asked for"
+	asked_for
 	read_in_the_background one
 	one=$!
 	sleep 0.5

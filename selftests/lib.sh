@@ -33,13 +33,14 @@ tests() {
 	scratch=$(mktemp -d /tmp/rpcrdma-test.XXXXXX) || exit 1
 	mnt=$scratch/mnt
 	local=$scratch/local
-	trap 'leave; rm -rf "$scratch"' EXIT
+	trap 'leave; [ -z "$RDMA_VERSION" ] || (speak 1 1); rm -rf "$scratch"' EXIT
 	trap interrupted INT TERM HUP
 	mkdir "$mnt"
 
 	echo "TAP version 13"
-	[ -z "${RDMA_VERSION:-}" ] || speak "$RDMA_VERSION" "$RDMA_VERSION" >/dev/null || exit 1
 	missing=$(requirements)
+	[ -n "$missing" ] || [ -z "$RDMA_VERSION" ] ||
+		missing=$(speak "$RDMA_VERSION" "$RDMA_VERSION" | sed 's/^SKIP //')
 	if [ -n "$missing" ]; then
 		echo "1..0 # SKIP $missing"
 		exit $KSFT_SKIP
@@ -109,6 +110,24 @@ begins() {
 		esac
 	done
 	return 1
+}
+
+# start_peer PROGRAM ARGUMENT...: a server that is a script listens at $address, until it is killed or this
+# program ends; its process is $peer.
+start_peer() {
+	needs_crowd
+	program=$1
+	shift
+	address=$(source_of "$SERVER")
+	"$here/$program" "$address" $PEER_PORT "$SERVER" "$@" >"$scratch/peer.log" 2>&1 &
+	peer=$!
+	for _ in $(seq 600); do
+		! grep -q listening "$scratch/peer.log" || return 0
+		kill -0 $peer 2>/dev/null || break
+		sleep 0.1
+	done
+	cat "$scratch/peer.log"
+	fail "the peer does not listen"
 }
 
 # speak CLIENT SERVER: the highest versions of RPC-over-RDMA from the next connections on.
@@ -362,11 +381,20 @@ shows() {
 	}
 }
 
-# A connection that comes and goes; a worker closes it.
+# A connection that comes and goes; a worker closes it, on each side. Behind `trace`.
 mount_and_leave() {
 	mount_export
 	leave
-	sleep 1
+	traces_soon xprtrdma_disconnect
+}
+
+# traces_soon PATTERN: there is such an event within a minute.
+traces_soon() {
+	for _ in $(seq 120); do
+		! ${TRACED:-} grep -q "$1" $tracing/trace || return 0
+		sleep 0.5
+	done
+	fail "no event $1 for a minute"
 }
 
 # source_of SERVER: the address that this kernel reaches it from.
@@ -386,9 +414,13 @@ has_a_callback() {
 	rm "$dir/shared"
 }
 
-# The connection's file in debugfs.
+# The connection's file in debugfs. That of an earlier mount goes when its connection is closed.
 debugfs() {
 	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+	for _ in $(seq 100); do
+		[ "$(ls /sys/kernel/debug/rpcrdma | wc -l)" -gt 1 ] || break
+		sleep 0.1
+	done
 	cat /sys/kernel/debug/rpcrdma/*
 }
 

@@ -85,6 +85,20 @@ refuse_what_is_out_of_range() {
 	change rdma_pad_optimize 12345
 }
 
+# Version 2 has to be asked for.
+the_version_is_a_setting() {
+	modprobe rpcrdma
+	for name in rdma_max_version svc_rdma/max_version; do
+		[ -e $settings/$name ] || skip "this module speaks version 1 only"
+		[ "$(cat $settings/$name)" = 1 ] || fail "$name is $(cat $settings/$name)"
+		change $name 2
+		change $name 1
+		refuses $name 0
+		refuses $name 3
+		refuses $name none
+	done
+}
+
 # counters NAME...: what the server has counted.
 counters() {
 	for name; do
@@ -214,6 +228,7 @@ sizes_change_with_the_next_connection() {
 tests \
 	"have_the_defaults" \
 	"refuse_what_is_out_of_range" \
+	"the_version_is_a_setting" \
 	"counters_of_the_server" \
 	"slots_are_those_of_a_new_mount 4" \
 	"slots_are_those_of_a_new_mount 333" \

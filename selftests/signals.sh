@@ -63,8 +63,9 @@ kill_while_nothing_gets_through() {
 	process=$!
 	until [ -e "$local/ready" ]; do sleep 0.1; done
 	lose 100%
+	sent=$(transport sends)
 	: >"$local/go"
-	sleep 1
+	until [ "$(transport sends)" -gt "$sent" ]; do sleep 0.1; done
 	kill -9 $process
 	sleep 2
 	alive $process || fail "has not waited for its memory"
