@@ -6,17 +6,24 @@ import re
 import shutil
 import subprocess
 
+from itertools import chain
+
 from . import cache, progress, roots
 from .cache import LAB
 from .progress import LabError, say
 
 # What the project is developed against, and a day on which the mirrors had it. Backports move on;
 # the snapshot archive keeps what they drop.
-PINNED = {"7.2": "7.2.12", "7.3": "7.3.4"}
+PINNED = {"6.12": "6.12.107", "7.2": "7.2.12", "7.3": "7.3.4"}
+# What Debian builds without Rust: it is only booted, with the rpcrdma of its own.
+WITHOUT_RUST = ("6.12",)
 SNAPSHOT = "http://snapshot.debian.org/archive/debian/20261120T000000Z/"
 # What a node needs before it can see its image and its channels.
 IN_INITRD = ("virtio_pci", "virtio_blk", "erofs", "overlay", "virtio_console", "virtio_net",
              "9p", "9pnet_virtio")
+
+# What the crypto API finds by the name that a module of 6.12 asks it for: depmod does not know.
+ASKED_FOR = {"libcrc32c": "crc32c_generic", "rdma_rxe": "crc32_generic"}
 
 
 def release(version):
@@ -38,7 +45,8 @@ def _in_root(*argv):
 def _offered():
     """All kernel packages that apt offers, with their versions, newest first."""
     names = [n for n in _in_root("apt-cache", "pkgnames", "linux-").split()
-             if re.match(r"linux-(source|binary|binary-unsigned|base|modules|headers)-7\.", n)]
+             if re.match(r"linux-(source|binary|binary-unsigned|base|modules|headers)-7\.", n)
+             or re.fullmatch(r"linux-image-6\.12\.\d+\+deb13-amd64(-unsigned)?", n)]
     offered = {}
     for line in _in_root("apt-cache", "madison", *names).splitlines():
         name, version, _ = (field.strip() for field in line.split("|", 2))
@@ -46,34 +54,44 @@ def _offered():
     return offered
 
 
+def has_rust(version):
+    return series(version) not in WITHOUT_RUST
+
+
 def _packages(version, offered):
     """The packages of kernel VERSION as apt-get names them; None unless all are there."""
-    source = f"linux-source-{series(version)}"
-    sources = [v for v in offered.get(source, ()) if v.startswith(f"{version}-")]
+    of = release(version)
     # A new kernel is first there unsigned, which boots as well.
-    names = {kind: [n for n in wanted if n in offered] for kind, wanted in {
-        "image": (f"linux-binary-{release(version)}", f"linux-binary-unsigned-{release(version)}"),
-        "base": (f"linux-base-{release(version)}",),
-        "modules": (f"linux-modules-{release(version)}",),
-        "headers": (f"linux-headers-{release(version)}",)}.items()}
-    if not sources or not all(names.values()):
+    wanted = {
+        "source": (f"linux-source-{series(version)}",),
+        "image": (f"linux-binary-{of}", f"linux-binary-unsigned-{of}"),
+        "base": (f"linux-base-{of}",),
+        "modules": (f"linux-modules-{of}",),
+        "headers": (f"linux-headers-{of}",),
+    } if has_rust(version) else {"image": (f"linux-image-{of}", f"linux-image-{of}-unsigned")}
+    found = {kind: [f"{name}={v}" for name in names for v in offered.get(name, ())
+                    if v.startswith(f"{version}-")] for kind, names in wanted.items()}
+    if not all(found.values()):
         return None
-    return {"source": f"{source}={sources[0]}", **{kind: found[0] for kind, found in names.items()}}
+    return {kind: names[0] for kind, names in found.items()}
 
 
 def _version_key(version):
     return [int(part) for part in version.split(".")]
 
 
-def _newest(offered):
-    versions = {v.split("-")[0] for name, all_ in offered.items() if "-source-" in name for v in all_}
-    complete = [v for v in versions if _packages(v, offered)]
+def _newest(offered, wanted):
+    """The newest complete version that serves for what WANTED does."""
+    versions = {v.split("-")[0] for all_ in offered.values() for v in all_}
+    complete = [v for v in versions
+                if has_rust(v) == has_rust(wanted) and _packages(v, offered)]
     return max(complete, key=_version_key, default=None)
 
 
 def _use_snapshot():
     """Adds the snapshot archive to apt's sources, if it can be reached."""
-    source = f"deb [check-valid-until=no] {SNAPSHOT} trixie-backports main"
+    source = "\n".join(f"deb [check-valid-until=no] {SNAPSHOT} {suite} main"
+                       for suite in ("trixie", "trixie-backports"))
     script = ('list=/etc/apt/sources.list.d/snapshot.list; echo "$1" >$list; '
               "apt-get update -qq -o Acquire::Retries=0 -o APT::Update::Error-Mode=any "
               "|| { rm $list; apt-get update -qq; }")
@@ -88,7 +106,7 @@ def _find(version, exactly):
         _in_root("apt-get", "update", "-qq")
         offered = _offered()
     if not _packages(version, offered) and not exactly:
-        newest = _newest(offered)
+        newest = _newest(offered, version)
         if newest:
             say(f"Debian's kernel {version} is not on the mirror; using {newest}")
             version = newest
@@ -98,9 +116,10 @@ def _find(version, exactly):
         offered = _offered()
     packages = _packages(version, offered)
     if not packages:
-        raise LabError(f"no Debian kernel {version}: there must be linux-source, linux-binary, "
-                       "linux-base, linux-modules and linux-headers of it; choose another with "
-                       "LAB_KERNEL_VERSION (`apt-cache search linux-binary-7` in "
+        needed = ("linux-source, linux-binary, linux-base, linux-modules and linux-headers"
+                  if has_rust(version) else "linux-image")
+        raise LabError(f"no Debian kernel {version}: there must be {needed} of it; choose another "
+                       "with LAB_KERNEL_VERSION (`apt-cache search linux-binary-7` in "
                        "tools/lab/buildroot lists them)")
     return version, packages
 
@@ -136,15 +155,21 @@ def unpack(package, target):
         raise LabError(f"cannot unpack {package}: {done.stderr.strip()}")
 
 
+def _module(path):
+    return path.split("/")[-1].split(".")[0].replace("-", "_")
+
+
 def _with_dependencies(tree, names):
     """The files of modules NAMES and of what they need, each after what it needs."""
     needs = {}
     for line in (tree / "modules.dep").read_text().splitlines():
         path, _, rest = line.partition(":")
         needs[path] = rest.split()
-    paths = {path.split("/")[-1].split(".")[0].replace("-", "_"): path for path in needs}
-    built_in = {line.split("/")[-1].split(".")[0].replace("-", "_")
-                for line in (tree / "modules.builtin").read_text().splitlines()}
+    paths = {_module(path): path for path in needs}
+    built_in = {_module(line) for line in (tree / "modules.builtin").read_text().splitlines()}
+    for path, rest in needs.items():
+        rest += [paths[asked] for asker, asked in ASKED_FOR.items()
+                 if asked in paths and asker in map(_module, (path, *rest))]
     ordered = []
     for name in names:
         if name not in paths and name not in built_in:
@@ -159,7 +184,9 @@ def _build_boot(version, packages, listed, tmp, _final):
     full = tmp / "full"
     full.mkdir()
     for part in ("image", "base", "modules"):
-        unpack(packages / f"{part}.deb", full)
+        # 6.12 has all of it in its image's.
+        if (packages / f"{part}.deb").exists():
+            unpack(packages / f"{part}.deb", full)
     tree = full / "usr/lib/modules" / release(version)
     kept = tmp / "lib/modules" / release(version)
     kept.mkdir(parents=True)
@@ -170,7 +197,8 @@ def _build_boot(version, packages, listed, tmp, _final):
     for path in _with_dependencies(tree, listed):
         (kept / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(tree / path, kept / path)
-    shutil.copy(next(tree.glob("vmlinuz*")), tmp / "vmlinuz")     # may be vmlinuz.unsigned
+    # May be vmlinuz.unsigned.
+    shutil.copy(next(chain(tree.glob("vmlinuz*"), full.glob("boot/vmlinuz*"))), tmp / "vmlinuz")
     # Once here instead of slowly at every boot.
     progress.run("unpacking modules", roots.in_build_root(
         ["sh", "-c", 'find "$1" -name "*.ko.xz" -exec xz -d {} +', "sh", kept]), log)
@@ -195,7 +223,7 @@ def boot(version, packages_):
     """What a node boots: vmlinuz, initrd.cpio, and the modules that a node may use."""
     listed = [line for line in cache.text_of("kernels/debian.modules")[0].splitlines()
               if not line.startswith("#")]
-    inputs = [version, listed, IN_INITRD, cache.text_of("node/initrd-init"),
+    inputs = [version, listed, IN_INITRD, ASKED_FOR, cache.text_of("node/initrd-init"),
               inspect.getsource(_build_boot)]
     return cache.entry(f"boot-{version}", inputs, lambda tmp, final: _build_boot(
         version, packages_, listed, tmp, final))

@@ -24,7 +24,7 @@ UML = {
     "uml-kasan": (("uml", "kasan"), (), ("ARCH=um", "LLVM=1")),
     "uml-lockdep": (("uml", "lockdep"), ("vector-lockdep",), ("ARCH=um",)),
 }
-FLAVOURS = (*UML, "debian", "debian-7.3")
+FLAVOURS = (*UML, "debian", "debian-7.3", "debian-6.12")
 # What User Mode Linux is built for.
 MOST_CPUS = 4
 # Debian's own compiler, by the name that its configuration records.
@@ -33,10 +33,13 @@ DEBIAN_MAKE = ("CC=x86_64-linux-gnu-gcc-14",)
 
 @dataclasses.dataclass
 class Kernel:
-    """A kernel that is ready: KDIR to build modules against, BOOT with what a node needs."""
+    """A kernel that is ready: KDIR to build modules against, BOOT with what a node needs.
+
+    No module is built for a kernel without KDIR: `refuse_ours` says so.
+    """
     flavour: str
     release: str
-    kdir: Path
+    kdir: Path | None
     boot: Path
     make: tuple
 
@@ -61,11 +64,17 @@ def _wanted(flavour):
     if flavour not in FLAVOURS:
         raise LabError(f"no kernel flavour {flavour}: it is one of {', '.join(FLAVOURS)}, "
                        "or a Debian kernel version such as 7.2.12")
-    if flavour == "debian-7.3":
-        return debian.PINNED["7.3"], False
+    if flavour.startswith("debian-"):
+        return debian.PINNED[flavour.removeprefix("debian-")], False
     if chosen:
         return chosen.removesuffix("+deb13-amd64"), True
     return debian.PINNED["7.2"], False
+
+
+def refuse_ours(flavour):
+    """Says of a flavour that our module is not built for it, if that is so."""
+    if flavour.removeprefix("debian-") in debian.WITHOUT_RUST:
+        raise LabError(f"our module is not built for {flavour}: Debian builds that kernel without Rust")
 
 
 def _source(version, packages, patches=()):
@@ -158,6 +167,8 @@ def _build_debian(version, release, tree, packages, tmp, final):
 def _debian(flavour):
     version, packages = debian.packages(*_wanted(flavour))
     release = debian.release(version)
+    if not debian.has_rust(version):
+        return Kernel(flavour, release, None, debian.boot(version, packages), ())
     inputs = [version, roots.compilers(),
               [inspect.getsource(step) for step in (_build_debian, _make, _settle)]]
     home = cache.entry(f"debian-{version}", inputs, lambda tmp, final: _build_debian(
