@@ -363,6 +363,12 @@ class Client(QueuePair):
         self.post_all([self.message(*arguments, **options)[1]])
         self.ended()
 
+    def is_over(self):
+        """Whether the server has ended the connection. What it has said until then is thrown away."""
+        while self.next_message() is not None:
+            pass
+        return bool(select.select([self.events], [], [], 0)[0])
+
     def ended(self):
         """The server, or either device, has ended the connection."""
         for _ in waiting(SECONDS):

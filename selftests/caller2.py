@@ -11,6 +11,7 @@ environment is as for caller.py. NAME is the beginning of a test's name.
 
 import struct
 import sys
+import time
 
 from pyverbs.pyverbs_error import PyverbsError
 
@@ -28,6 +29,8 @@ SBSIZ, RBSIZ, RSSIZ, RCSIZ = 1, 2, 3, 4
 CEILING = 64
 # How long a message is waited for that need not come.
 QUIET = 0.5
+# For how many seconds a server lets its threads wait for a client.
+PATIENCE = 30
 NO_LISTS = words(0, 0, 0)
 
 
@@ -451,6 +454,45 @@ def grants_without_payload(talk):
     for _ in range(50):
         talk.grant(1)
     talk.lives()
+
+
+# --- What never ends --------------------------------------------------------------------------
+
+
+#= V2-038, V2-048
+def no_message_is_waited_for_for_ever(talk):
+    """Nor is a credit, although the client is never silent."""
+    def grant_of_nothing(xid, kind):
+        return words(xid, 2, CEILING << 16, kind, 0, 0) + NO_LISTS
+
+    def waits(call, credits):
+        client = Talk(talk.caller)
+        client.send(CONNPROP, properties((SBSIZ, 4096)), grant=credits)
+        client.silent()
+        expect(client.announced, "the server has announced nothing")
+        xid = talk.caller.next_xid()
+        client.raw(grant_of_nothing(xid, MSG) + call(xid))
+        return client
+
+    # There is no credit for a Reply, or for the second part of one.
+    clients = {"a Reply": waits(rpc(), 1), "a part": waits(a_file(), 2)}
+    begun = time.monotonic()
+    for _ in waiting(PATIENCE + 40):
+        for name, client in list(clients.items()):
+            try:
+                gone = client.connection.is_over()
+                if not gone:
+                    client.connection.send(grant_of_nothing(0, NOMSG))
+            except (Lost, PyverbsError):
+                gone = True
+            if gone:
+                lived = time.monotonic() - begun
+                expect(lived > PATIENCE - 5, name, "was waited for", lived, "seconds only")
+                del clients[name]
+        if not clients:
+            break
+        time.sleep(1)
+    expect(not clients, "the server still waits for", *clients)
 
 
 TESTS = {name: value for name, value in globals().items()

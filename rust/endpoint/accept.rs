@@ -72,17 +72,41 @@ use kernel::{
             spinlock::SpinLockBackend,
             Guard, //
         },
+        CondVar,
         CondVarTimeoutResult, //
     },
     time::{
         msecs_to_jiffies,
+        Jiffies,
         Msecs, //
     }, //
 };
 
-/// How long the peer may let everything that is in the send queue wait while somebody waits for
-/// room, in milliseconds.
+/// How long the peer may let somebody wait for room in the send queue or for a credit while nothing
+/// goes on, in milliseconds. Messages of the peer are nothing that goes on: it can send as many as it
+/// likes.
 const PATIENCE: Msecs = 30_000;
+
+/// What is left of the time for which the peer is waited for.
+pub(crate) struct Patience(Jiffies);
+
+impl Patience {
+    /// All of it.
+    pub(crate) fn new() -> Self {
+        Self(msecs_to_jiffies(PATIENCE))
+    }
+
+    /// Waits until somebody wakes; false when no time is left. Context: process, sleeps.
+    fn wait<T>(&mut self, room: &CondVar, guard: &mut Guard<'_, T, SpinLockBackend>) -> bool {
+        match room.wait_interruptible_timeout(guard, self.0) {
+            CondVarTimeoutResult::Timeout => return false,
+            CondVarTimeoutResult::Woken { jiffies } | CondVarTimeoutResult::Signal { jiffies } => {
+                self.0 = jiffies;
+            }
+        }
+        true
+    }
+}
 
 /// What the accepting role adds.
 pub(crate) trait Responder: Role {
@@ -199,8 +223,9 @@ impl<R: Responder> Sending<'_, R> {
             .map_err(|_| CloseReason::NotPosted)
     }
 
-    /// Waits until the next part can be sent, with `work_requests` in all. Nobody else sends an RPC
-    /// message meanwhile, so nobody waits for what comes free but those who read.
+    /// Waits until the next part can be sent, with `work_requests` in all, but not longer than what
+    /// is left of `patience`, which is that for all parts. Nobody else sends an RPC message
+    /// meanwhile, so nobody waits for what comes free but those who read.
     ///
     /// # Errors
     ///
@@ -209,9 +234,12 @@ impl<R: Responder> Sending<'_, R> {
     /// Context: process, sleeps, with the lock given up.
     #[cold]
     //= V2-038, V2-039
-    pub(crate) fn go_on(&mut self, work_requests: u32) -> Result<(), CloseReason> {
+    pub(crate) fn go_on(
+        &mut self,
+        work_requests: u32,
+        patience: &mut Patience,
+    ) -> Result<(), CloseReason> {
         let shared = self.shared;
-        let patience = msecs_to_jiffies(PATIENCE);
         shared.waiting.fetch_add(1, Full);
         let gone_on = loop {
             if shared.closing.load(Relaxed) != 0 {
@@ -224,10 +252,7 @@ impl<R: Responder> Sending<'_, R> {
             {
                 break Ok(());
             }
-            let woken = shared
-                .room
-                .wait_interruptible_timeout(&mut self.state, patience);
-            if let CondVarTimeoutResult::Timeout = woken {
+            if !patience.wait(&shared.room, &mut self.state) {
                 break Err(CloseReason::Unresponsive);
             }
         };
@@ -265,6 +290,7 @@ impl<R: Responder> Sending<'_, R> {
             .map_err(|_| CloseReason::NotPosted);
         if self.in_parts {
             // Others have waited for the end of this message.
+            state.passed = state.passed.wrapping_add(1);
             let shared = self.shared;
             drop(self);
             shared.wake_waiters();
@@ -406,7 +432,8 @@ impl<R: Responder> Endpoint<R> {
             return None;
         }
         let mut turn = None;
-        let patience = msecs_to_jiffies(PATIENCE);
+        let mut patience = Patience::new();
+        let (mut passed, mut least) = (state.passed, u32::MAX);
         loop {
             if shared.closing.load(Relaxed) != 0 {
                 break;
@@ -441,10 +468,15 @@ impl<R: Responder> Endpoint<R> {
                 shared.role.starved();
                 continue;
             }
-            // Whatever ends wakes those who wait. A peer may let nothing end, by having no Receive;
-            // threads that wait for that are missing for others.
-            let woken = shared.room.wait_interruptible_timeout(&mut state, patience);
-            if let CondVarTimeoutResult::Timeout = woken {
+            // Whatever ends wakes those who wait, and so does any message of version 2. A peer may let
+            // nothing end, by having no Receive, or grant nothing; threads that wait for that are
+            // missing for others.
+            let in_use = state.queue.in_use();
+            if state.passed != passed || may_send && in_use < least {
+                patience = Patience::new();
+                (passed, least) = (state.passed, in_use);
+            }
+            if !patience.wait(&shared.room, &mut state) {
                 drop(state);
                 shared.lose(CloseReason::Unresponsive);
                 state = shared.lock();
@@ -452,6 +484,7 @@ impl<R: Responder> Endpoint<R> {
         }
         if turn.is_some() {
             state.turn = state.turn.wrapping_add(1);
+            state.passed = state.passed.wrapping_add(1);
             if shared.waiting.fetch_sub(1, Relaxed) != 1 {
                 shared.room.notify_all();
             }

@@ -34,6 +34,7 @@ mod state;
 mod tick;
 
 pub(crate) use accept::{
+    Patience,
     Responder,
     Sending, //
 };

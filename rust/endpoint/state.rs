@@ -65,6 +65,8 @@ pub(crate) struct State<R: Role> {
     /// The turn of whoever waits for room in the send queue, and that of the next to come.
     pub(super) turn: u32,
     pub(super) next_turn: u32,
+    /// How many have had their turn or sent a message in parts: what others wait for.
+    pub(super) passed: u32,
     /// The protocol has something to say for which there was no room.
     pub(super) untold: bool,
     /// How many Receives the role keeps, with what came in them.
@@ -111,6 +113,7 @@ impl<R: Role> State<R> {
             allowance: Allowance::new(0, Time(0)),
             turn: 0,
             next_turn: 0,
+            passed: 0,
             untold: false,
             held: 0,
             joining: Joined::default(),

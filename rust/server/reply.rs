@@ -17,6 +17,7 @@ use super::{
 use crate::{
     endpoint::{
         CloseReason,
+        Patience,
         Sending, //
     },
     proto::{
@@ -318,9 +319,10 @@ fn send_parts(
     last: u32,
 ) -> Result<(), CloseReason> {
     let mut cutter = Cutter::new(response.payload_len, most, response.header_len);
+    let mut patience = Patience::new();
     while let Some(Cut { range, more }) = cutter.next_cut() {
         if range.start != 0 {
-            sending.go_on(if more { 1 } else { last })?;
+            sending.go_on(if more { 1 } else { last }, &mut patience)?;
         }
         let pieces = part(response.payload(), range);
         let payload = |out: &mut [u8]| copy(read, pieces, out);
