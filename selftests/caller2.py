@@ -461,7 +461,7 @@ def grants_without_payload(talk):
 
 #= V2-038, V2-048
 def no_message_is_waited_for_for_ever(talk):
-    """Nor is a credit, although the client is never silent."""
+    """Nor is the rest of one, or a credit, although the client is never silent."""
     def grant_of_nothing(xid, kind):
         return words(xid, 2, CEILING << 16, kind, 0, 0) + NO_LISTS
 
@@ -476,6 +476,10 @@ def no_message_is_waited_for_for_ever(talk):
 
     # There is no credit for a Reply, or for the second part of one.
     clients = {"a Reply": waits(rpc(), 1), "a part": waits(a_file(), 2)}
+    # The rest of a Call is missing.
+    clients["a Call"] = Talk(talk.caller).open()
+    xid = talk.caller.next_xid()
+    clients["a Call"].part(rpc()(xid), xid, flags=MORE)
     begun = time.monotonic()
     for _ in waiting(PATIENCE + 40):
         for name, client in list(clients.items()):

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     endpoint::{
+        Budget,
         CloseReason,
         Fate,
         Protocol,
@@ -131,6 +132,8 @@ impl Role for Client {
     type Pending = Pending;
     type Waiter = Waiter;
     type Note = ();
+
+    const BUDGET: Budget = Budget::Requester;
 
     fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol> {
         let (config, first) = self.begin.as_ref()?;

@@ -57,6 +57,8 @@ pub(crate) enum CloseReason {
     NoMemory,
     /// The peer has taken nothing for too long.
     Unresponsive,
+    /// The peer has not sent the rest of a message for too long.
+    Unfinished,
     /// The protocol demands it.
     Protocol(connection::CloseReason),
     /// The peer invalidated memory that is not of the RPC that it answered.
@@ -81,6 +83,7 @@ impl CloseReason {
             Self::NotPosted => "work request not taken",
             Self::NoMemory => "no memory",
             Self::Unresponsive => "peer takes nothing",
+            Self::Unfinished => "rest of a message missing",
             Self::Protocol(why) => why.as_str(),
             Self::ForeignInvalidation => "foreign invalidation",
             Self::TooManyCalls => "too many Calls",

@@ -220,7 +220,10 @@ impl<R: Role> Shared<R> {
                 if let Event::Ready = event {
                     self.progress.reached(Step::Settled);
                 }
-                self.claim(guard, qp, event, message, invalidated, true)
+                let useless = guard.take_useless();
+                let fate = self.claim(guard, qp, event, message, invalidated, true);
+                drop(useless);
+                fate
             }
         };
         // Any message may have brought credits.

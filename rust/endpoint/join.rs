@@ -3,15 +3,18 @@
 //! RPC messages and property sets that arrive in several parts (version 2) are joined before anybody
 //! hears of them.
 //!
-//! A connection joins one of them at a time, of at most the length that its protocol takes. Parts are
-//! copied as they come, so no Receive waits for another part. A Call that is kept counts as as many
-//! Receives as it had parts, so the peer gets their credits back with the Reply alone, and what a
-//! connection has of joined Calls is no more than what its Receives take. All connections together
-//! have so many bytes.
+//! A connection joins one of them at a time, of at most the length that its protocol takes, and only
+//! for so long. Parts are copied as they come, so no Receive waits for another part. A Call that is
+//! kept counts as as many Receives as it had parts: a peer that keeps to its credits gets them back
+//! with the Reply alone, and has about as many bytes of joined Calls here as its Receives take. One
+//! that does not is held off by the budget that all connections of a role have together.
 
 use super::{
+    accept::PATIENCE,
+    now,
     CloseReason,
     Fate,
+    Protocol,
     Role,
     Shared,
     State,
@@ -23,22 +26,23 @@ use crate::{
             Arrived,
             Event, //
         },
-        error::{
-            BadHeader,
-            ErrorReport, //
-        },
+        error::ErrorReport,
         header::{
             Conveyed,
             FixedWords,
             Flags, //
-        }, //
+        },
+        negotiate::Time, //
     },
     rdma::{
         proof::Invalidated,
         qp::QpRef,
         recv::Received, //
     },
-    support::memalloc::NofsScope, //
+    support::{
+        memalloc::NofsScope,
+        memory, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -54,17 +58,43 @@ use kernel::{
     }, //
 };
 
-/// How many bytes all that is joined may take.
-const MOST: usize = 256 << 20;
+/// Of which memory all connections of a role join messages, so that this machine's own mounts do not
+/// suffer from what it serves.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Budget {
+    /// That of the side that connects.
+    #[default]
+    Requester,
+    /// That of the side that accepts.
+    Responder,
+}
 
-/// How many it takes.
-static IN_USE: Atomic<usize> = Atomic::new(0);
+impl Budget {
+    /// The most bytes that it ever has.
+    const MOST: usize = 256 << 20;
+
+    /// How many bytes it has: a part of the machine's memory.
+    fn most(self) -> usize {
+        (memory::total() / 16).min(Self::MOST)
+    }
+
+    /// How many are in use.
+    fn in_use(self) -> &'static Atomic<usize> {
+        static REQUESTER: Atomic<usize> = Atomic::new(0);
+        static RESPONDER: Atomic<usize> = Atomic::new(0);
+        match self {
+            Self::Requester => &REQUESTER,
+            Self::Responder => &RESPONDER,
+        }
+    }
+}
 
 /// A message, or as much of it as has come.
 #[derive(Default)]
 pub(crate) struct Joined {
     bytes: KVVec<u8>,
     parts: u32,
+    budget: Budget,
 }
 
 impl Joined {
@@ -78,14 +108,18 @@ impl Joined {
         self.parts
     }
 
-    /// Adds what belongs at `offset`. Context: may sleep.
+    /// Adds what belongs at `offset`, of the memory of `budget`. Context: may sleep.
     ///
     /// # Errors
     ///
     /// `EINVAL`: what belongs before it is not there. `ENOMEM`: there is no more memory for this.
-    fn add(&mut self, offset: u32, part: &[u8]) -> Result {
+    fn add(&mut self, budget: Budget, offset: u32, part: &[u8]) -> Result {
         if offset == 0 {
-            *self = Self::default();
+            *self = Self {
+                bytes: KVVec::new(),
+                parts: 0,
+                budget,
+            };
         }
         if offset as usize != self.bytes.len() {
             return Err(EINVAL);
@@ -95,12 +129,13 @@ impl Joined {
         let before = self.bytes.capacity();
         let added = self.bytes.extend_from_slice(part, GFP_KERNEL);
         let grown = self.bytes.capacity() - before;
-        let in_use = IN_USE.fetch_add(grown, Relaxed).saturating_add(grown);
-        if added.is_err() || in_use > MOST {
+        let budget = self.budget;
+        let in_use = budget.in_use().fetch_add(grown, Relaxed);
+        if added.is_err() || in_use.saturating_add(grown) > budget.most() {
             *self = Self::default();
             return Err(ENOMEM);
         }
-        self.parts += 1;
+        self.parts = self.parts.saturating_add(1);
         Ok(())
     }
 }
@@ -109,7 +144,33 @@ impl Drop for Joined {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
-        IN_USE.fetch_sub(self.bytes.capacity(), Relaxed);
+        let in_use = self.budget.in_use();
+        in_use.fetch_sub(self.bytes.capacity(), Relaxed);
+    }
+}
+
+impl<R: Role> State<R> {
+    /// Keeps a message in parts to which a part was added that belongs at `offset`. Nothing else was
+    /// joined meanwhile: messages are handled one after the other.
+    fn keep_part(&mut self, joined: Joined, offset: u32) {
+        if offset == 0 {
+            self.joining_since = now();
+        }
+        self.joining = joined;
+    }
+
+    /// Whether the rest of a message does not come: it had as long as anybody waits for the peer.
+    pub(super) fn is_overdue(&self, now: Time) -> bool {
+        self.joining.parts != 0 && now >= self.joining_since.after(Time(PATIENCE.into()))
+    }
+
+    /// What has come of a message of which no part is joined any more, to be dropped without the
+    /// lock.
+    pub(super) fn take_useless(&mut self) -> Joined {
+        if self.protocol().is_some_and(Protocol::is_joining) {
+            return Joined::default();
+        }
+        core::mem::take(&mut self.joining)
     }
 }
 
@@ -127,12 +188,12 @@ impl<R: Role> Shared<R> {
     ) -> Fate<R::Pending> {
         let mut joined = core::mem::take(&mut guard.joining);
         drop(guard);
-        if joined.add(offset, part).is_err() {
+        if joined.add(R::BUDGET, offset, part).is_err() {
             return Fate::Close(CloseReason::NoMemory);
         }
         let mut guard = self.lock();
         if flags.more {
-            guard.joining = joined;
+            guard.keep_part(joined, offset);
             return match guard.transmit(qp) {
                 Ok(()) => Fate::Done,
                 Err(_) => Fate::Close(CloseReason::NotPosted),
@@ -168,24 +229,18 @@ impl<R: Role> Shared<R> {
         }
         let call = matches!(event, Event::Call(_));
         let fixed = part.fixed;
-        match joined.add(part.part.offset, part.conveyed.payload) {
+        let offset = part.part.offset;
+        match joined.add(R::BUDGET, offset, part.conveyed.payload) {
             Ok(()) if part.more => {
-                // Nothing else was joined meanwhile: messages are handled one after the other.
-                self.lock().joining = joined;
+                self.lock().keep_part(joined, offset);
                 return Fate::Done;
             }
             Ok(()) => {}
             Err(error) if error == ENOMEM && call => {
                 return Fate::Refuse(fixed, ErrorReport::System);
             }
-            Err(error) if error == ENOMEM => {
-                let why = BadHeader::TooLong;
-                let failed = Event::Failed {
-                    xid: fixed.xid,
-                    why,
-                };
-                return self.claim(self.lock(), qp, failed, message, invalidated, false);
-            }
+            // The RPC has not failed: its Call is sent again, on another connection.
+            Err(error) if error == ENOMEM => return Fate::Close(CloseReason::NoMemory),
             // The rest of what could not be joined.
             Err(_) => return Fate::Done,
         }

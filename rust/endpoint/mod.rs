@@ -40,7 +40,10 @@ pub(crate) use accept::{
 };
 pub(crate) use close::CloseReason;
 pub(crate) use events::Fate;
-pub(crate) use join::Joined;
+pub(crate) use join::{
+    Budget,
+    Joined, //
+};
 pub(crate) use progress::Step;
 pub(crate) use protocol::{
     Facts,
@@ -131,6 +134,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     type Waiter: Send;
     /// What is kept with each Receive.
     type Note: Send + Sync + Default;
+
+    /// Of which memory messages are joined that come in several parts.
+    const BUDGET: Budget;
 
     /// The peer has accepted: the protocol state to begin with.
     ///

@@ -312,6 +312,11 @@ impl Protocol {
         self.connection.send_credits().ceiling().div_ceil(2)
     }
 
+    /// As [`Connection::is_joining`].
+    pub(super) fn is_joining(&self) -> bool {
+        self.connection.is_joining()
+    }
+
     /// As [`Connection::may_go_on`].
     pub(super) fn may_go_on(&self) -> bool {
         self.connection.may_go_on()

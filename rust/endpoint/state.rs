@@ -73,6 +73,8 @@ pub(crate) struct State<R: Role> {
     pub(crate) held: u32,
     /// What has come of a message that arrives in parts.
     pub(super) joining: Joined,
+    /// Since when.
+    pub(super) joining_since: Time,
     /// The parts of the message that the role keeps next, joined.
     pub(crate) joined: Option<Joined>,
     /// Invalidations that could not be posted, or were flushed: the drained queue pair stands in
@@ -117,6 +119,7 @@ impl<R: Role> State<R> {
             untold: false,
             held: 0,
             joining: Joined::default(),
+            joining_since: Time(0),
             joined: None,
             unposted: LocalInvList::new(),
             role,
@@ -256,10 +259,14 @@ impl<R: Role> State<R> {
     ///
     /// The connection has to be closed.
     pub(super) fn tick(&mut self, qp: &QpRef<Shared<R>>) -> Result<Option<Time>, CloseReason> {
+        let now = now();
+        if self.is_overdue(now) {
+            return Err(CloseReason::Unfinished);
+        }
         let Some(protocol) = &mut self.protocol else {
             return Ok(None);
         };
-        if let Event::Close { why, .. } = protocol.handle_timeout(now()) {
+        if let Event::Close { why, .. } = protocol.handle_timeout(now) {
             return Err(CloseReason::Protocol(why));
         }
         if protocol.is_version2() {

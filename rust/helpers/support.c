@@ -71,6 +71,11 @@ __rust_helper void rust_helper_full_barrier(void)
 	smp_mb();
 }
 
+__rust_helper unsigned long rust_helper_totalram_pages(void)
+{
+	return totalram_pages();
+}
+
 __rust_helper void *rust_helper_page_address(const struct page *page)
 {
 	return page_address(page);

@@ -38,6 +38,13 @@ pub struct Sequence {
     failed: bool,
 }
 
+impl Sequence {
+    /// Says whether the rest of it is swallowed.
+    pub const fn has_failed(&self) -> bool {
+        self.failed
+    }
+}
+
 /// A part that arrived in its place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Part {

@@ -5,6 +5,7 @@
 use super::settings;
 use crate::{
     endpoint::{
+        Budget,
         CloseReason,
         Fate,
         Joined,
@@ -194,6 +195,8 @@ impl Role for Server {
     type Waiter = Infallible;
     type Note = Note;
 
+    const BUDGET: Budget = Budget::Responder;
+
     fn begin(&self, _private_data: &[u8], _now: Time) -> Option<Protocol> {
         // Only the side that connects is told by an event.
         None
@@ -299,7 +302,7 @@ impl Role for Server {
             note.joined = state.joined.take();
             note.held = note.joined.as_ref().map_or(1, Joined::parts);
         }
-        state.held += note.held;
+        state.held = state.held.saturating_add(note.held);
         state.role.calls.push(message);
         drop(state);
         self.xprt.work_pending();

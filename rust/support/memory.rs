@@ -8,6 +8,14 @@ use core::ptr::NonNull;
 /// Size of a page as a `u32`.
 pub(crate) const PAGE_SIZE: u32 = kernel::page::PAGE_SIZE as u32;
 
+/// How many bytes of memory the machine has. Context: any.
+pub(crate) fn total() -> usize {
+    // SAFETY: totalram_pages() reads a counter that the kernel always has (`_totalram_pages`,
+    // mm/show_mem.c), atomically.
+    let pages = unsafe { bindings::totalram_pages() };
+    (pages as usize).saturating_mul(kernel::page::PAGE_SIZE)
+}
+
 /// A piece of memory that a device shall reach: of one physically contiguous buffer, or of a list
 /// of pages.
 ///

@@ -496,6 +496,13 @@ impl Connection {
         self.sending.is_some()
     }
 
+    /// Says whether the rest of what arrives in parts is of use. What was joined of it is to be
+    /// dropped, if not.
+    //= V2-037, D-15
+    pub fn is_joining(&self) -> bool {
+        self.assembler.open().is_some_and(|open| !open.has_failed())
+    }
+
     /// Returns what was agreed with the private data. Only version 1 follows it.
     //= CM-032
     pub const fn cm(&self) -> &cm_private::Effective {

@@ -692,6 +692,7 @@ fn parts_arrive_as_one_call() {
             event => panic!("{event:?}"),
         }
     }
+    assert!(!server.is_joining());
     // Too much is refused once, and the rest of it let pass.
     let mut refused = 0;
     for part in 0..6 {
@@ -703,6 +704,8 @@ fn parts_arrive_as_one_call() {
         let flags = if part == 5 { 0 } else { 2 };
         let event = server.handle_message(NOW, v2_msg(8, flags, octets), None);
         refused += u32::from(matches!(event, Event::Refused(BadHeader::TooLong)));
+        // What has come so far is of use as long as nothing was refused.
+        assert_eq!(server.is_joining(), refused == 0);
     }
     assert_eq!(refused, 1);
     let system = words(&[8, 2, 0x0020_0001, 4, 1, 10]);
