@@ -192,6 +192,11 @@ parts_in() {
 	note "$parts messages with more to follow"
 }
 
+# messages_received: how many the server has counted.
+messages_received() {
+	on_server cat /proc/sys/sunrpc/svc_rdma/rdma_stat_recv
+}
+
 # A long Call goes in several messages, and no memory is registered for it. What a WRITE or a SYMLINK
 # has to say could be moved directly, but an attribute cannot.
 #= V2-040, V2-103
@@ -200,8 +205,12 @@ calls_go_in_parts() {
 	VERS=4.2
 	mount_export
 	: >"$dir/file"
+	before=$(messages_received)
 	trace stays read_segments "$here/io.py" setxattr "$dir/file" 16000
 	parts_in send 0
+	sent=$(grep -c '^rpcrdma_protocol_\(send\|transmit\): ' "$local/events")
+	received=$(($(messages_received) - before))
+	[ "$received" -ge "$sent" ] || fail "the server has counted $received messages of $sent"
 	remount
 	"$here/io.py" checkxattr "$dir/file" 16000
 	[ "$(says connects)" = 1 ]

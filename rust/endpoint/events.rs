@@ -92,6 +92,7 @@ impl<R: Role> Handler for Shared<R> {
     }
 
     fn received(&self, cx: &mut Completions<'_, Self>, mut message: Received<Self>) {
+        self.role.received();
         let handle = message.invalidated().map(Handle);
         trace::wc_receive(|| {
             let handle = handle.map_or(0, |handle| handle.0);
@@ -102,6 +103,7 @@ impl<R: Role> Handler for Shared<R> {
             Fate::Done => cx.repost(message),
             Fate::Keep(pending) => self.role.keep(self, cx, pending, message),
             Fate::Refuse(fixed, report) => {
+                self.role.refused(&fixed, &report);
                 // The peer has its credit back with the answer.
                 cx.repost(message);
                 if let Err(why) = self.refuse(cx.qp(), &fixed, report) {

@@ -56,8 +56,12 @@ pub(crate) use state::{
 pub(crate) use tick::Ticker;
 
 use crate::{
-    proto::connection::Event,
-    proto::negotiate::Time,
+    proto::{
+        connection::Event,
+        error::ErrorReport,
+        header::FixedWords,
+        negotiate::Time, //
+    },
     rdma::{
         cm::{
             CmId,
@@ -155,6 +159,12 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         event: &Event<'_>,
         invalidated: &mut Option<Invalidated>,
     ) -> Self::Claim;
+
+    /// A message arrived that nobody has looked at. Context: completion.
+    fn received(&self) {}
+
+    /// A message of the peer is answered by an error message. Context: completion.
+    fn refused(&self, _message: &FixedWords, _report: &ErrorReport) {}
 
     /// A message arrived; `invalidated` is the memory that the peer invalidated with it, unless
     /// `claim` has it.

@@ -16,6 +16,7 @@ use crate::{
     },
     proto::{
         connection::Event,
+        error::ErrorReport,
         header::{
             FixedWords,
             Kind, //
@@ -232,6 +233,16 @@ impl Role for Server {
     }
 
     #[inline]
+    fn received(&self) {
+        settings::RECEIVES.count();
+    }
+
+    #[cold]
+    fn refused(&self, message: &FixedWords, report: &ErrorReport) {
+        trace::svc_error(|| (self.cid, message.xid.0, report.name()));
+    }
+
+    #[inline]
     fn arrived(
         &self,
         _shared: &Shared<Self>,
@@ -240,7 +251,6 @@ impl Role for Server {
         message: &Message,
         _invalidated: Option<Invalidated>,
     ) -> Fate<Kept> {
-        settings::RECEIVES.count();
         match event {
             //= V1-107, NFS-044, NFS-045
             Event::Call(arrived) => {
@@ -257,10 +267,7 @@ impl Role for Server {
                 };
                 match responder::accept(&arrived.conveyed, arrived.part.len, limits) {
                     Ok(call) => Fate::Keep(Kept::of(&call)),
-                    Err(report) => {
-                        trace::svc_error(|| (self.cid, arrived.fixed.xid.0, report.name()));
-                        Fate::Refuse(arrived.fixed, report)
-                    }
+                    Err(report) => Fate::Refuse(arrived.fixed, report),
                 }
             }
             Event::Refused(why) => {
