@@ -354,7 +354,7 @@ impl<R: Responder> Endpoint<R> {
     /// Adds `more` buffers, so that there are Receives for `calls.end` Calls at a time instead of
     /// `calls.start`. Without memory everything stays as it is.
     ///
-    /// Context: process, may sleep; once for each [`Sending::grant`] that asked for it.
+    /// Context: process, may sleep; once for each [`Sending::answer`] that asked for it.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@
 //!
 //! - `state`: what the endpoint's one lock protects, and how a message is composed and posted
 //! - `events`: completions and CM events, to the protocol and then to the role
-//! - `protocol`: the protocol's state, and a record of every call on it
+//! - `protocol`: the protocol's state, and a record of the calls on it
 //! - `progress`: how far connecting has come
 //! - `join`: messages in several parts
 //! - `tick`: what is due when nothing happens

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The protocol's state of a connection, with every call on it traced.
+//! The protocol's state of a connection, with the calls on it traced.
 //!
 //! Whoever enables the events `rpcrdma_protocol_*` gets a record that the protocol core can be
 //! driven with once more, on any machine (`tools/proto/tests/replay.rs`). Therefore the endpoint

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is due when nothing happens: a peer that is silent is asked whether it is there, and one
-//! that does not answer is given up (version 2).
+//! What is due when nothing happens: a peer that is silent is asked whether it is there, and one that
+//! does not answer the first message, or does not finish one, is given up (version 2).
 //!
 //! Nobody winds the clock up when a message is sent. What a message makes due is due no sooner than
 //! after the shorter of the two times that a connection has for it, so it is enough to look that

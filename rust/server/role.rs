@@ -173,7 +173,8 @@ pub(crate) struct Server {
     pub(super) xprt: SvcHandle,
     /// The number of the connection.
     pub(super) cid: u32,
-    /// What is taken in one Call of version 1.
+    /// What is taken in one Call. They name version 1: a Call of another is judged by a copy that names
+    /// its own.
     limits: CallLimits,
 }
 

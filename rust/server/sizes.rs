@@ -196,7 +196,7 @@ impl Sizes {
         self.len / 16
     }
 
-    /// What is taken in one Call of version 1.
+    /// What is taken in one Call; the version is the first one's.
     pub(super) fn call_limits(&self) -> CallLimits {
         CallLimits {
             version: Version::V1,

@@ -30,7 +30,8 @@ use kernel::types::Opaque;
 /// Netids of a class. The core walks them until an empty one (xprt_class_find_by_netid_locked).
 pub(super) type Netids = [&'static CStr; 3];
 
-/// The registered class, for transports that are made; null when there is none.
+/// The registered class, for transports that are made. It is one as long as the registration lives;
+/// nobody looks at other times.
 pub(super) type Registered = Atomic<*mut bindings::xprt_class>;
 
 /// A kind of transport.
