@@ -10,16 +10,14 @@ use super::{
         SMALL_PAGES, //
     },
     role::Client,
-    sizes::{
-        Sizes,
-        ANSWER, //
-    },
+    sizes::Sizes,
     versions, //
 };
 use crate::{
     endpoint::{
         Endpoint,
-        Resolved, //
+        Resolved,
+        ANSWER, //
     },
     proto::cm_private::CmPrivate,
     rdma::cm::ConnectParams,

@@ -10,10 +10,7 @@ use super::{
     },
     request::RdmaRqst,
     role::Client,
-    sizes::{
-        Sizes,
-        KEEP_ALIVE, //
-    },
+    sizes::Sizes,
     stats::Stats, //
 };
 use crate::{
@@ -136,7 +133,7 @@ impl SendSide {
             let room = self.limits.inline_send - Version::V2.empty_header_len();
             let most = room.saturating_mul(sizes.requests.saturating_sub(1));
             self.limits.continued_send = self.limits.continued_send.min(most);
-            self.ticker = Some(Ticker::new(self.endpoint.clone(), KEEP_ALIVE)?);
+            self.ticker = Some(Ticker::new(self.endpoint.clone())?);
         }
         Ok(())
     }

@@ -4,15 +4,13 @@
 
 use super::settings;
 use crate::{
-    endpoint::Buffers,
+    endpoint::{
+        self,
+        Buffers, //
+    },
     proto::{
-        cm_private::CmPrivate,
         connection::Config,
-        hostauth::Policy,
-        negotiate::{
-            Time,
-            Versions, //
-        },
+        negotiate::Versions,
         plan::Limits,
         property::{
             Properties,
@@ -22,10 +20,7 @@ use crate::{
             resources,
             Device, //
         },
-        types::{
-            Version,
-            Xid, //
-        }, //
+        types::Version, //
     },
     rdma::{
         device::Attributes,
@@ -37,10 +32,7 @@ use crate::{
         memory::PAGE_SIZE, //
     }, //
 };
-use kernel::{
-    prelude::*,
-    time::Msecs, //
-};
+use kernel::prelude::*;
 
 /// The most pages of data in one RPC: 1 MiB that need not begin at a page boundary.
 pub(crate) const MAX_DATA_PAGES: u32 = 257;
@@ -48,11 +40,6 @@ pub(crate) const MAX_DATA_PAGES: u32 = 257;
 /// The longest Payload stream that goes in several messages, in bytes (version 2). It is also how
 /// much the server may make this side keep that it joins.
 const CONTINUED: u32 = 65_536;
-
-/// How long a server may be silent while Calls wait for it, in milliseconds (version 2).
-pub(super) const KEEP_ALIVE: Msecs = 10_000;
-/// How long it may take to answer the first message, in milliseconds (version 2).
-pub(super) const ANSWER: Msecs = 5_000;
 
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -136,33 +123,21 @@ impl Sizes {
 
     /// What this side brings along, on connection number `cid`.
     pub(crate) fn config(&self, cid: u32) -> Config {
-        let (send_size, recv_size) = (self.buffers.send_len, self.buffers.recv_len);
+        let properties = Properties {
+            send_size: self.buffers.send_len,
+            recv_size: self.buffers.recv_len,
+            //= V2-130
+            segment_size: u32::MAX,
+            segments: self.chunk_segments,
+            reverse: ReverseSupport::Inline,
+        };
         Config {
-            versions: self.versions,
-            cm_private: CmPrivate {
-                remote_invalidation: true,
-                send_size,
-                recv_size,
-            },
-            properties: Properties {
-                send_size,
-                recv_size,
-                //= V2-130
-                segment_size: u32::MAX,
-                segments: self.chunk_segments,
-                reverse: ReverseSupport::Inline,
-            },
-            // Nothing but our CONNPROP has it, and a Call that got it by chance would not suffer.
-            xid: Xid(!cid),
             //= V1-032, NFS-054
             calls: self.requests,
             grants: SLOTS,
             ceiling: self.messages,
             continued: CONTINUED,
-            keep_alive: Time(KEEP_ALIVE.into()),
-            answer: Time(ANSWER.into()),
-            auth: Policy::Ignore,
-            mechanism: false,
+            ..endpoint::config(cid, self.versions, true, properties)
         }
     }
 

@@ -9,6 +9,7 @@
 //!
 //! - `state`: what the endpoint's one lock protects, and how a message is composed and posted
 //! - `events`: completions and CM events, to the protocol and then to the role
+//! - `config`: what both roles bring along
 //! - `protocol`: the protocol's state, and a record of the calls on it
 //! - `progress`: how far connecting has come
 //! - `join`: messages in several parts
@@ -26,6 +27,7 @@
 
 mod accept;
 mod close;
+mod config;
 mod events;
 mod join;
 mod progress;
@@ -39,6 +41,10 @@ pub(crate) use accept::{
     Sending, //
 };
 pub(crate) use close::CloseReason;
+pub(crate) use config::{
+    config,
+    ANSWER, //
+};
 pub(crate) use events::Fate;
 pub(crate) use join::{
     Budget,

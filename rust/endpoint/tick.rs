@@ -8,6 +8,7 @@
 //! often. On a connection that speaks version 1 nothing is due: there the clock stands.
 
 use super::{
+    config::SHORTEST,
     now,
     Endpoint,
     Protocol,
@@ -30,24 +31,20 @@ pub(crate) struct Ticker<R: Role> {
 
 struct Ticking<R: Role> {
     endpoint: Arc<Endpoint<R>>,
-    /// How long nothing may be due after it was looked.
-    pause: Msecs,
 }
 
 impl<R: Role> Ticker<R> {
-    /// Looks every `pause` milliseconds, and when something is due sooner. Context: process, may
-    /// sleep.
-    pub(crate) fn new(endpoint: Arc<Endpoint<R>>, pause: Msecs) -> Result<Self> {
-        let ticking = Ticking { endpoint, pause };
-        let clock = KBox::pin_init(Clock::new(ticking), GFP_KERNEL)?;
-        clock.start(pause);
+    /// Looks again and again, and when something is due sooner. Context: process, may sleep.
+    pub(crate) fn new(endpoint: Arc<Endpoint<R>>) -> Result<Self> {
+        let clock = KBox::pin_init(Clock::new(Ticking { endpoint }), GFP_KERNEL)?;
+        clock.start(SHORTEST);
         Ok(Self { _clock: clock })
     }
 }
 
 impl<R: Role> Tick for Ticking<R> {
     fn tick(&self) -> Option<Msecs> {
-        let Self { endpoint, pause } = self;
+        let Self { endpoint } = self;
         let shared = endpoint.shared();
         let mut state = shared.lock();
         if state.protocol().is_some_and(Protocol::needs_no_time) {
@@ -60,7 +57,7 @@ impl<R: Role> Tick for Ticking<R> {
                 let left = due.and_then(|due| Msecs::try_from(due.0.saturating_sub(now().0)).ok());
                 // What is due already waits for something else, such as a credit.
                 let soon = left.filter(|left| *left != 0);
-                Some(soon.map_or(*pause, |left| left.min(*pause)))
+                Some(soon.map_or(SHORTEST, |left| left.min(SHORTEST)))
             }
             Err(why) => {
                 shared.lose(why);

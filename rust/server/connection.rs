@@ -8,11 +8,7 @@ use super::{
         Queue,
         Server, //
     },
-    sizes::{
-        Sizes,
-        ANSWER,
-        KEEP_ALIVE, //
-    }, //
+    sizes::Sizes, //
 };
 use crate::{
     endpoint::{
@@ -125,8 +121,7 @@ impl Connection {
             rnr_retry_count: RNR_RETRIES,
         };
         if sizes.versions.high == Version::V2 {
-            let pause = KEEP_ALIVE.min(ANSWER);
-            this.ticker = Some(Ticker::new(this.endpoint.clone(), pause)?);
+            this.ticker = Some(Ticker::new(this.endpoint.clone())?);
         }
         this.endpoint.accept(protocol, &params)?;
         trace::svc_accept(|| {

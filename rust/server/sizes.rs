@@ -4,16 +4,14 @@
 
 use super::settings;
 use crate::{
-    endpoint::Buffers,
+    endpoint::{
+        self,
+        Buffers, //
+    },
     proto::{
-        cm_private::CmPrivate,
         connection::Config,
         credit::Allowance,
-        hostauth::Policy,
-        negotiate::{
-            Time,
-            Versions, //
-        },
+        negotiate::Versions,
         property::Properties,
         resources::{
             responder,
@@ -21,10 +19,7 @@ use crate::{
             ResponderResources, //
         },
         responder::CallLimits,
-        types::{
-            Version,
-            Xid, //
-        }, //
+        types::Version, //
     },
     rdma::{
         listen::Request,
@@ -37,10 +32,7 @@ use crate::{
     }, //
 };
 use core::ops::Range;
-use kernel::{
-    prelude::*,
-    time::Msecs, //
-};
+use kernel::prelude::*;
 
 /// The most pieces of memory of one RDMA Read or Write. More make each entry of the send queue
 /// larger, fewer make more entries.
@@ -54,11 +46,6 @@ const WORK_REQUESTS_EACH: u32 = 3;
 
 /// The longest Segment: whatever a header can say.
 const SEGMENT_BYTES: u32 = u32::MAX;
-
-/// How long a client may be silent while Calls wait for it, in milliseconds (version 2).
-pub(super) const KEEP_ALIVE: Msecs = 10_000;
-/// How long its first Call may hold up what else there is to say, in milliseconds (version 2).
-pub(super) const ANSWER: Msecs = 5_000;
 
 /// Has the log say why a client is refused. Anybody may come again and again to be refused.
 fn explain(why: &str) {
@@ -161,33 +148,22 @@ impl Sizes {
     /// What this side brings along, on connection number `cid`.
     pub(super) fn config(&self, cid: u32) -> Config {
         let grants = self.grants.min(Allowance::FIRST);
+        let properties = Properties {
+            send_size: self.len,
+            recv_size: self.len,
+            //= V2-130, V2-131
+            segment_size: SEGMENT_BYTES,
+            segments: self.segments(),
+            ..Properties::DEFAULT
+        };
         Config {
-            versions: self.versions,
-            cm_private: CmPrivate {
-                remote_invalidation: self.remote_invalidation,
-                send_size: self.len,
-                recv_size: self.len,
-            },
-            properties: Properties {
-                send_size: self.len,
-                recv_size: self.len,
-                //= V2-130, V2-131
-                segment_size: SEGMENT_BYTES,
-                segments: self.segments(),
-                ..Properties::DEFAULT
-            },
-            // Nothing but our CONNPROP has it, and a Call that got it by chance would not suffer.
-            xid: Xid(!cid),
             calls: SLOTS,
             grants,
             // Calls, and Replies to ours.
             ceiling: u16::try_from(grants + SLOTS).unwrap_or(u16::MAX),
             //= V2-037
             continued: self.call_bytes,
-            keep_alive: Time(KEEP_ALIVE.into()),
-            answer: Time(ANSWER.into()),
-            auth: Policy::Ignore,
-            mechanism: false,
+            ..endpoint::config(cid, self.versions, self.remote_invalidation, properties)
         }
     }
 
