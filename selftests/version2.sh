@@ -64,6 +64,12 @@ server_invalidates_memory() {
 	stays local_invalidates "$here/io.py" get "$local/file" "$dir/file" 65536
 }
 
+many_names() {
+	for n in $(seq 200); do
+		: >"$dir/$n"
+	done
+}
+
 # A connection goes on in version 1 when the server knows no other, and the next begins with it.
 #= V2-060, V2-061, V2-062
 server_speaks_version_1_only() {
@@ -76,6 +82,11 @@ server_speaks_version_1_only() {
 	grep -q '^rpcrdma_protocol_message: .*event=version' "$local/events" ||
 		fail "the server was not asked"
 	moves_data
+	EVENTS="rpcrdma_protocol_send xprtrdma_wc_send" trace many_names
+	sent=$(grep -c '^rpcrdma_protocol_send: ' "$local/events")
+	ended=$(grep -c '^xprtrdma_wc_send: ' "$local/events") || :
+	note "$ended completions of $sent Sends"
+	[ "$ended" -le $((sent / 4)) ] || fail "a completion was asked for too often"
 	# What was learned holds for other mounts, too. What is unloaded has forgotten it.
 	trap 'leave; modprobe -r rpcrdma; speak 1 1' EXIT
 	leave

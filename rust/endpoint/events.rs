@@ -197,8 +197,9 @@ impl<R: Role> Shared<R> {
         };
         let event = protocol.handle_message(now(), message.bytes(), handle);
         if !protocol.is_version2() {
-            // A refusal is the only message of its own that version 1 has.
-            let answers = matches!(event, Event::Refused(_));
+            // A refusal is the only message of its own that version 1 has. Where version 2 was tried
+            // before, Sends are not to ask for as many completions any more.
+            let answers = matches!(event, Event::Refused(_) | Event::VersionChanged { .. });
             if let Event::VersionChanged { .. } = event {
                 self.progress.reached(Step::Settled);
             }

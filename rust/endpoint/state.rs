@@ -280,11 +280,8 @@ impl<R: Role> State<R> {
     pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
         self.untold = true;
         self.count_receives();
-        if let Some(protocol) = &mut self.protocol {
-            if let Some(unsignaled) = protocol.unsignaled() {
-                self.queue.limit_unsignaled(unsignaled);
-            }
-        }
+        let unsignaled = self.protocol().and_then(Protocol::unsignaled);
+        self.queue.limit_unsignaled(unsignaled.unwrap_or(u32::MAX));
         while self.queue.has_room(0) {
             let Some(mut buffer) = self.sends.pop() else {
                 break;
