@@ -21,6 +21,7 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     writes      refuses Calls with Write chunks: it takes 0
     replies     refuses Calls whose Reply would have to go in parts
     silent      does not answer version 2; a client speaks version 1 on its next connection
+    begins      does not answer its first client yet, and knows no version but 2
 """
 
 import struct
@@ -33,6 +34,7 @@ from wire import INLINE, SECONDS, Decoder, Lost, encoded
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 INVAL_HTYPE, READ_CHUNKS, WRITE_CHUNKS, REPLY_RESOURCE = 3, 5, 6, 9
 RESPONSE, MORE = 1, 2
+ERR_VERS = 1
 EMPTY = bytes(16)
 CEILING = 32
 
@@ -66,6 +68,7 @@ class Connection2(Connection):
     """One that keeps the books, and does what its way is."""
 
     way = "plain"
+    made = 0
 
     def __init__(self, event, listener, private_data):
         super().__init__(event, listener, private_data)
@@ -75,6 +78,8 @@ class Connection2(Connection):
         self.arrived, self.parts, self.announced = [], b"", False
         self.most = 1024 if self.way == "small" else INLINE
         self.ceiling = 1 if self.way == "one" else CEILING
+        self.deaf = self.way == "silent" or self.way == "begins" and not Connection2.made
+        Connection2.made += 1
 
     # Sending.
 
@@ -138,10 +143,13 @@ class Connection2(Connection):
             return
         xid, version, credits, kind = struct.unpack_from(">4I", message)
         self.version = self.version or version
+        if version == 1 and self.way == "begins":
+            self.send(words(xid, 1, self.ceiling, ERROR, ERR_VERS, 2, 2), None)
+            return
         if version == 1:
             self.arrived.append(Call(message))
             return
-        if self.way == "silent":
+        if self.deaf:
             return
         flags, = struct.unpack_from(">I", message, 16)
         if len(message) > self.most and self.announced:

@@ -386,6 +386,7 @@ tests \
 	"other_server_is writes" \
 	"other_server_is replies" \
 	"other_server_is silent" \
+	"other_server_is begins" \
 	"silent_server_is_asked" \
 	"connections_break" \
 	"server_calls_the_client" \

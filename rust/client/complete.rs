@@ -276,7 +276,8 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
             }
         }
         Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
-        // The Call is sent again, on a connection that begins with the other version.
+        // The Call is sent again, on a connection that begins with the other version: whoever closes
+        // this one remembers it.
         Event::VersionChanged { refused: Some(_) } => Fate::Close(CloseReason::Protocol(
             connection::CloseReason::VersionChanged,
         )),

@@ -138,6 +138,11 @@ impl SendSide {
         Ok(())
     }
 
+    /// The connection.
+    pub(super) fn endpoint(&self) -> &Endpoint<Client> {
+        &self.endpoint
+    }
+
     /// The most bytes of a Call of the server, or of its Reply.
     pub(super) fn max_callback(&self) -> u32 {
         let inline = self.limits.inline_send.min(self.limits.inline_recv);

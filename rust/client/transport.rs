@@ -20,7 +20,8 @@ use super::{
         Sizes,
         MAX_DATA_PAGES, //
     },
-    stats::Stats, //
+    stats::Stats,
+    versions, //
 };
 use crate::{
     endpoint::{
@@ -164,6 +165,10 @@ impl Transport for Rdma {
             return;
         };
         xprt.clear_connected();
+        //= V2-061, V2-062
+        if let Some(net) = xprt.net() {
+            versions::remember_end(net, &xprt.peer(), sender.endpoint());
+        }
         sender.close();
         // A task that gives up its RPC meanwhile finds the endpoint until here.
         let current = self.current.lock().take();

@@ -76,6 +76,18 @@ pub(super) fn first(net: Net, server: &SockAddr, versions: Versions) -> Version 
     memory(number(net, server)).first(endpoint::now(), versions)
 }
 
+/// As [`remember`], when a connection is over: a server that was spoken to in version 1 may have asked
+/// for version 2. One that has taken version 1 counts as such since it was asked, and no longer, so
+/// that it is asked again when it comes back with another kernel.
+pub(super) fn remember_end(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>) {
+    let state = endpoint.shared().lock();
+    let is_version2 = state.protocol().is_some_and(Protocol::is_version2);
+    drop(state);
+    if is_version2 {
+        remember(net, server, endpoint);
+    }
+}
+
 /// Remembers what a connection has shown of its server.
 pub(super) fn remember(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>) {
     let number = number(net, server);

@@ -225,6 +225,8 @@ impl Negotiation {
     pub fn remember(&self, now: Time, memory: &mut Memory) {
         match (self.current, self.settled) {
             (Some(Version::V2), true) => memory.forget(),
+            // The server has asked for it, in its answer to version 1.
+            (Some(Version::V2), false) if self.fell_back => memory.forget(),
             (Some(Version::V2), false) => memory.remember_v1(now),
             (Some(Version::V1), _) if self.fell_back => memory.remember_v1(now),
             _ => {}

@@ -107,3 +107,17 @@ fn a_server_that_did_not_answer_is_remembered() {
         assert_eq!(memory.first(later, Versions::V1), Version::V1);
     }
 }
+
+//= V2-061, V2-062, D-32 (test)
+#[test]
+fn a_server_that_asks_for_version_2_is_believed() {
+    let now = Time(5);
+    let mut memory = Memory::default();
+    client().remember(now, &mut memory);
+    assert_eq!(memory.first(now, Versions::BOTH), Version::V1);
+    let mut rose = Negotiation::client(Versions::BOTH, Version::V1);
+    rose.note_probe(PROBE);
+    rose.handle_err_vers(PROBE, 2, 2);
+    rose.remember(now, &mut memory);
+    assert_eq!(memory.first(now, Versions::BOTH), Version::V2);
+}
