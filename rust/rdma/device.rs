@@ -60,7 +60,8 @@ pub(super) struct Registers {
 impl Registers {
     /// What rdma_rw_ctx_init_bvec() does (drivers/infiniband/core/rw.c): iWARP needs it to read, and
     /// the parameter `force_mr` of ib_core has it done always. Nobody is told of that, but where
-    /// nothing else lets ib_core make registrations it is seen by them.
+    /// nothing else lets ib_core make registrations it is seen by them. On a device with `max_sgl_rd`
+    /// it is not seen.
     ///
     /// # Safety
     ///
