@@ -1527,8 +1527,6 @@ class Session:
         at.at += 8
         self.id = at.data[at.at:at.at + 16]
         self.compound(words(58, 0))
-        # nfsd lends nothing until it has looked at the way back.
-        time.sleep(0.2)
 
     def compound(self, *operations, wanted=0):
         sequence = words(53) + self.id + words(self.sequence, 0, 0, 0)
@@ -1540,13 +1538,29 @@ class Session:
         expect(status == wanted, "NFS error", status)
         return at
 
-    def open(self, name):
-        """For reading, with a delegation."""
+    def is_lent(self, name):
+        """Opens it for reading; whether there is a delegation."""
         *directory, last = path(name)
         claim = words(0) + last[4:]
         at = self.compound(*directory, words(18, 0, 1 | 0x100, 0) + self.client
-                           + opaque(b"owner") + words(0) + claim, GETFH)
-        return at.rest()
+                           + opaque(b"owner") + words(0) + claim)
+        at.opaque()
+        # SEQUENCE, those of DIRECTORY, and the stateid, change and flags of OPEN.
+        at.at += 4 + 44 + 8 * len(directory) + 8 + 16 + 20 + 4
+        attributes = at.word()
+        at.at += 4 * attributes
+        return at.word() == 1
+
+    def lent(self):
+        """The name of a file. nfsd lends none before it has looked at the way back, and none for a
+        while that was recalled, or that has the hash of such a one."""
+        for attempt in range(100):
+            if attempt % 20 == 0:
+                name = f"lent{self.c.caller.next_lent()}"
+            if self.is_lent(name):
+                return name
+            time.sleep(0.1)
+        raise Wrong("nothing is lent")
 
 
 def asked_back(c, count=1, seconds=10):
@@ -1563,10 +1577,7 @@ def recalled(c, count=1):
     c.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
     session = Session(c, f"caller {c.caller.next_xid()}")
     conflict = c.caller.connect()
-    # One that was recalled is not lent again for a while.
-    names = [f"lent{c.caller.next_lent()}" for _ in range(count)]
-    for name in names:
-        session.open(name)
+    names = [session.lent() for _ in range(count)]
     expect(not c.calls, "a Call of the server too early")
     # Somebody wants to write.
     for name in names:

@@ -17,7 +17,7 @@ data = bytes(n % 251 for n in range(200000))
 for first in 0, 4096:
 	for at in range(first, len(data), 8192):
 		os.pwrite(file, data[at:at + 4096], at)' "$dir/large"
-	touch "$dir/written" $(seq -f "$dir/lent%g" 20)
+	touch "$dir/written" $(seq -f "$dir/lent%g" 40)
 	ln -s where/the/link/leads/to "$dir/link"
 	chmod 755 "$dir"
 	chmod 644 "$dir"/content "$dir"/large "$dir"/lent*
