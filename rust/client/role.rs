@@ -32,7 +32,10 @@ use crate::{
             Event, //
         },
         negotiate::Time,
-        types::Version, //
+        types::{
+            Handle,
+            Version, //
+        }, //
     },
     rdma::{
         cq::Completions,
@@ -148,6 +151,17 @@ impl Role for Client {
 
     fn cid(&self) -> u32 {
         self.cid
+    }
+
+    #[inline(always)]
+    fn handle_usual<'a>(
+        protocol: &mut Protocol,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Event<'a>> {
+        let reply = protocol.handle_reply(now, message, invalidated)?;
+        Some(Event::Reply(reply))
     }
 
     #[inline(always)]

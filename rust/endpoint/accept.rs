@@ -159,21 +159,25 @@ pub(crate) struct Sending<'a, R: Responder> {
 }
 
 impl<R: Responder> Sending<'_, R> {
-    /// The message answers a Call that counts as `held` Receives, whose buffer receives another one
-    /// when this is [posted](Self::post). From it on as many Calls are granted at a time as there
-    /// are Receives for, but no more than `most`. If more Receives are worth while, returns for how
-    /// many Calls there are some and should be: the caller has the connection
-    /// [grow](Endpoint::grow).
+    /// The message is a Reply. From it on as many Calls are granted at a time as there are Receives
+    /// for, but no more than `most`. If more Receives are worth while, returns for how many Calls
+    /// there are some and should be: the caller has the connection [grow](Endpoint::grow).
     #[inline]
     //= V1-033, V1-035, V1-040
-    pub(crate) fn answer(&mut self, most: u32, held: u32) -> Option<Range<u32>> {
+    pub(crate) fn answer(&mut self, most: u32) -> Option<Range<u32>> {
         let state = &mut *self.state;
-        state.held = state.held.saturating_sub(held);
         let wanted = state.allowance.handle_reply(now);
         if let Some(protocol) = &mut state.protocol {
             protocol.set_grants(most.min(state.allowance.calls()));
         }
         wanted
+    }
+
+    /// The Call that the message answers does not count as `held` Receives any more: its buffer
+    /// [receives again](Self::receive_again) before the message is posted.
+    pub(crate) fn release(&mut self, held: u32) {
+        let state = &mut *self.state;
+        state.held = state.held.saturating_sub(held);
     }
 
     /// What the role keeps.
@@ -260,16 +264,21 @@ impl<R: Responder> Sending<'_, R> {
         gone_on
     }
 
+    /// The buffer of `call`, which this message answers, receives another one: the peer may use the
+    /// credit as soon as it has the Reply.
+    pub(crate) fn receive_again(&mut self, call: Received<Shared<R>>) {
+        // If that fails the Send cannot help either, but its buffers go where they belong.
+        let _ = self.state.receives.repost(self.qp, call);
+    }
+
     /// Sends what was composed, after `write` was written, and has the peer's device take the
-    /// handle `invalidate` out of use. The buffer of `call`, the Call that this answers, receives
-    /// another message: the peer may use the credit as soon as it has the Reply.
+    /// handle `invalidate` out of use.
     ///
     /// # Errors
     ///
     /// The connection has to be closed.
     pub(crate) fn post(
         mut self,
-        call: Option<Received<Shared<R>>>,
         write: Option<Write>,
         invalidate: Option<Handle>,
     ) -> Result<(), CloseReason> {
@@ -277,10 +286,6 @@ impl<R: Responder> Sending<'_, R> {
         let Some((buffer, len)) = self.composed.take() else {
             return Err(CloseReason::NotPosted);
         };
-        if let Some(call) = call {
-            // If that fails the Send cannot help either, but its buffers go where they belong.
-            let _ = state.receives.repost(self.qp, call);
-        }
         let invalidate = invalidate.map(|handle| handle.0);
         // Whoever comes next needs a buffer back.
         let last = state.sends.is_empty();
@@ -420,14 +425,36 @@ impl<R: Responder> Endpoint<R> {
     /// None: the connection ends, or the queue will never have as much room.
     ///
     /// Context: process, sleeps.
+    #[inline(always)]
     fn room(
         &self,
         work_requests: u32,
         buffer_len: u32,
         reply: bool,
     ) -> Option<Guard<'_, State<R>, SpinLockBackend>> {
+        let state = self.shared.lock();
+        if self.shared.closing.load(Relaxed) == 0
+            && state.turn == state.next_turn
+            && state.queue.has_room_for(work_requests)
+            && (!reply || state.may_send(MsgType::Reply, 1))
+            && !state.sends.is_empty()
+        {
+            return Some(state);
+        }
+        self.wait_for_room(state, work_requests, buffer_len, reply)
+    }
+
+    /// As [`Self::room`], when there is none at once.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_room<'a>(
+        &'a self,
+        mut state: Guard<'a, State<R>, SpinLockBackend>,
+        work_requests: u32,
+        buffer_len: u32,
+        reply: bool,
+    ) -> Option<Guard<'a, State<R>, SpinLockBackend>> {
         let shared = &*self.shared;
-        let mut state = shared.lock();
         if work_requests > self.qp.most() {
             return None;
         }

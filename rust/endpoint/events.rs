@@ -99,18 +99,18 @@ impl<R: Role> Handler for Shared<R> {
             (self.role.cid(), message.bytes().len() as u32, handle)
         });
         let invalidated = message.take_invalidated();
-        match self.judge(cx.qp(), &message, handle, invalidated) {
-            Fate::Done => cx.repost(message),
-            Fate::Keep(pending) => self.role.keep(self, cx, pending, message),
-            Fate::Refuse(fixed, report) => {
-                self.role.refused(&fixed, &report);
-                // The peer has its credit back with the answer.
-                cx.repost(message);
-                if let Err(why) = self.refuse(cx.qp(), &fixed, report) {
-                    self.lose(why);
-                }
+        let mut guard = self.lock();
+        let Some(protocol) = &mut guard.protocol else {
+            // Nothing was sent yet that this could answer.
+            drop(guard);
+            return cx.repost(message);
+        };
+        match R::handle_usual(protocol, now(), message.bytes(), handle) {
+            Some(event) => {
+                let fate = self.claim(guard, cx.qp(), event, &message, invalidated, false);
+                self.dispose(cx, message, fate);
             }
-            Fate::Close(why) => self.lose(why),
+            None => self.received_other(guard, cx, message, handle, invalidated),
         }
     }
 
@@ -161,30 +161,46 @@ impl<R: Role> Shared<R> {
         self.wake_waiters();
     }
 
-    /// Has a message handled, by the protocol and then by the role.
-    #[inline(always)]
-    fn judge(
+    /// A message has arrived that is not what this role gets but for exceptions. It is apart so that
+    /// in the way of those the compiler need not make events in memory.
+    #[inline(never)]
+    fn received_other(
         &self,
-        qp: &QpRef<Self>,
-        message: &Received<Self>,
+        guard: Guard<'_, State<R>, SpinLockBackend>,
+        cx: &mut Completions<'_, Self>,
+        message: Received<Self>,
         handle: Option<Handle>,
         invalidated: Option<Invalidated>,
-    ) -> Fate<R::Pending> {
-        let mut guard = self.lock();
-        let Some(protocol) = &mut guard.protocol else {
-            // Nothing was sent yet that this could answer.
-            return Fate::Done;
-        };
-        match protocol.handle_reply(now(), message.bytes(), handle) {
-            Some(reply) => self.claim(guard, qp, Event::Reply(reply), message, invalidated, false),
-            None => self.judge_any(guard, qp, message, handle, invalidated),
+    ) {
+        let fate = self.judge(guard, cx.qp(), &message, handle, invalidated);
+        self.dispose(cx, message, fate);
+    }
+
+    /// Does with a message that was handled what is to become of it.
+    #[inline(always)]
+    fn dispose(
+        &self,
+        cx: &mut Completions<'_, Self>,
+        message: Received<Self>,
+        fate: Fate<R::Pending>,
+    ) {
+        match fate {
+            Fate::Done => cx.repost(message),
+            Fate::Keep(pending) => self.role.keep(self, cx, pending, message),
+            Fate::Refuse(fixed, report) => {
+                self.role.refused(&fixed, &report);
+                // The peer has its credit back with the answer.
+                cx.repost(message);
+                if let Err(why) = self.refuse(cx.qp(), &fixed, report) {
+                    self.lose(why);
+                }
+            }
+            Fate::Close(why) => self.lose(why),
         }
     }
 
-    /// As [`judge`](Self::judge), for what is not a good Reply. It is apart so that in the way of
-    /// Replies the compiler need not make an event in memory.
-    #[inline(never)]
-    fn judge_any(
+    /// Has a message of any kind handled, by the protocol and then by the role.
+    fn judge(
         &self,
         mut guard: Guard<'_, State<R>, SpinLockBackend>,
         qp: &QpRef<Self>,

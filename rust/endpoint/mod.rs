@@ -66,7 +66,8 @@ use crate::{
         connection::Event,
         error::ErrorReport,
         header::FixedWords,
-        negotiate::Time, //
+        negotiate::Time,
+        types::Handle, //
     },
     rdma::{
         cm::{
@@ -155,6 +156,16 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
 
     /// The number of the connection, for traces.
     fn cid(&self) -> u32;
+
+    /// Has the protocol handle `message` if it is a good one of the kind that this role gets, but
+    /// for exceptions, in version 1. None, if it is not, and then nothing has happened.
+    /// Endpoint's lock held.
+    fn handle_usual<'a>(
+        protocol: &mut Protocol,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Event<'a>>;
 
     /// Takes what `event` concerns out of the role's state, and with it `invalidated`, the memory
     /// that the peer invalidated, if that is all there is. Endpoint's lock held.

@@ -180,7 +180,7 @@ impl Protocol {
 
     /// As [`Connection::handle_reply`].
     #[inline(always)]
-    pub(super) fn handle_reply<'a>(
+    pub(crate) fn handle_reply<'a>(
         &mut self,
         now: Time,
         message: &'a [u8],
@@ -189,6 +189,20 @@ impl Protocol {
         let arrived = self.connection.handle_reply(message)?;
         let xid = arrived.fixed.xid;
         trace::protocol_message(|| self.record(now, message, invalidated, "reply", xid));
+        Some(arrived)
+    }
+
+    /// As [`Connection::handle_call`].
+    #[inline(always)]
+    pub(crate) fn handle_call<'a>(
+        &mut self,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Arrived<'a>> {
+        let arrived = self.connection.handle_call(message, invalidated)?;
+        let xid = arrived.fixed.xid;
+        trace::protocol_message(|| self.record(now, message, invalidated, "call", xid));
         Some(arrived)
     }
 
@@ -282,14 +296,11 @@ impl Protocol {
     }
 
     /// As [`Connection::handle_posted`], when there are Receives for `calls` Calls of the peer and
-    /// the messages of the other direction, but `held` of them are not posted. Nothing, in
-    /// version 1.
-    #[inline]
+    /// the messages of the other direction, but `held` of them are not posted. Version 2 only.
+    #[cold]
     pub(super) fn handle_receives(&mut self, calls: u32, held: u32) {
-        if self.is_version2() {
-            let posted = RecvCredits::receives(self.messages_for(calls)).saturating_sub(held);
-            self.connection.handle_posted(posted);
-        }
+        let posted = RecvCredits::receives(self.messages_for(calls)).saturating_sub(held);
+        self.connection.handle_posted(posted);
     }
 
     /// How many messages there are for so many Calls of the peer: those, and Replies to as many

@@ -69,7 +69,7 @@ pub(crate) struct State<R: Role> {
     pub(super) passed: u32,
     /// The protocol has something to say for which there was no room.
     pub(super) untold: bool,
-    /// How many Receives the role keeps, with what came in them.
+    /// How many Receives the role keeps, with what came in them, if anybody counts them.
     pub(crate) held: u32,
     /// What has come of a message that arrives in parts.
     pub(super) joining: Joined,
@@ -142,10 +142,12 @@ impl<R: Role> State<R> {
     /// all of them posted always.
     #[inline]
     pub(super) fn count_receives(&mut self) {
+        let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) else {
+            return;
+        };
         let calls = self.allowance.calls();
-        match &mut self.protocol {
-            Some(protocol) if calls != 0 => protocol.handle_receives(calls, self.held),
-            _ => {}
+        if calls != 0 {
+            protocol.handle_receives(calls, self.held);
         }
     }
 

@@ -27,7 +27,10 @@ use crate::proto::types::{
     Version,
     Xid, //
 };
-use crate::proto::xdr::padded_len;
+use crate::proto::xdr::{
+    padded_len,
+    Reader, //
+};
 
 /// The bytes of XID and type, which every RPC message begins with.
 const RPC_START: u64 = 8;
@@ -133,6 +136,7 @@ impl ReadChunk {
 /// What is kept of a [`Call`] with its message, so that it is looked through only once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Kept {
+    version: Version,
     kind: Kind,
     /// The bytes of the lists: where each is follows from that.
     lists: ListLens,
@@ -144,6 +148,7 @@ pub struct Kept {
 impl Default for Kept {
     fn default() -> Self {
         Self {
+            version: Version::V1,
             kind: Kind::Msg,
             lists: ListLens::default(),
             stream_len: 0,
@@ -154,10 +159,11 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// What is to be kept of `call`.
+    /// What is to be kept of `call`, which came in a message of `version`.
     #[inline]
-    pub fn of(call: &Call<'_>) -> Self {
+    pub fn of(version: Version, call: &Call<'_>) -> Self {
         Self {
+            version,
             kind: call.kind,
             lists: call.chunks.lens(),
             stream_len: call.stream_len,
@@ -166,16 +172,21 @@ impl Kept {
         }
     }
 
+    /// The version of the message.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     /// Opens the message again that it was kept of: its fixed words, the Call, and the bytes behind
     /// the header. Returns `None` for a message that is shorter than that was.
     #[inline]
     pub fn open<'a>(&self, message: &'a [u8]) -> Option<(FixedWords, Call<'a>, &'a [u8])> {
         let (fixed, rest) = FixedWords::split(message)?;
-        let mut lists = rest.rest();
-        if fixed.version == Version::V2.number() {
-            // Behind the flags and the handle.
-            lists = lists.get(8..)?;
-        }
+        let lists = match self.version {
+            Version::V1 => rest.rest(),
+            Version::V2 => behind_handle(rest)?,
+        };
         let (chunks, payload) = ChunkLists::reopen(lists, &self.lists)?;
         let call = Call {
             kind: self.kind,
@@ -198,6 +209,12 @@ impl Kept {
             None => Handle::NONE,
         }
     }
+}
+
+/// What follows flags and handle in a header of version 2.
+#[cold]
+fn behind_handle(rest: Reader<'_>) -> Option<&[u8]> {
+    rest.rest().get(8..)
 }
 
 /// Where the next bytes of the RPC message come from.

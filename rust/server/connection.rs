@@ -210,6 +210,7 @@ impl svc::Connection for Connection {
     type Call = Message;
     type Work = Work;
 
+    #[inline]
     fn next(&self) -> svc::Next<Work> {
         let mut state = self.shared().lock();
         let queue = &mut state.role;
@@ -245,6 +246,8 @@ impl svc::Connection for Connection {
         })
     }
 
+    #[cold]
+    #[inline(never)]
     fn drop_call(&self, mut call: Message) {
         call.note_mut().joined = None;
         let held = call.note().held;
@@ -287,7 +290,7 @@ impl svc::Connection for Connection {
             Err(_) => return Err(errno::not_connected()),
         }
         trace::svc_callback(|| (self.cid(), xid, call.len()));
-        sending.post(None, None, None).map_err(|why| {
+        sending.post(None, None).map_err(|why| {
             self.shared().lose(why);
             errno::not_connected()
         })

@@ -8,7 +8,6 @@
 use super::{
     connection::Connection,
     role::{
-        version_of,
         Message,
         Server, //
     },
@@ -17,6 +16,7 @@ use super::{
 use crate::{
     endpoint::{
         CloseReason,
+        Facts,
         Patience,
         Sending, //
     },
@@ -76,9 +76,33 @@ impl Connection {
     ///
     /// The connection has to end.
     pub(super) fn send(&self, reply: &mut Reply<'_, Message>) -> Result<(), CloseReason> {
-        let Some(mut call) = reply.take_call() else {
+        let Some(call) = reply.take_call() else {
             return Err(CloseReason::NotPosted);
         };
+        match call.note().kept.version() {
+            Version::V1 => self.convey(reply, call, Version::V1, self.facts()),
+            Version::V2 => self.convey_v2(reply, call),
+        }
+    }
+
+    /// As [`Self::convey`] in version 2, in which what holds may change.
+    #[cold]
+    #[inline(never)]
+    fn convey_v2(&self, reply: &mut Reply<'_, Message>, call: Message) -> Result<(), CloseReason> {
+        let facts = self.facts_now().ok_or(CloseReason::NotPosted)?;
+        self.convey(reply, call, Version::V2, &facts)
+    }
+
+    /// Sends the Reply to `call`, in messages of `version`. It is compiled for each, so that what
+    /// version 2 asks is not asked in version 1.
+    #[inline(always)]
+    fn convey(
+        &self,
+        reply: &mut Reply<'_, Message>,
+        mut call: Message,
+        version: Version,
+        facts: &Facts,
+    ) -> Result<(), CloseReason> {
         let Some((fixed, asked, _)) = call.note().kept.open(call.bytes()) else {
             return Err(CloseReason::NotPosted);
         };
@@ -87,15 +111,6 @@ impl Connection {
             len: reply.message().map_or(0, |message| message.len()),
             results: call.note().results(),
             reducible: reducible(procedure.program, procedure.version, procedure.procedure),
-        };
-        let version = version_of(&fixed);
-        let facts_now;
-        let facts = match version {
-            Version::V1 => self.facts(),
-            Version::V2 => {
-                facts_now = self.facts_now().ok_or(CloseReason::NotPosted)?;
-                &facts_now
-            }
         };
         let limits = ReplyLimits {
             version,
@@ -151,7 +166,10 @@ impl Connection {
             None => Err(CloseReason::NotPosted),
             Some(mut sending) => {
                 //= V1-033, V1-035, V1-040
-                wanted = sending.answer(settings::max_requests(), call.note().held);
+                wanted = sending.answer(settings::max_requests());
+                if version == Version::V2 {
+                    sending.release(call.note().held);
+                }
                 let message = reply.message();
                 // It may have left for what is written.
                 let read = |at, out: &mut [u8]| match (message, &write) {
@@ -171,10 +189,7 @@ impl Connection {
                         .compose(&outgoing, &response, payload)
                         .map_err(|_| CloseReason::NotPosted)
                 };
-                match composed {
-                    Ok(()) => Ok(sending),
-                    Err(why) => Err(why),
-                }
+                composed.map(|()| sending)
             }
         };
         match composed {
@@ -189,7 +204,8 @@ impl Connection {
                 });
                 let pull = call.note_mut().pull.take();
                 let left = pull.and_then(|pull| sending.role().idle.push(pull));
-                let posted = sending.post(Some(call), write, invalidate);
+                sending.receive_again(call);
+                let posted = sending.post(write, invalidate);
                 drop(left);
                 posted?;
                 if let Some(calls) = wanted {

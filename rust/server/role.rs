@@ -12,10 +12,14 @@ use crate::{
         Protocol,
         Responder,
         Role,
-        Shared, //
+        Shared,
+        State, //
     },
     proto::{
-        connection::Event,
+        connection::{
+            Arrived,
+            Event, //
+        },
         error::ErrorReport,
         header::{
             FixedWords,
@@ -32,7 +36,10 @@ use crate::{
             CallLimits,
             Kept, //
         },
-        types::Version, //
+        types::{
+            Handle,
+            Version, //
+        }, //
     },
     rdma::{
         cq::Completions,
@@ -79,7 +86,7 @@ pub(crate) struct Note {
     pub(super) pull: Option<PullBox<Shared<Server>>>,
     /// Its Payload stream until it is delivered, if that came in several parts.
     pub(super) joined: Option<Joined>,
-    /// As how many Receives it counts while it is kept.
+    /// As how many Receives it counts while it is kept. Nobody counts those of version 1.
     pub(super) held: u32,
 }
 
@@ -90,6 +97,7 @@ impl Note {
         self.results.clear();
         self.pull = None;
         self.joined = None;
+        self.held = 0;
     }
 
     /// Opens the Call of `message` again: its fixed words, the Call, and its Payload stream, as far
@@ -186,7 +194,7 @@ impl Server {
 
 /// The version that a Call is of.
 #[inline]
-pub(super) fn version_of(call: &FixedWords) -> Version {
+fn version_of(call: &FixedWords) -> Version {
     Version::from_number(call.version).unwrap_or(Version::V1)
 }
 
@@ -208,7 +216,18 @@ impl Role for Server {
         self.cid
     }
 
-    #[inline]
+    #[inline(always)]
+    fn handle_usual<'a>(
+        protocol: &mut Protocol,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Event<'a>> {
+        let call = protocol.handle_call(now, message, invalidated)?;
+        Some(Event::Call(call))
+    }
+
+    #[inline(always)]
     fn claim(
         &self,
         protocol: &mut Protocol,
@@ -243,7 +262,7 @@ impl Role for Server {
         trace::svc_error(|| (self.cid, message.xid.0, report.name()));
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(
         &self,
         _shared: &Shared<Self>,
@@ -253,47 +272,12 @@ impl Role for Server {
         _invalidated: Option<Invalidated>,
     ) -> Fate<Kept> {
         match event {
-            //= V1-107, NFS-044, NFS-045
-            Event::Call(arrived) => {
-                let version2;
-                let limits = match version_of(&arrived.fixed) {
-                    Version::V1 => &self.limits,
-                    version => {
-                        version2 = CallLimits {
-                            version,
-                            ..self.limits
-                        };
-                        &version2
-                    }
-                };
-                match responder::accept(&arrived.conveyed, arrived.part.len, limits) {
-                    Ok(call) => Fate::Keep(Kept::of(&call)),
-                    Err(report) => Fate::Refuse(arrived.fixed, report),
-                }
-            }
-            Event::Refused(why) => {
-                trace::svc_error(|| (self.cid, xid_of(message), why.name()));
-                Fate::Done
-            }
-            Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
-            //= V1-121, NFS-049
-            Event::Reply(arrived) => {
-                let payload = arrived.conveyed.payload;
-                trace::svc_callback_reply(|| (self.cid, arrived.fixed.xid.0, payload.len() as u32));
-                if let Some(Claim { call, limit }) = claim {
-                    call.complete(payload, limit);
-                }
-                Fate::Done
-            }
-            _ => {
-                if let Some(Claim { call, .. }) = claim {
-                    call.fail(EIO);
-                }
-                Fate::Done
-            }
+            Event::Call(arrived) => self.check(&arrived),
+            other => self.handle_other(other, claim, message),
         }
     }
 
+    #[inline(always)]
     fn keep(
         &self,
         shared: &Shared<Self>,
@@ -303,14 +287,10 @@ impl Role for Server {
     ) {
         message.note_mut().begin(kept);
         trace::svc_call(|| described(self.cid, &message));
-        let note = message.note_mut();
         let mut state = shared.lock();
-        note.held = 1;
-        if state.joined.is_some() {
-            note.joined = state.joined.take();
-            note.held = note.joined.as_ref().map_or(1, Joined::parts);
+        if kept.version() == Version::V2 {
+            hold(&mut state, message.note_mut());
         }
-        state.held = state.held.saturating_add(note.held);
         state.role.calls.push(message);
         drop(state);
         self.xprt.work_pending();
@@ -342,6 +322,63 @@ impl Role for Server {
 
     fn retired(&self, waiter: Infallible) {
         match waiter {}
+    }
+}
+
+impl Server {
+    /// Checks whether a Call may be processed.
+    #[inline(always)]
+    //= V1-107, NFS-044, NFS-045
+    fn check(&self, arrived: &Arrived<'_>) -> Fate<Kept> {
+        let version = version_of(&arrived.fixed);
+        let version2;
+        let limits = match version {
+            Version::V1 => &self.limits,
+            Version::V2 => {
+                version2 = CallLimits {
+                    version,
+                    ..self.limits
+                };
+                &version2
+            }
+        };
+        match responder::accept(&arrived.conveyed, arrived.part.len, limits) {
+            Ok(call) => Fate::Keep(Kept::of(version, &call)),
+            Err(report) => Fate::Refuse(arrived.fixed, report),
+        }
+    }
+
+    /// Handles what is no Call.
+    #[cold]
+    #[inline(never)]
+    fn handle_other(
+        &self,
+        event: Event<'_>,
+        claim: Option<Claim>,
+        message: &Message,
+    ) -> Fate<Kept> {
+        match event {
+            Event::Refused(why) => {
+                trace::svc_error(|| (self.cid, xid_of(message), why.name()));
+                Fate::Done
+            }
+            Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
+            //= V1-121, NFS-049
+            Event::Reply(arrived) => {
+                let payload = arrived.conveyed.payload;
+                trace::svc_callback_reply(|| (self.cid, arrived.fixed.xid.0, payload.len() as u32));
+                if let Some(Claim { call, limit }) = claim {
+                    call.complete(payload, limit);
+                }
+                Fate::Done
+            }
+            _ => {
+                if let Some(Claim { call, .. }) = claim {
+                    call.fail(EIO);
+                }
+                Fate::Done
+            }
+        }
     }
 }
 
@@ -377,6 +414,14 @@ impl Responder for Server {
         trace::svc_full(|| (self.cid,));
         settings::STARVED.count();
     }
+}
+
+/// A Call of version 2 is kept, with what came of it in Receives before this one.
+#[cold]
+fn hold(state: &mut State<Server>, note: &mut Note) {
+    note.joined = state.joined.take();
+    note.held = note.joined.as_ref().map_or(1, Joined::parts);
+    state.held = state.held.saturating_add(note.held);
 }
 
 /// The XID of a message that has one, for traces.

@@ -91,6 +91,22 @@ impl Connection {
         Some(arrived)
     }
 
+    /// As [`handle_reply`](Self::handle_reply), with a good Call, which is what a server gets but
+    /// for exceptions.
+    #[inline(always)]
+    pub fn handle_call<'a>(
+        &mut self,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Arrived<'a>> {
+        match self.decode_usual(message)? {
+            (MsgType::Call, arrived) if invalidated.is_none() && self.auth.may_proceed() => {
+                Some(arrived)
+            }
+            _ => None,
+        }
+    }
+
     /// Decodes a good RPC message that comes after version 1 is settled.
     #[inline(always)]
     fn decode_usual<'a>(&self, message: &'a [u8]) -> Option<(MsgType, Arrived<'a>)> {

@@ -173,6 +173,35 @@ fn a_reply_may_be_handled_in_a_hurry() {
     }
 }
 
+//= V1-118, V1-132 (test)
+#[test]
+fn a_call_may_be_handled_in_a_hurry() {
+    let call = v1_msg(9, &rpc(9, 0, 40));
+    let mut usual = server();
+    assert!(usual.handle_call(call, None).is_none());
+    assert!(matches!(
+        usual.handle_message(NOW, call, None),
+        Event::Call(_)
+    ));
+    let mut hurried = usual.clone();
+    let call = v1_msg(10, &rpc(10, 0, 40));
+    let event = usual.handle_message(NOW, call, None);
+    let arrived = hurried.handle_call(call, None).unwrap();
+    assert_eq!(format!("{:?}", Event::Call(arrived)), format!("{event:?}"));
+    assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
+    assert!(hurried.handle_call(call, Some(Handle(7))).is_none());
+    for other in [
+        v1_msg(9, &rpc(9, 1, 40)),
+        v1_msg(9, &rpc(10, 0, 40)),
+        raw(&[9, 1, 32, 4, 2]),
+        v2_msg(9, 0, &rpc(9, 0, 40)),
+        &[],
+    ] {
+        assert!(hurried.handle_call(other, None).is_none());
+        assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
+    }
+}
+
 //= V1-092, V1-093, V1-095, V1-104, V1-106, V1-111 (test)
 #[test]
 fn v1_server_answers_bad_headers() {
