@@ -191,6 +191,7 @@ impl<R: Responder> Sending<'_, R> {
     }
 
     /// Writes header and payload; see [`State::compose`].
+    #[inline(always)]
     pub(crate) fn compose<C: Chunks + ?Sized>(
         &mut self,
         outgoing: &Outgoing,
@@ -525,6 +526,7 @@ impl<R: Responder> Endpoint<R> {
     /// None: the connection ends, or the queue will never have as much room.
     ///
     /// Context: process, sleeps.
+    #[inline(always)]
     pub(crate) fn sending(&self, work_requests: u32, buffer_len: u32) -> Option<Sending<'_, R>> {
         Some(Sending {
             state: self.room(work_requests, buffer_len, true)?,

@@ -430,18 +430,27 @@ pub trait Chunks {
     #[inline]
     //= V1-013, V1-014, V2-007
     fn encode(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
-        for read in self.reads() {
-            out.array(&read.to_wire())?;
-        }
-        out.u32(0)?;
-        for write in self.writes() {
-            encode_present(out, write)?;
-        }
-        out.u32(0)?;
-        match self.reply() {
-            None => out.u32(0),
-            Some(reply) => encode_present(out, reply),
-        }
+        encode_lists(self, out)
+    }
+}
+
+/// Writes the three chunk lists one after the other.
+//= V1-013, V1-014, V2-007
+pub(super) fn encode_lists<C: Chunks + ?Sized>(
+    chunks: &C,
+    out: &mut Writer<'_>,
+) -> Result<(), NoRoom> {
+    for read in chunks.reads() {
+        out.array(&read.to_wire())?;
+    }
+    out.u32(0)?;
+    for write in chunks.writes() {
+        encode_present(out, write)?;
+    }
+    out.u32(0)?;
+    match chunks.reply() {
+        None => out.u32(0),
+        Some(reply) => encode_present(out, reply),
     }
 }
 

@@ -5,13 +5,17 @@
 use core::ops::Range;
 
 use crate::proto::chunk::{
+    encode_lists,
     Chunk,
     ChunkLists,
     Chunks,
     REPLY_CHUNK_LEN,
     WRITE_CHUNK_LEN, //
 };
-use crate::proto::error::ErrorReport;
+use crate::proto::error::{
+    ErrorReport,
+    NoRoom, //
+};
 use crate::proto::header::Kind;
 use crate::proto::plan::{
     Item,
@@ -23,6 +27,7 @@ use crate::proto::types::{
     Segment,
     Version, //
 };
+use crate::proto::xdr::Writer;
 
 /// What a Reply looks like before anything is reduced.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +97,7 @@ pub struct Response<'a> {
 /// # Errors
 ///
 /// Returns what is to be reported when the Reply fits nowhere.
-#[inline]
+#[inline(always)]
 //= V1-080, NFS-008, D-08
 pub fn respond<'a>(
     chunks: ChunkLists<'a>,
@@ -110,7 +115,10 @@ pub fn respond<'a>(
         return Err(ErrorReport::BadXdr);
     }
     //= V1-073, V2-098
-    let (reduced, payload_len) = reduce(&chunks, shape).map_err(refuse)?;
+    let (reduced, payload_len) = match chunks.writes.is_empty() {
+        true => (ItemSet::EMPTY, shape.len),
+        false => reduce(&chunks, shape).map_err(refuse)?,
+    };
     let header_len = write_list_len(&chunks, limits.version);
     let offered = if limits.reply_chunk {
         chunks.reply
@@ -223,6 +231,11 @@ impl<'a> Response<'a> {
         }
     }
 
+    /// Says whether the Payload stream is the whole Reply: nothing goes into Write chunks.
+    pub fn is_whole(&self) -> bool {
+        self.reduced == ItemSet::EMPTY
+    }
+
     /// Returns the pieces of the Reply that make up the Payload stream, in order.
     //= V1-069, V2-077, V2-091
     pub fn payload(&self) -> impl Iterator<Item = Range<u32>> + 'a {
@@ -314,5 +327,15 @@ impl Chunks for Response<'_> {
                 .map(|chunk| fill(chunk.segments(), self.payload_len)),
             Form::Inline | Form::Continued => None,
         }
+    }
+
+    // Most Replies carry no chunk.
+    #[inline]
+    //= V1-013, V1-014, V2-007
+    fn encode(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        if self.chunks.writes.is_empty() && self.form != Form::ReplyChunk {
+            return out.array(&[0; 12]);
+        }
+        encode_lists(self, out)
     }
 }

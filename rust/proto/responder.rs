@@ -255,11 +255,11 @@ pub fn accept<'a>(
             only: None,
         });
     }
-    accept_chunks(conveyed, stream_len, limits)
+    accept_chunks(*conveyed, stream_len, limits)
 }
 
 fn accept_chunks<'a>(
-    conveyed: &Conveyed<'a>,
+    conveyed: Conveyed<'a>,
     inline_len: u32,
     limits: &CallLimits,
 ) -> Result<Call<'a>, ErrorReport> {

@@ -187,14 +187,12 @@ pub(crate) enum Work {
 
 impl Queue {
     fn next(&mut self) -> Option<Work> {
-        if let Some(call) = self.pulled.pop() {
-            return Some(Work::Complete(call));
+        if !self.pulled.is_empty() {
+            return self.pulled.pop().map(Work::Complete);
         }
         // One at a time, so that two do not take from each other what one of them needs.
-        if core::mem::take(&mut self.retry) {
-            if let Some(call) = self.starved.pop() {
-                return Some(Work::Begin(call));
-            }
+        if core::mem::take(&mut self.retry) && !self.starved.is_empty() {
+            return self.starved.pop().map(Work::Begin);
         }
         self.calls.pop().map(Work::Begin)
     }

@@ -56,7 +56,10 @@ use crate::{
     sunrpc::svc::rqst::Reply,
     support::trace, //
 };
-use core::ops::Range;
+use core::{
+    iter::once,
+    ops::Range, //
+};
 use kernel::{
     prelude::*,
     time::{
@@ -179,6 +182,7 @@ impl Connection {
                 };
                 let payload = |out: &mut [u8]| match response.kind() {
                     Kind::Nomsg => Some(0),
+                    Kind::Msg if response.is_whole() => copy(read, once(0..shape.len), out),
                     Kind::Msg => copy(read, response.payload(), out),
                 };
                 let composed = if response.form == Form::Continued {
