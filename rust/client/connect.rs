@@ -19,7 +19,7 @@ use crate::{
         Resolved,
         ANSWER, //
     },
-    proto::cm_private::CmPrivate,
+    proto::types::Version,
     rdma::cm::ConnectParams,
     sunrpc::{
         ConnectError,
@@ -41,8 +41,12 @@ const CONNECT_TIMEOUT: u32 = 60_000;
 /// How many times a device sends a packet again. Few enough that a server whose address moved is
 /// noticed soon; RPC sends everything again on the next connection.
 const RETRIES: u8 = 6;
-/// Receives are posted for every credit, so a peer that finds none is in error: show it.
+/// How often the server's device tries again when there is no Receive, in version 1. They are posted
+/// for every credit, so a server that finds none is in error: show it.
 const RNR_RETRIES: u8 = 0;
+/// The same in version 2: for ever. A message cannot grant nothing, so a server that keeps to its
+/// credits may have one more now and then than there are Receives.
+const RNR_RETRIES_V2: u8 = 7;
 
 /// Finds a device that leads to the server, and makes the queue pair there. Nothing is sent yet.
 ///
@@ -79,15 +83,18 @@ pub(super) fn establish(
     sizes: &Sizes,
     xprt: &Xprt,
 ) -> Result<(), ConnectError> {
-    let own: CmPrivate = sizes.config(endpoint.shared().role.cid).cm_private;
+    let own = sizes.config(endpoint.shared().role.cid);
     let params = ConnectParams {
         //= CM-002
-        private_data: own.encode(),
+        private_data: own.cm_private.encode(),
         //= V1-041
         responder_resources: sizes.reads_in,
         retry_count: RETRIES,
-        //= V1-122
-        rnr_retry_count: RNR_RETRIES,
+        //= V1-122, V2-052, D-10
+        rnr_retry_count: match own.versions.high {
+            Version::V1 => RNR_RETRIES,
+            Version::V2 => RNR_RETRIES_V2,
+        },
     };
     endpoint.connect(&params, CONNECT_TIMEOUT)?;
     //= V1-045, V1-046, V1-123, V1-124
