@@ -35,6 +35,8 @@ MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 INVAL_HTYPE, READ_CHUNKS, WRITE_CHUNKS, REPLY_RESOURCE = 3, 5, 6, 9
 RESPONSE, MORE = 1, 2
 ERR_VERS = 1
+# The most Segments of a header, and how many everybody takes.
+RCSIZ, MOST_SEGMENTS = 4, 16
 EMPTY = bytes(16)
 CEILING = 32
 
@@ -184,6 +186,11 @@ class Connection2(Connection):
             kind, value = at.word(), at.opaque()
             if len(value) == 4:
                 self.properties[kind], = struct.unpack(">I", value)
+        # Credits that had to be given may be more than Receives. And what takes fewer Segments than
+        # everybody does would not have sent more.
+        segments = self.properties.get(RCSIZ, MOST_SEGMENTS)
+        if "RNR retries 7" not in self.request or segments < MOST_SEGMENTS:
+            sys.exit(f"the client's request: {self.request}, {segments} Segments")
 
     def next_call(self):
         self.take()

@@ -41,6 +41,9 @@ pub(crate) const MAX_DATA_PAGES: u32 = 257;
 /// much the server may make this side keep that it joins.
 const CONTINUED: u32 = 65_536;
 
+/// As many Segments as a header may always have, as far as this side is concerned (version 2).
+const SEGMENTS: u32 = 64;
+
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
@@ -128,7 +131,7 @@ impl Sizes {
             recv_size: self.buffers.recv_len,
             //= V2-130
             segment_size: u32::MAX,
-            segments: self.chunk_segments,
+            segments: self.header_segments(),
             reverse: ReverseSupport::Inline,
         };
         Config {
@@ -139,6 +142,12 @@ impl Sizes {
             continued: CONTINUED,
             ..endpoint::config(cid, self.versions, true, properties)
         }
+    }
+
+    /// The most Segments of a header that this side takes. It sends no more either (D-25), and a Call may
+    /// have several chunks.
+    fn header_segments(&self) -> u32 {
+        (2 * self.chunk_segments).max(SEGMENTS)
     }
 
     /// What a plan has to keep to; the protocol narrows it to what the peer allows.
