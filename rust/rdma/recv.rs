@@ -209,6 +209,7 @@ impl<H: Handler> RecvBatch<H> {
 impl<H: Handler> Completions<'_, H> {
     /// As [`RecvBatch::repost`]. When the queue pair takes none, the handler hears that the
     /// connection is lost.
+    #[inline(always)]
     pub(crate) fn repost(&mut self, message: Received<H>) {
         let qp = self.qp();
         if self.own().receives.repost(qp, message).is_err() {

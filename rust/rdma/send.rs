@@ -210,11 +210,13 @@ impl<H: Handler> SendQueue<H> {
 
     /// Whether a Send with `registrations` fits now. If it does not, one that was posted before
     /// has a completion to come ([`Handler::sent`]).
+    #[inline]
     pub(crate) fn has_room(&self, registrations: u32) -> bool {
         self.in_use + 1 + registrations <= self.limit
     }
 
     /// Whether so many work requests fit now.
+    #[inline]
     pub(crate) fn has_room_for(&self, work_requests: u32) -> bool {
         self.in_use.saturating_add(work_requests) <= self.limit
     }
