@@ -74,7 +74,7 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python demo cost check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-demo
+.PHONY: python demo cost check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-nfstest check-demo
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -158,6 +158,9 @@ check-stress: python ## Hours of broken connections, failing allocations, spoile
 
 check-wire: python ## nfstest_rdma, all of it, ours beside the kernel's own client
 	@tools/check/check-wire
+
+check-nfstest: python ## Other suites of nfstest, our server beside the kernel's own; not in check
+	@tools/check/check-nfstest
 
 check-wire-quick: python
 	@tools/check/check-wire --quick

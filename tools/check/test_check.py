@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 from boot import Boot, Command, run_all
+from suite import Verdicts, compare
 from tally import Report, parse
 
 
@@ -97,6 +98,37 @@ class Runs(unittest.TestCase):
             run_all(boots, "ours", Path(home), report)
         self.assertEqual((report.total.passed, report.total.failed), (1, 1))
         self.assertIn("ValueError: what", said.getvalue())
+
+
+class Suites(unittest.TestCase):
+    """Our server beside the kernel's own."""
+
+    def verdicts(self, **failed):
+        with tempfile.TemporaryDirectory() as home:
+            cases = "".join(f'<testcase classname="{test}" name="x{n}">'
+                            + ("<failure message=': y'/>" if n < count else "") + "</testcase>"
+                            for test, count in failed.items() for n in range(3))
+            (Path(home) / "report.xml").write_text(f"<testsuite>{cases}</testsuite>")
+            return Verdicts(Path(home))
+
+    def counts(self, ours, stock, reasons):
+        with contextlib.redirect_stdout(io.StringIO()):
+            report = Report("test")
+            compare("a suite", self.verdicts(**ours), self.verdicts(**stock), reasons, report)
+            return report.total.passed, report.total.failed, report.total.skipped
+
+    def test_what_passes_with_ours_passes(self):
+        self.assertEqual(self.counts({"a": 0, "b": 0}, {"a": 0, "b": 2}, {}), (2, 0, 0))
+
+    def test_what_fails_with_ours_alone_fails(self):
+        reasons = {("a suite", "a"): "why"}
+        self.assertEqual(self.counts({"a": 1}, {"a": 0}, reasons), (0, 1, 0))
+        self.assertEqual(self.counts({"a": 2}, {"a": 1}, reasons), (0, 1, 0))
+        self.assertEqual(self.counts({}, {"a": 0}, reasons), (0, 1, 0))
+
+    def test_what_fails_with_both_needs_a_reason(self):
+        self.assertEqual(self.counts({"a": 1}, {"a": 1}, {}), (0, 1, 0))
+        self.assertEqual(self.counts({"a": 1}, {"a": 1}, {("a suite", "a"): "why"}), (0, 0, 1))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Suites of the nfstest package, run on nodes of the lab, and what they have found."""
+
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as xml
+
+from pathlib import Path
+
+from boot import ENDINGS, LAB
+from tally import TIED, Tally
+
+HERE = Path(__file__).resolve().parent
+REPEATS = 2
+
+
+class Verdicts:
+    """What one run has found: per test, the assertions that failed."""
+
+    def __init__(self, directory):
+        self.failures = {}
+        self.assertions = 0
+        for case in xml.parse(directory / "report.xml").getroot().iter("testcase"):
+            self.assertions += 1
+            failed = self.failures.setdefault(case.get("classname"), [])
+            for failure in case:
+                if failure.tag in ("failure", "error"):
+                    failed.append(f"{case.get('name')}{failure.get('message') or ''}")
+        captured = directory / "capture.log"
+        log = captured.read_text(errors="replace") if captured.exists() else ""
+        counts = re.findall(r"^(\d+) packets dropped by (?:kernel|interface)", log, re.M)
+        self.lost = sum(map(int, counts))
+        self.captures = len(re.findall(r"^\d+ packets captured", log, re.M))
+
+    def passed(self, test):
+        return test in self.failures and not self.failures[test]
+
+
+def judge(name, home, options, arguments, report, captures=0, timeout=600):
+    """Runs a suite with ARGUMENTS on nodes with OPTIONS until no capture has lost a frame, of which
+    there must be so many; why there is no verdict, with the end of the output, otherwise."""
+    for attempt in range(REPEATS + 1):
+        out = home.with_name(f"{home.name}-{attempt}")
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir(parents=True)
+        report.say(f"{name}: nfstest {' '.join(arguments)}")
+        ended = subprocess.run(
+            [*TIED, LAB, *options, "--mount", "none", "--share", HERE, "--out", out,
+             "--timeout", str(timeout), "--", "/share/nfstest", *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", check=False)
+        if ended.returncode:
+            why = ENDINGS.get(ended.returncode, f"nfstest ended with {ended.returncode}")
+            return why, ended.stdout.splitlines()[-60:]
+        verdicts = Verdicts(out)
+        if not verdicts.lost and verdicts.captures >= captures:
+            return verdicts
+        report.say(f"{name}: inconclusive, {verdicts.lost} frames lost in "
+                   f"{verdicts.captures} captures")
+    return "every capture has lost frames", []
+
+
+def explained(name):
+    """A file's lines of WHAT TEST REASON: what the kernel's own module does not pass either."""
+    reasons = {}
+    for line in (HERE / name).read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            what, test, reason = line.split(None, 2)
+            reasons[what, test] = reason
+    return reasons
+
+
+def compare(suite, ours, stock, reasons, report):
+    """Reports a suite: a test passes if no assertion failed with our server, and is skipped if no more
+    have than with the kernel's own and there is a reason."""
+    tally, details = Tally(), []
+    for test in sorted({*ours.failures, *stock.failures}):
+        failed = ours.failures.get(test, ["was not run"])
+        elsewhere = stock.failures.get(test, ["was not run"])
+        reason = reasons.get((suite, test))
+        known = bool(failed and reason and len(failed) <= len(elsewhere))
+        tally.count(not failed, known)
+        if failed:
+            details.append(f"{test}: {len(failed)} failed with ours, {len(elsewhere)} with the "
+                           f"kernel's own: {reason or 'nfstest.explained does not say why'}")
+            details += [] if known else [f"  ours: {line}" for line in failed[:20]]
+    report.result(f"nfstest_{suite}", tally, details)
