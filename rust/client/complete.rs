@@ -188,52 +188,67 @@ pub(super) fn arrived(
 ) -> Fate<Pending> {
     let client = &shared.role;
     client.xprt.peer_is_alive();
-    match claim {
-        Claim::Taken { rqst, sent, limit } => {
+    match (claim, event) {
+        (Claim::Taken { rqst, sent, limit }, Event::Reply(arrived)) => {
             // Receives for all credits are posted, so the window may grow at once.
             //= V1-036, V1-037
             client.xprt.set_credits(limit);
             trace::credits(|| (client.cid, limit));
-            let (mut source, mut in_parts): (&[u8], bool) = (&[], false);
-            let form = match &event {
-                Event::Reply(arrived) => {
-                    let start = arrived.part.start;
-                    source = arrived.conveyed.payload;
-                    in_parts = arrived.part.offset != 0;
-                    let conveyed = &arrived.conveyed;
-                    trace::reply(|| (client.cid, arrived.fixed.xid.0, arrived.fixed.credit));
-                    match sent.check(arrived.fixed.xid, conveyed, start) {
-                        Ok(reply) => match reply.payload {
-                            Payload::Inline(payload) => Form::Inline {
-                                len: payload.len(),
-                                written: reply.written,
-                            },
-                            Payload::ReplyChunk { len } => Form::ReplyChunk { len },
-                        },
-                        Err(why) => {
-                            trace::reply_bad(|| (client.cid, arrived.fixed.xid.0, why.name()));
-                            Form::Failed
-                        }
-                    }
-                }
-                Event::Error { xid, report } => {
-                    trace::reply_error(|| (client.cid, xid.0, report.name()));
-                    Form::Failed
-                }
-                Event::Failed { xid, why } => {
+            let xid = arrived.fixed.xid;
+            trace::reply(|| (client.cid, xid.0, arrived.fixed.credit));
+            let form = match sent.check(xid, &arrived.conveyed, arrived.part.start) {
+                Ok(reply) => match reply.payload {
+                    Payload::Inline(payload) => Form::Inline {
+                        len: payload.len(),
+                        written: reply.written,
+                    },
+                    Payload::ReplyChunk { len } => Form::ReplyChunk { len },
+                },
+                Err(why) => {
                     trace::reply_bad(|| (client.cid, xid.0, why.name()));
                     Form::Failed
                 }
-                _ => Form::Failed,
             };
-            if let Event::Close { why, .. } = event {
-                shared.lose(CloseReason::Protocol(why));
+            let source = Source {
+                bytes: arrived.conveyed.payload,
+                in_parts: arrived.part.offset != 0,
+            };
+            settle(shared, rqst, sent, form, source, invalidated)
+        }
+        (claim, event) => arrived_otherwise(shared, event, claim, invalidated),
+    }
+}
+
+/// Handles what is no Reply to an RPC of ours. It is apart so that the compiler need not make the
+/// event of a Reply in memory.
+#[cold]
+#[inline(never)]
+fn arrived_otherwise(
+    shared: &Shared<Client>,
+    event: Event<'_>,
+    claim: Claim,
+    invalidated: Option<Invalidated>,
+) -> Fate<Pending> {
+    let client = &shared.role;
+    match claim {
+        Claim::Taken { rqst, sent, limit } => {
+            client.xprt.set_credits(limit);
+            trace::credits(|| (client.cid, limit));
+            match event {
+                Event::Error { xid, report } => {
+                    trace::reply_error(|| (client.cid, xid.0, report.name()));
+                }
+                Event::Failed { xid, why } => {
+                    trace::reply_bad(|| (client.cid, xid.0, why.name()));
+                }
+                Event::Close { why, .. } => shared.lose(CloseReason::Protocol(why)),
+                _ => {}
             }
-            let mut fate = settle(shared, rqst, sent, form, source, invalidated);
-            if let Fate::Keep(pending) = &mut fate {
-                pending.in_parts = in_parts;
-            }
-            fate
+            let nothing = Source {
+                bytes: &[],
+                in_parts: false,
+            };
+            settle(shared, rqst, sent, Form::Failed, nothing, invalidated)
         }
         Claim::Refused(rqst) => {
             if let Event::Error { report, .. } = event {
@@ -259,7 +274,6 @@ pub(super) fn arrived(
 }
 
 /// The message is for no RPC of ours.
-#[cold]
 fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
     match event {
         //= V1-117, V1-129, NFS-050
@@ -294,6 +308,13 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
     }
 }
 
+/// The Payload stream of a Reply, and whether it came in several messages.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    bytes: &'a [u8],
+    in_parts: bool,
+}
+
 /// Ends the peer's access to the RPC's memory, as far as the peer has not, and finishes.
 #[inline(always)]
 fn settle(
@@ -301,7 +322,7 @@ fn settle(
     rqst: Pinned,
     sent: Sent,
     form: Form,
-    source: &[u8],
+    source: Source<'_>,
     invalidated: Option<Invalidated>,
 ) -> Fate<Pending> {
     let client = &shared.role;
@@ -318,9 +339,12 @@ fn settle(
             client.give_back(mr);
             proof
         }
-        Sent::Exposed(exposed) => return settle_exposed(shared, rqst, exposed, form, invalidated),
+        Sent::Exposed(exposed) => {
+            let in_parts = source.in_parts;
+            return settle_exposed(shared, rqst, exposed, form, in_parts, invalidated);
+        }
     };
-    finish(client, rqst, source, form, proof);
+    finish(client, rqst, source.bytes, form, proof);
     Fate::Done
 }
 
@@ -332,6 +356,7 @@ fn settle_exposed(
     rqst: Pinned,
     mut exposed: Exposed,
     form: Form,
+    in_parts: bool,
     invalidated: Option<Invalidated>,
 ) -> Fate<Pending> {
     let client = &shared.role;
@@ -350,7 +375,7 @@ fn settle_exposed(
         rqst,
         form,
         exposed,
-        in_parts: false,
+        in_parts,
     })
 }
 
