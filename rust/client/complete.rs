@@ -190,10 +190,7 @@ pub(super) fn arrived(
     client.xprt.peer_is_alive();
     match (claim, event) {
         (Claim::Taken { rqst, sent, limit }, Event::Reply(arrived)) => {
-            // Receives for all credits are posted, so the window may grow at once.
-            //= V1-036, V1-037
-            client.xprt.set_credits(limit);
-            trace::credits(|| (client.cid, limit));
+            granted(client, limit);
             let xid = arrived.fixed.xid;
             trace::reply(|| (client.cid, xid.0, arrived.fixed.credit));
             let form = match sent.check(xid, &arrived.conveyed, arrived.part.start) {
@@ -219,6 +216,15 @@ pub(super) fn arrived(
     }
 }
 
+/// The server lets this side have `limit` Calls under way.
+#[inline(always)]
+//= V1-036, V1-037
+fn granted(client: &Client, limit: u32) {
+    // Receives for all credits are posted, so the window may grow at once.
+    client.xprt.set_credits(limit);
+    trace::credits(|| (client.cid, limit));
+}
+
 /// Handles what is no Reply to an RPC of ours. It is apart so that the compiler need not make the
 /// event of a Reply in memory.
 #[cold]
@@ -232,8 +238,7 @@ fn arrived_otherwise(
     let client = &shared.role;
     match claim {
         Claim::Taken { rqst, sent, limit } => {
-            client.xprt.set_credits(limit);
-            trace::credits(|| (client.cid, limit));
+            granted(client, limit);
             match event {
                 Event::Error { xid, report } => {
                     trace::reply_error(|| (client.cid, xid.0, report.name()));

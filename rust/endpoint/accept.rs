@@ -83,8 +83,8 @@ use kernel::{
 };
 
 /// How long the peer may let somebody wait for room in the send queue or for a credit while nothing
-/// goes on, or for the rest of a message, in milliseconds. Messages of the peer are nothing that goes on: it can send as many as it
-/// likes.
+/// goes on, or for the rest of a message, in milliseconds. Messages of the peer are nothing that goes
+/// on: it can send as many as it likes.
 pub(super) const PATIENCE: Msecs = 30_000;
 
 /// What is left of the time for which the peer is waited for.

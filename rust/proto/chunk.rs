@@ -435,6 +435,7 @@ pub trait Chunks {
 }
 
 /// Writes the three chunk lists one after the other.
+#[inline]
 //= V1-013, V1-014, V2-007
 pub(super) fn encode_lists<C: Chunks + ?Sized>(
     chunks: &C,
