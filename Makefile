@@ -74,7 +74,7 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python demo cost check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-nfstest check-demo
+.PHONY: python demo cost check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-nfstest check-demo check-end
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -88,7 +88,7 @@ cost: python ## Count what one RPC executes on either side, with our module and 
 
 check: python ## Every test; ends with: N passed, N failed
 	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build \
-		check-lab check-cost check-wire-quick check-demo
+		check-lab check-end
 
 # Of what follows, as many at a time as there are processors.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
@@ -167,6 +167,10 @@ check-wire-quick: python
 
 check-demo: python
 	@$(step) 'demo' tools/demo/demo
+
+# Each of these keeps one processor busy.
+check-end: python
+	$(parts) check-cost check-wire-quick check-demo
 
 .PHONY: check-mutations
 check-mutations: python ## Mistakes in the kernel code that the selftests must find (an hour)
