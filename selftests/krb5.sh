@@ -93,11 +93,14 @@ pages_are_taken_from_the_server_first() {
 	mkdir $trace
 	trap 'tc qdisc del dev $interface root; rmdir $trace' EXIT
 	head -c 65536 /dev/urandom >"$local/file"
-	echo 1 >$trace/events/$event/enable
+	echo 1 >$trace/events/rpcrdma/enable
 	# A machine that is too slow breaks the connection before it sends the Call again.
-	for _ in 1 2 3; do
+	for attempt in 1 2 3 4 5; do
 		send_again_without_a_link
 		[ ! -s "$local/event" ] || break
+		note "attempt $attempt:"
+		grep "xprtrdma_\(marshal\|post_send\|disconnect\)" $trace/trace | cut -c 1-150 | tail -n 20
+		remount
 	done
 	[ -s "$local/event" ] || fail "the server could read them until the connection ended"
 	remount
