@@ -16,6 +16,7 @@ from tally import PROJECT, TIED, parse
 LAB = PROJECT / "tools/lab/lab"
 KDIR = PROJECT / "tools/lab/kdir"
 ENDINGS = {99: "a kernel has reported a fault", 124: "timed out", 125: "the lab has failed"}
+EXPLAINED = "reported what is known of it"
 START = re.compile(r"^# selftests: rpcrdma: (.*)")
 END = re.compile(r"^(not )?ok \d+ selftests: rpcrdma: (.*?)( # .*)?$")
 
@@ -69,8 +70,9 @@ class Boot:
         ending = ENDINGS.get(process.returncode)
         if process.returncode and not failed:
             ending = ending or f"ended with status {process.returncode}, and no program has failed"
+        explained = [line for line in around if EXPLAINED in line]
         report.single(f"{self.name}: the kernels have nothing to report", not ending,
-                      [ending, *around[-80:]] if ending else ())
+                      [ending, *around[-80:]] if ending else explained)
 
     def _ended(self, report, program, started, lines, end):
         """Reports a program, whose last line is END if it came so far; returns whether it has failed."""

@@ -205,6 +205,8 @@ class Run:
             for report in klog.reports(text):
                 reported = True
                 say(f"the {name}'s kernel reported:\n{report}")
+            for line in klog.explained(text):
+                say(f"the {name}'s kernel reported what is known of it: {line}")
             if self.outcome == LAB_FAILED and not reported:
                 say(f"the end of the {name}'s log:\n" + "\n".join(text.splitlines()[-15:]))
         return REPORTED if reported else self.outcome
