@@ -33,7 +33,7 @@ use crate::{
         },
         negotiate::Time,
         types::{
-            Handle,
+            MsgType,
             Version, //
         }, //
     },
@@ -137,6 +137,7 @@ impl Role for Client {
     type Note = ();
 
     const BUDGET: Budget = Budget::Requester;
+    const USUAL: MsgType = MsgType::Reply;
 
     fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol> {
         let (config, first) = self.begin.as_ref()?;
@@ -151,17 +152,6 @@ impl Role for Client {
 
     fn cid(&self) -> u32 {
         self.cid
-    }
-
-    #[inline(always)]
-    fn handle_usual<'a>(
-        protocol: &mut Protocol,
-        now: Time,
-        message: &'a [u8],
-        invalidated: Option<Handle>,
-    ) -> Option<Event<'a>> {
-        let reply = protocol.handle_reply(now, message, invalidated)?;
-        Some(Event::Reply(reply))
     }
 
     #[inline(always)]

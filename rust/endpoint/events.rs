@@ -105,7 +105,7 @@ impl<R: Role> Handler for Shared<R> {
             drop(guard);
             return cx.repost(message);
         };
-        match R::handle_usual(protocol, now(), message.bytes(), handle) {
+        match protocol.handle_usual(R::USUAL, now(), message.bytes(), handle) {
             Some(event) => {
                 let fate = self.claim(guard, cx.qp(), event, &message, invalidated, false);
                 self.dispose(cx, message, fate);

@@ -67,7 +67,7 @@ use crate::{
         error::ErrorReport,
         header::FixedWords,
         negotiate::Time,
-        types::Handle, //
+        types::MsgType, //
     },
     rdma::{
         cm::{
@@ -149,6 +149,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Of which memory messages are joined that come in several parts.
     const BUDGET: Budget;
 
+    /// Which RPC messages this role gets but for exceptions. Their way is the short one.
+    const USUAL: MsgType;
+
     /// The peer has accepted: the protocol state to begin with.
     ///
     /// `private_data` is what the peer sent along. Context: the CM's workqueue, may sleep.
@@ -156,16 +159,6 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
 
     /// The number of the connection, for traces.
     fn cid(&self) -> u32;
-
-    /// Has the protocol handle `message` if it is a good one of the kind that this role gets, but
-    /// for exceptions, in version 1. None, if it is not, and then nothing has happened.
-    /// Endpoint's lock held.
-    fn handle_usual<'a>(
-        protocol: &mut Protocol,
-        now: Time,
-        message: &'a [u8],
-        invalidated: Option<Handle>,
-    ) -> Option<Event<'a>>;
 
     /// Takes what `event` concerns out of the role's state, and with it `invalidated`, the memory
     /// that the peer invalidated, if that is all there is. Endpoint's lock held.

@@ -12,7 +12,6 @@ use crate::{
         chunk::Chunks,
         connection::{
             self,
-            Arrived,
             Config,
             Connection,
             Event,
@@ -35,8 +34,7 @@ use crate::{
         types::{
             Handle,
             MsgType,
-            Version,
-            Xid, //
+            Version, //
         }, //
     },
     support::trace, //
@@ -178,32 +176,18 @@ impl Protocol {
         result
     }
 
-    /// As [`Connection::handle_reply`].
+    /// As [`Connection::handle_usual`].
     #[inline(always)]
-    pub(crate) fn handle_reply<'a>(
+    pub(super) fn handle_usual<'a>(
         &mut self,
+        kind: MsgType,
         now: Time,
         message: &'a [u8],
         invalidated: Option<Handle>,
-    ) -> Option<Arrived<'a>> {
-        let arrived = self.connection.handle_reply(message)?;
-        let xid = arrived.fixed.xid;
-        trace::protocol_message(|| self.record(now, message, invalidated, "reply", xid));
-        Some(arrived)
-    }
-
-    /// As [`Connection::handle_call`].
-    #[inline(always)]
-    pub(crate) fn handle_call<'a>(
-        &mut self,
-        now: Time,
-        message: &'a [u8],
-        invalidated: Option<Handle>,
-    ) -> Option<Arrived<'a>> {
-        let arrived = self.connection.handle_call(message, invalidated)?;
-        let xid = arrived.fixed.xid;
-        trace::protocol_message(|| self.record(now, message, invalidated, "call", xid));
-        Some(arrived)
+    ) -> Option<Event<'a>> {
+        let event = self.connection.handle_usual(kind, message, invalidated)?;
+        self.trace_message(now, message, invalidated, &event);
+        Some(event)
     }
 
     /// As [`Connection::handle_message`].
@@ -214,32 +198,31 @@ impl Protocol {
         invalidated: Option<Handle>,
     ) -> Event<'a> {
         let event = self.connection.handle_message(now, message, invalidated);
-        trace::protocol_message(|| {
-            let xid = event.xid().unwrap_or(Xid(0));
-            self.record(now, message, invalidated, event.name(), xid)
-        });
+        self.trace_message(now, message, invalidated, &event);
         event
     }
 
-    /// What the trace says of a message: from when it is, and what the core has made of it.
-    fn record<'a>(
+    /// Traces a message: from when it is, and what the core has made of it.
+    #[inline(always)]
+    fn trace_message(
         &self,
         now: Time,
-        message: &'a [u8],
+        message: &[u8],
         invalidated: Option<Handle>,
-        event: &'static str,
-        xid: Xid,
-    ) -> (u32, u64, u32, u32, &'a [u8], &'static str, u32, u32) {
-        (
-            self.cid,
-            now.0,
-            message.len() as u32,
-            invalidated.map_or(0, |handle| handle.0),
-            message.get(..RECORDED).unwrap_or(message),
-            event,
-            xid.0,
-            self.limit(),
-        )
+        event: &Event<'_>,
+    ) {
+        trace::protocol_message(|| {
+            (
+                self.cid,
+                now.0,
+                message.len() as u32,
+                invalidated.map_or(0, |handle| handle.0),
+                message.get(..RECORDED).unwrap_or(message),
+                event.name(),
+                event.xid().map_or(0, |xid| xid.0),
+                self.limit(),
+            )
+        });
     }
 
     /// As [`Connection::handle_properties`].

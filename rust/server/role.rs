@@ -37,7 +37,7 @@ use crate::{
             Kept, //
         },
         types::{
-            Handle,
+            MsgType,
             Version, //
         }, //
     },
@@ -206,6 +206,7 @@ impl Role for Server {
     type Note = Note;
 
     const BUDGET: Budget = Budget::Responder;
+    const USUAL: MsgType = MsgType::Call;
 
     fn begin(&self, _private_data: &[u8], _now: Time) -> Option<Protocol> {
         // Only the side that connects is told by an event.
@@ -214,17 +215,6 @@ impl Role for Server {
 
     fn cid(&self) -> u32 {
         self.cid
-    }
-
-    #[inline(always)]
-    fn handle_usual<'a>(
-        protocol: &mut Protocol,
-        now: Time,
-        message: &'a [u8],
-        invalidated: Option<Handle>,
-    ) -> Option<Event<'a>> {
-        let call = protocol.handle_call(now, message, invalidated)?;
-        Some(Event::Call(call))
     }
 
     #[inline(always)]

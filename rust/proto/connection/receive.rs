@@ -64,46 +64,51 @@ impl Connection {
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Event<'a> {
-        match self.decode_usual(message) {
-            Some((MsgType::Reply, arrived)) => {
-                self.calls.handle_grant(arrived.fixed.credit);
-                Event::Reply(arrived)
-            }
-            Some((MsgType::Call, arrived)) if invalidated.is_none() && self.auth.may_proceed() => {
-                Event::Call(arrived)
-            }
-            _ => self.handle_any(now, message, invalidated),
+        match self.handle_good(None, message, invalidated) {
+            Some(event) => event,
+            None => self.handle_any(now, message, invalidated),
         }
     }
 
-    /// Does what [`handle_message`](Self::handle_message) does with a good Reply after version 1 is
-    /// settled, which is what a client gets but for exceptions, and returns what would be in its
-    /// event. Of anything else it takes no notice, and `handle_message` is to be called.
+    /// Does what [`handle_message`](Self::handle_message) does with a good message of one `kind`
+    /// after version 1 is settled: Replies are what a client gets but for exceptions, and Calls
+    /// what a server gets. Of anything else it takes no notice, and `handle_message` is to be
+    /// called.
     ///
-    /// So whoever handles Replies in a hurry need not have them in an event, among all others.
+    /// So whoever handles messages in a hurry need not have them in an event, among all others.
     #[inline(always)]
-    //= V1-033, V1-035
-    pub fn handle_reply<'a>(&mut self, message: &'a [u8]) -> Option<Arrived<'a>> {
-        let (MsgType::Reply, arrived) = self.decode_usual(message)? else {
-            return None;
-        };
-        self.calls.handle_grant(arrived.fixed.credit);
-        Some(arrived)
-    }
-
-    /// As [`handle_reply`](Self::handle_reply), with a good Call, which is what a server gets but
-    /// for exceptions.
-    #[inline(always)]
-    pub fn handle_call<'a>(
+    pub fn handle_usual<'a>(
         &mut self,
+        kind: MsgType,
         message: &'a [u8],
         invalidated: Option<Handle>,
-    ) -> Option<Arrived<'a>> {
-        match self.decode_usual(message)? {
-            (MsgType::Call, arrived) if invalidated.is_none() && self.auth.may_proceed() => {
-                Some(arrived)
+    ) -> Option<Event<'a>> {
+        self.handle_good(Some(kind), message, invalidated)
+    }
+
+    /// Handles a good RPC message that comes after version 1 is settled, of one kind if `only` that
+    /// is wanted.
+    #[inline(always)]
+    //= V1-033, V1-035
+    fn handle_good<'a>(
+        &mut self,
+        only: Option<MsgType>,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Event<'a>> {
+        let (kind, arrived) = self.decode_usual(message)?;
+        if only.is_some_and(|only| only != kind) {
+            return None;
+        }
+        match kind {
+            MsgType::Reply => {
+                self.calls.handle_grant(arrived.fixed.credit);
+                Some(Event::Reply(arrived))
             }
-            _ => None,
+            MsgType::Call if invalidated.is_none() && self.auth.may_proceed() => {
+                Some(Event::Call(arrived))
+            }
+            MsgType::Call => None,
         }
     }
 

@@ -144,62 +144,65 @@ fn send(connection: &mut Connection, message: &Outgoing) -> Result<Vec<u8>, Send
 
 // Version 1.
 
+/// What a connection does with `message` in a hurry, once it is settled by `first`, is what it does
+/// otherwise, and of `others` it takes no notice.
+fn may_be_handled_in_a_hurry(
+    mut usual: Connection,
+    kind: MsgType,
+    first: &[u8],
+    message: &[u8],
+    others: &[(&[u8], Option<Handle>)],
+) -> Connection {
+    assert!(usual.handle_usual(kind, first, None).is_none());
+    usual.handle_message(NOW, first, None);
+    let mut hurried = usual.clone();
+    let event = usual.handle_message(NOW, message, None);
+    assert!(matches!(event, Event::Call(_) | Event::Reply(_)));
+    let in_a_hurry = hurried.handle_usual(kind, message, None);
+    assert_eq!(format!("{in_a_hurry:?}"), format!("{:?}", Some(event)));
+    assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
+    let bad = raw(&[9, 1, 32, 4, 2]);
+    let nothing = (&[][..], None);
+    for &(other, invalidated) in others.iter().chain(&[(bad, None), nothing]) {
+        assert!(hurried.handle_usual(kind, other, invalidated).is_none());
+        assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
+    }
+    usual
+}
+
 //= V1-033, V1-035 (test)
 #[test]
 fn a_reply_may_be_handled_in_a_hurry() {
-    let reply = v1_msg(9, &rpc(9, 1, 40));
-    let mut usual = client(Version::V1);
-    assert!(usual.handle_reply(reply).is_none());
-    assert!(matches!(
-        usual.handle_message(NOW, reply, None),
-        Event::Reply(_)
-    ));
-    let mut hurried = usual.clone();
-    let reply = join(&[10, 1, 3, 0, 0, 0, 0], &rpc(10, 1, 40));
-    let event = usual.handle_message(NOW, reply, None);
-    let arrived = hurried.handle_reply(reply).unwrap();
-    assert_eq!(format!("{:?}", Event::Reply(arrived)), format!("{event:?}"));
-    assert_eq!(usual.calls().limit(), 3);
-    assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
-    for other in [
-        v1_msg(9, &rpc(9, 0, 40)),
-        v1_msg(9, &rpc(10, 1, 40)),
-        raw(&[9, 1, 32, 4, 2]),
-        v2_msg(9, 1, &rpc(9, 1, 40)),
-        &[],
-    ] {
-        assert!(hurried.handle_reply(other).is_none());
-        assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
-    }
+    let after = may_be_handled_in_a_hurry(
+        client(Version::V1),
+        MsgType::Reply,
+        v1_msg(9, &rpc(9, 1, 40)),
+        join(&[10, 1, 3, 0, 0, 0, 0], &rpc(10, 1, 40)),
+        &[
+            (v1_msg(9, &rpc(9, 0, 40)), None),
+            (v1_msg(9, &rpc(10, 1, 40)), None),
+            (v2_msg(9, 1, &rpc(9, 1, 40)), None),
+        ],
+    );
+    assert_eq!(after.calls().limit(), 3);
 }
 
 //= V1-118, V1-132 (test)
 #[test]
 fn a_call_may_be_handled_in_a_hurry() {
-    let call = v1_msg(9, &rpc(9, 0, 40));
-    let mut usual = server();
-    assert!(usual.handle_call(call, None).is_none());
-    assert!(matches!(
-        usual.handle_message(NOW, call, None),
-        Event::Call(_)
-    ));
-    let mut hurried = usual.clone();
     let call = v1_msg(10, &rpc(10, 0, 40));
-    let event = usual.handle_message(NOW, call, None);
-    let arrived = hurried.handle_call(call, None).unwrap();
-    assert_eq!(format!("{:?}", Event::Call(arrived)), format!("{event:?}"));
-    assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
-    assert!(hurried.handle_call(call, Some(Handle(7))).is_none());
-    for other in [
-        v1_msg(9, &rpc(9, 1, 40)),
-        v1_msg(9, &rpc(10, 0, 40)),
-        raw(&[9, 1, 32, 4, 2]),
-        v2_msg(9, 0, &rpc(9, 0, 40)),
-        &[],
-    ] {
-        assert!(hurried.handle_call(other, None).is_none());
-        assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
-    }
+    may_be_handled_in_a_hurry(
+        server(),
+        MsgType::Call,
+        v1_msg(9, &rpc(9, 0, 40)),
+        call,
+        &[
+            (call, Some(Handle(7))),
+            (v1_msg(9, &rpc(9, 1, 40)), None),
+            (v1_msg(9, &rpc(10, 0, 40)), None),
+            (v2_msg(9, 0, &rpc(9, 0, 40)), None),
+        ],
+    );
 }
 
 //= V1-092, V1-093, V1-095, V1-104, V1-106, V1-111 (test)
