@@ -50,7 +50,10 @@ mount_through_the_peer_with() {
 leave_the_peer() {
 	# Without a server nothing but this leaves the mount.
 	peer_runs || umount -f -l "$mnt"
-	[ "$1" = 0 ] || tail -n 20 "$scratch/peer.log"
+	[ "$1" = 0 ] || {
+		tail -n 20 "$scratch/peer.log"
+		grep -s "^\(connects\|last_\)" /sys/kernel/debug/rpcrdma/* || :
+	}
 	exit "$1"
 }
 
