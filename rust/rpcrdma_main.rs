@@ -31,6 +31,16 @@ module! {
     description: "RPC/RDMA Transport",
     license: "Dual BSD/GPL",
     alias: ["svcrdma", "xprtrdma", "rpcrdma6"],
+    params: {
+        max_version: i32 {
+            default: 1,
+            description: "sunrpc.rdma_max_version to begin with: 1 or 2",
+        },
+        svc_max_version: i32 {
+            default: 1,
+            description: "sunrpc.svc_rdma.max_version to begin with: 1 or 2",
+        },
+    },
 }
 
 /// The loaded module; what is registered goes in this order.
@@ -46,8 +56,10 @@ impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
             _debugfs: support::debugfs::Root::new(c"rpcrdma")?,
-            _settings: client::settings::register()?,
-            _server_settings: server::settings::register()?,
+            _settings: client::settings::register(*module_parameters::max_version.value())?,
+            _server_settings: server::settings::register(
+                *module_parameters::svc_max_version.value(),
+            )?,
             _requester: sunrpc::Registration::new()?,
             _responder: server::Registration::new()?,
         })

@@ -99,6 +99,23 @@ the_version_is_a_setting() {
 	done
 }
 
+# Parameters of the module say what the settings begin with.
+the_versions_are_parameters() {
+	modinfo -F parm rpcrdma | grep -q "^max_version:" || skip "this module has no parameters"
+	modprobe -r rpcrdma || skip "something is using the module"
+	trap 'modprobe -r rpcrdma; modprobe rpcrdma' EXIT
+	modprobe rpcrdma max_version=2
+	[ "$(cd $settings && cat rdma_max_version svc_rdma/max_version | tr '\n' ' ')" = "2 1 " ]
+	modprobe -r rpcrdma
+	modprobe rpcrdma svc_max_version=2
+	[ "$(cd $settings && cat rdma_max_version svc_rdma/max_version | tr '\n' ' ')" = "1 2 " ]
+	modprobe -r rpcrdma
+	for wrong in max_version=0 max_version=3 svc_max_version=-1 max_version=none; do
+		! modprobe rpcrdma $wrong || fail "it takes $wrong"
+	done
+	dmesg | tail -n 20 | grep "max_version=3: has to be 1 to 2"
+}
+
 # counters NAME...: what the server has counted.
 counters() {
 	for name; do
@@ -229,6 +246,7 @@ tests \
 	"have_the_defaults" \
 	"refuse_what_is_out_of_range" \
 	"the_version_is_a_setting" \
+	"the_versions_are_parameters" \
 	"counters_of_the_server" \
 	"slots_are_those_of_a_new_mount 4" \
 	"slots_are_those_of_a_new_mount 333" \

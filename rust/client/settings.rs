@@ -54,12 +54,14 @@ static ENTRIES: [Entry; 7] = [
     Entry::new(c"rdma_pad_optimize", &PAD_OPTIMIZE, None),
 ];
 
-/// Makes the settings appear. Context: process, may sleep.
+/// Makes the settings appear, the version as the module's parameter has it. Context: process,
+/// may sleep.
 ///
 /// # Errors
 ///
-/// `ENOMEM`.
-pub(crate) fn register() -> Result<Table> {
+/// `EINVAL`: there is no such version. `ENOMEM`.
+pub(crate) fn register(max_version: i32) -> Result<Table> {
+    MAX_VERSION_RANGE.begin(&MAX_VERSION, max_version, "max_version")?;
     Table::new(c"sunrpc", &ENTRIES)
 }
 

@@ -84,12 +84,14 @@ static ENTRIES: [Entry; 13] = [
     Entry::new(c"rdma_stat_sq_prod", &UNUSED, Some(&UNUSED_RANGE)),
 ];
 
-/// Makes settings and counters appear. Context: process, may sleep.
+/// Makes settings and counters appear, the version as the module's parameter has it. Context: process,
+/// may sleep.
 ///
 /// # Errors
 ///
-/// `ENOMEM`.
-pub(crate) fn register() -> Result<Table> {
+/// `EINVAL`: there is no such version. `ENOMEM`.
+pub(crate) fn register(max_version: i32) -> Result<Table> {
+    MAX_VERSION_RANGE.begin(&MAX_VERSION, max_version, "svc_max_version")?;
     Table::new(c"sunrpc/svc_rdma", &ENTRIES)
 }
 

@@ -21,6 +21,22 @@ pub(crate) struct Range {
     pub(crate) max: i32,
 }
 
+impl Range {
+    /// Gives `setting` a `value` to begin with, that of the module parameter `name`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: it is out of range, which the kernel's log says.
+    pub(crate) fn begin(&self, setting: &Atomic<i32>, value: i32, name: &str) -> Result {
+        if value < self.min || value > self.max {
+            pr_err!("{name}={value}: has to be {} to {}\n", self.min, self.max);
+            return Err(EINVAL);
+        }
+        setting.store(value, Relaxed);
+        Ok(())
+    }
+}
+
 /// One file: an integer that everybody may read and root may write.
 ///
 /// # Invariants
