@@ -74,7 +74,7 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python demo cost check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-nfstest check-demo check-end
+.PHONY: python demo cost check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-dissector check-nfstest check-demo check-end
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -94,7 +94,7 @@ check: python ## Every test; ends with: N passed, N failed
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
 lint_parts = layers map unsafe text format conformance lints checks probe
-host_parts = core oracle fuzzing model mistakes cost
+host_parts = core oracle fuzzing model mistakes cost dissector
 build_parts = debian debian-7.3 clippy ownership
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
 
@@ -123,7 +123,7 @@ lint-probe:
 core_with_vectors = tools/lab/buildroot --bind $(abspath $(RPCRDMA_VECTORS)):/tmp/vectors.json -- \
 	env RPCRDMA_VECTORS=/tmp/vectors.json tools/proto/check
 
-check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, mistakes, cost
+check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, mistakes, cost; dissector
 	$(parts) $(host_parts:%=host-%)
 host-core:
 	@$(if $(RPCRDMA_VECTORS),$(core_with_vectors),$(step) --ktap 'protocol core' $(buildroot) tools/proto/check)
@@ -137,6 +137,8 @@ host-mistakes:
 	@$(step) 'seeded mistakes are found' tools/proto/mutations/check
 host-cost:
 	@$(step) 'cost of the core' tools/proto/cost/check
+host-dissector:
+	@$(step) --ktap 'dissector' tools/wireshark/check
 
 check-build: python ## The module for Debian's 7.2 and 7.3 kernels, clippy, and what must not compile
 	$(parts) $(build_parts:%=build-%)
@@ -158,6 +160,9 @@ check-stress: python ## Hours of broken connections, failing allocations, spoile
 
 check-wire: python ## nfstest_rdma, all of it, ours beside the kernel's own client
 	@tools/check/check-wire
+
+check-dissector: python ## Version 2 captured in the lab, dissected, compared with the nodes; not in check
+	@$(step) --ktap 'dissector of a capture' tools/wireshark/check-live
 
 check-nfstest: python ## Other suites of nfstest, our server beside the kernel's own; not in check
 	@tools/check/check-nfstest
