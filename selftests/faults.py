@@ -14,7 +14,7 @@ import sys
 import time
 
 NFS = 100003
-READLINK, READ, WRITE, READDIRPLUS = 5, 6, 7, 17
+GETATTR, READLINK, READ, WRITE, READDIRPLUS = 1, 5, 6, 7, 17
 CALLBACK = 0x40000000
 CREATE_SESSION, SEQUENCE, DESTROY_CLIENTID = 43, 53, 57
 CB_SEQUENCE = 11
@@ -146,6 +146,30 @@ def endless_credits(reply):
 
 
 # --- Replies that cannot be used ------------------------------------------------------------
+
+
+@strikes(GETATTR)
+def bad_replies_to_the_next_calls(_, reply):
+    """They begin before the Calls come, whose XIDs are known, and are all that does."""
+    last = swapped(reply.xid)
+    reply.send()
+    reply.kind, reply.payload = RDMA_NOMSG, b""
+    end = time.monotonic() + 60
+    for xid in range(last + 1, last + 401):
+        reply.xid = swapped(xid)
+        while not (call := reply.connection.next_call()):
+            if time.monotonic() > end:
+                return f"{xid - last - 1} Calls have come"
+            reply.send()
+        if call.xid != reply.xid:
+            return f"a Call has come with XID {call.xid:#x} instead of {reply.xid:#x}"
+        reply.send()
+    return "sent"
+
+
+def swapped(xid):
+    """Clients of Linux count XIDs in their own order of bytes."""
+    return int.from_bytes((xid & 0xFFFFFFFF).to_bytes(4, "big"), sys.byteorder)
 
 
 def instead(reply, *body):

@@ -156,6 +156,25 @@ fails_its_long_reply() {
 	stays bad_reply good
 }
 
+# Bad Replies may be there before the task that sent the Call waits for one. Whoever records where a
+# task is makes it slower.
+fails_its_rpc_at_once() {
+	mount_through_the_peer
+	slower=/sys/kernel/tracing/events/sunrpc/rpc_task_run_action/trigger
+	trap 'status=$?; [ ! -e $slower ] || echo "!stacktrace" >$slower; leave_the_peer $status' EXIT
+	[ ! -e $slower ] || echo stacktrace >$slower
+	bad=$(transport bad_reply)
+	connections=$(transport connect_count)
+	exec 5<"$dir/file"
+	strike bad_replies_to_the_next_calls
+	"$here/io.py" ask 5 400
+	outcome
+	# Those that come before the Call was sent are bad ones, too.
+	[ "$(transport bad_reply)" -ge $((bad + 400)) ] || fail "not counted as a bad Reply"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	good
+}
+
 # The connection ends, and the RPC is answered over the next one.
 #= V1-122, CM-030
 costs_the_connection() {
@@ -787,6 +806,7 @@ for fault in invalidate_nothing other_version too_long hang_up; do
 	set -- "$@" "costs_the_connection $fault"
 done
 tests "$@" \
+	"fails_its_rpc_at_once" \
 	"takes_one_reply_of_many" \
 	"makes_no_difference no_credits" \
 	"makes_no_difference endless_credits" \

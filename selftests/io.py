@@ -14,6 +14,7 @@ list DIR                prints the names in DIR
 churn DIR COUNT STOP    COUNT processes change, read and compare files of their own until STOP exists
 settled DIR             compares what churn has left with what it should be
 swap MIB                has so much memory swapped out and compares it when it comes back
+ask DESCRIPTOR COUNT    asks for the attributes of an open file, once, and COUNT times in vain
 setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
 checkxattr FILE SIZE    compares it with the pattern
 """
@@ -85,6 +86,18 @@ def put(local, path, size):
 def get(local, path, size):
     with open(local, "rb") as source:
         check(read_once(path, int(size)), source.read(int(size)), path)
+
+
+def ask(descriptor, count):
+    os.fstat(int(descriptor))
+    for number in range(int(count)):
+        try:
+            os.fstat(int(descriptor))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        else:
+            sys.exit(f"{number} were in vain, and the next was not")
 
 
 def counter(mount, word):
@@ -454,7 +467,7 @@ def checkxattr(path, size):
     check(room.raw[:length], pattern(int(size)), "user.test")
 
 
-COMMANDS = {f.__name__: f for f in (put, get, limit, write, compare, together, churn, settled, swap,
+COMMANDS = {f.__name__: f for f in (put, get, ask, limit, write, compare, together, churn, settled, swap,
                                     populate, list_when_told, setxattr, checkxattr)}
 COMMANDS["list"] = list_names
 

@@ -123,6 +123,17 @@ __rust_helper void rust_helper_xprt_complete_and_unpin(struct rpc_rqst *rqst, in
 	spin_unlock(&xprt->queue_lock);
 }
 
+/*
+ * As above, but there is no usable reply: the task is to end with @status. Not by tk_status, which
+ * is the task's own as long as it runs: it may still be about to wait, and call_transmit_status()
+ * then clears it, so that the request would be sent again.
+ */
+__rust_helper void rust_helper_xprt_fail_and_unpin(struct rpc_rqst *rqst, int status)
+{
+	cmpxchg(&rqst->rq_task->tk_rpc_status, 0, status);
+	rust_helper_xprt_complete_and_unpin(rqst, 0);
+}
+
 /* Lets go of a pinned request that goes on waiting. */
 __rust_helper void rust_helper_xprt_unpin(struct rpc_rqst *rqst)
 {

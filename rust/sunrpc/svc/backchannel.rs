@@ -273,24 +273,22 @@ impl PinnedCall {
         }
         // SAFETY: a pinned request's transport is alive; the helper takes the transport lock.
         unsafe { bindings::xprt_set_window((*self.0.as_ptr()).rq_xprt, credits as usize) };
-        self.finish(reply.len());
-    }
-
-    /// There will be no usable Reply. Context: process; takes the queue lock.
-    pub(crate) fn fail(self, error: Error) {
-        // SAFETY: while the request is pinned and waits for its reply the task is asleep, or
-        // about to sleep, and tk_status is the transport's to set (net/sunrpc/xprt.c).
-        unsafe { (*(*self.0.as_ptr()).rq_task).tk_status = error.to_errno() };
-        self.finish(0);
-    }
-
-    fn finish(self, len: usize) {
         let rqst = self.0.as_ptr();
         // The helper gives the pin back.
         core::mem::forget(self);
         // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The
         // length is at most that of the receive buffer, far below `i32::MAX`.
-        unsafe { bindings::xprt_complete_and_unpin(rqst, len as i32) };
+        unsafe { bindings::xprt_complete_and_unpin(rqst, reply.len() as i32) };
+    }
+
+    /// There will be no usable Reply. Context: process; takes the queue lock.
+    pub(crate) fn fail(self, error: Error) {
+        let rqst = self.0.as_ptr();
+        // The helper gives the pin back.
+        core::mem::forget(self);
+        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The
+        // request waits for its reply, so its task is there (xprt_request_dequeue_xprt waits).
+        unsafe { bindings::xprt_fail_and_unpin(rqst, error.to_errno()) };
     }
 }
 

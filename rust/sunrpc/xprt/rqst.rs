@@ -189,11 +189,13 @@ impl<S> PinnedRqst<S> {
     /// Context: process; takes the queue lock.
     #[cold]
     pub(crate) fn fail(self, error: Error) {
+        self.slot().set_awaits_reply(false);
         let rqst = self.as_raw();
-        // SAFETY: while the request is pinned and waits for its reply the task is asleep, or
-        // about to sleep, and tk_status is the transport's to set (net/sunrpc/xprt.c).
-        unsafe { (*(*rqst).rq_task).tk_status = error.to_errno() };
-        self.complete(0);
+        // The helper gives the pin back.
+        core::mem::forget(self);
+        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The
+        // request waits for its reply, so its task is there (xprt_request_dequeue_xprt waits).
+        unsafe { bindings::xprt_fail_and_unpin(rqst, error.to_errno()) };
     }
 }
 
