@@ -96,6 +96,8 @@ def read(path, fields, wanted="", twice=False):
         os.chmod(directory, 0o755)
         script, capture = (shutil.copyfile(file, Path(directory, Path(file).name))
                            for file in (DISSECTOR, path))
+        for file in script, capture:
+            os.chmod(file, 0o644)
         user = NOBODY if os.geteuid() == 0 else ()
         ended = subprocess.run(
             [*user, "tshark", "-X", f"lua_script:{script}", "-r", capture, *arguments],
