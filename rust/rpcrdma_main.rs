@@ -13,6 +13,7 @@
 
 #![crate_name = "rpcrdma"]
 
+use core::borrow::Borrow;
 use kernel::prelude::*;
 
 mod bindings;
@@ -52,14 +53,19 @@ struct RpcRdma {
     _debugfs: support::debugfs::Root,
 }
 
+/// The value of a parameter, of which Linux 7.2 gives a reference, and 7.3 a copy.
+fn value(parameter: impl Borrow<i32>) -> i32 {
+    *parameter.borrow()
+}
+
 impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
             _debugfs: support::debugfs::Root::new(c"rpcrdma")?,
-            _settings: client::settings::register(*module_parameters::max_version.value())?,
-            _server_settings: server::settings::register(
-                *module_parameters::svc_max_version.value(),
-            )?,
+            _settings: client::settings::register(value(module_parameters::max_version.value()))?,
+            _server_settings: server::settings::register(value(
+                module_parameters::svc_max_version.value(),
+            ))?,
             _requester: sunrpc::Registration::new()?,
             _responder: server::Registration::new()?,
         })
