@@ -98,16 +98,21 @@ good() {
 	get && cmp "$local/got" "$local/file"
 }
 
-# It means nothing to any RPC: counted and dropped, and the Reply after it is taken.
+# is_dropped COUNTER FAULT...: each means nothing to any RPC, is counted and dropped, and the Reply after
+# it is taken.
 #= V1-092, V1-118
 is_dropped() {
+	counter=$1
+	shift
 	mount_through_the_peer
 	connections=$(transport connect_count)
-	strike "$1"
-	grows "$2" good
-	outcome
-	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
-	stays "$2" good
+	for way; do
+		strike "$way"
+		grows "$counter" good
+		outcome
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	done
+	stays "$counter" good
 }
 
 # Whether the RPC has ended yet or not.
@@ -124,36 +129,41 @@ takes_one_reply_of_many() {
 	[ "$3" = 1 ] || fail "the connection was given up"
 }
 
-# It ends its RPC with an error, and nothing but that.
+# fails_its_rpc FAULT...: each ends its RPC with an error, and nothing but that.
 #= V1-092, V1-098, NFS-055
 #= NFS-005, NFS-006, NFS-046
 fails_its_rpc() {
 	mount_through_the_peer
 	connections=$(transport connect_count)
-	bad=$(transport bad_reply)
-	strike "$1"
-	! get || fail "the Reply was taken"
-	cat "$local/dd"
-	grep -q 'Input/output error' "$local/dd" || fail "ended otherwise"
-	outcome
-	[ "$(transport bad_reply)" = $((bad + 1)) ] || fail "not counted as a bad Reply"
-	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
-	stays bad_reply good
+	for way; do
+		bad=$(transport bad_reply)
+		strike "$way"
+		! get || fail "the Reply was taken"
+		cat "$local/dd"
+		grep -q 'Input/output error' "$local/dd" || fail "ended otherwise"
+		outcome
+		[ "$(transport bad_reply)" = $((bad + 1)) ] || fail "not counted as a bad Reply"
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+		stays bad_reply good
+	done
 }
 
 #= V1-078
 fails_its_long_reply() {
 	mount_through_the_peer
-	: >"$dir/another"
 	connections=$(transport connect_count)
-	bad=$(transport bad_reply)
-	strike "$1"
-	! ls "$dir" || fail "the Reply was taken"
-	outcome
-	[ "$(transport bad_reply)" -gt "$bad" ] || fail "not counted as a bad Reply"
-	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
-	ls "$dir"
-	stays bad_reply good
+	for way; do
+		# What is known of the directory holds no longer.
+		: >"$dir/$way"
+		bad=$(transport bad_reply)
+		strike "reply_chunk_$way"
+		! ls "$dir" || fail "the Reply was taken"
+		outcome
+		[ "$(transport bad_reply)" -gt "$bad" ] || fail "not counted as a bad Reply"
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+		ls "$dir"
+		stays bad_reply good
+	done
 }
 
 # Bad Replies may be there before the task that sent the Call waits for one. Whoever records where a
@@ -779,22 +789,6 @@ mutations_do_no_harm() {
 }
 
 set --
-for fault in runt empty call error_cut_short versions_reversed flood; do
-	set -- "$@" "is_dropped $fault bad_reply"
-done
-for fault in foreign_xid twice flood_of_replies; do
-	set -- "$@" "is_dropped $fault bad_xids"
-done
-for fault in error_version error_chunk error_unknown type_msgp type_done type_unknown \
-	header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk no_payload \
-	longer_than_its_buffers payload_of_another nowhere read_list reply_chunk_not_offered \
-	write_chunk_twice other_handle other_offset too_much_written one_octet_too_much \
-	too_many_segments behind_the_end_of_addresses; do
-	set -- "$@" "fails_its_rpc $fault"
-done
-for fault in other_handle too_long unused and_payload with_a_gap one_segment_more; do
-	set -- "$@" "fails_its_long_reply reply_chunk_$fault"
-done
 for fault in write_after_the_end write_behind_the_chunk write_before_the_chunk \
 	read_from_a_write_chunk guessed_handle; do
 	set -- "$@" "is_refused $fault"
@@ -805,8 +799,17 @@ done
 for fault in invalidate_nothing other_version too_long hang_up; do
 	set -- "$@" "costs_the_connection $fault"
 done
-tests "$@" \
+tests \
+	"is_dropped bad_reply runt empty call error_cut_short versions_reversed flood" \
+	"is_dropped bad_xids foreign_xid twice flood_of_replies" \
+	"fails_its_rpc error_version error_chunk error_unknown type_msgp type_done type_unknown" \
+	"fails_its_rpc header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk no_payload" \
+	"fails_its_rpc longer_than_its_buffers payload_of_another nowhere read_list reply_chunk_not_offered" \
+	"fails_its_rpc write_chunk_twice other_handle other_offset too_much_written one_octet_too_much" \
+	"fails_its_rpc too_many_segments behind_the_end_of_addresses" \
+	"fails_its_long_reply other_handle too_long unused and_payload with_a_gap one_segment_more" \
 	"fails_its_rpc_at_once" \
+	"$@" \
 	"takes_one_reply_of_many" \
 	"makes_no_difference no_credits" \
 	"makes_no_difference endless_credits" \
