@@ -63,34 +63,39 @@ local VERSION_1_ERROR_LEN = 28
 
 -- Fields ---------------------------------------------------------------------------------------
 
+-- A word of the draft, under the name that it has there.
+local function word(path, form, values)
+    return ProtoField.uint32("rpcrdma2." .. path, path:match("[^.]+$"), form, values)
+end
+
 local f = {
-    rdma_xid = ProtoField.uint32("rpcrdma2.rdma_xid", "rdma_xid", base.HEX),
-    rdma_vers = ProtoField.uint32("rpcrdma2.rdma_vers", "rdma_vers"),
-    rdma_credit = ProtoField.uint32("rpcrdma2.rdma_credit", "rdma_credit", base.HEX),
+    rdma_xid = word("rdma_xid", base.HEX),
+    rdma_vers = word("rdma_vers"),
+    rdma_credit = word("rdma_credit", base.HEX),
     granted = ProtoField.uint16("rpcrdma2.rdma_credit.granted", "Newly granted"),
     maximum = ProtoField.uint16("rpcrdma2.rdma_credit.maximum", "Maximum outstanding"),
-    rdma_htype = ProtoField.uint32("rpcrdma2.rdma_htype", "rdma_htype", base.DEC, HTYPES),
-    rdma_flags = ProtoField.uint32("rpcrdma2.rdma_flags", "rdma_flags", base.HEX),
+    rdma_htype = word("rdma_htype", base.DEC, HTYPES),
+    rdma_flags = word("rdma_flags", base.HEX),
     response = ProtoField.bool("rpcrdma2.rdma_flags.response", "RPCRDMA2_F_RESPONSE", 32, nil,
         RESPONSE),
     more = ProtoField.bool("rpcrdma2.rdma_flags.more", "RPCRDMA2_F_MORE", 32, nil, MORE),
 
-    rdma_inv_handle = ProtoField.uint32("rpcrdma2.rdma_inv_handle", "rdma_inv_handle", base.HEX),
+    rdma_inv_handle = word("rdma_inv_handle", base.HEX),
     rdma_reads = ProtoField.none("rpcrdma2.rdma_reads", "rdma_reads"),
-    rdma_position = ProtoField.uint32("rpcrdma2.rdma_reads.rdma_position", "rdma_position"),
+    rdma_position = word("rdma_reads.rdma_position"),
     rdma_writes = ProtoField.none("rpcrdma2.rdma_writes", "rdma_writes"),
     rdma_reply = ProtoField.none("rpcrdma2.rdma_reply", "rdma_reply"),
 
-    rdma_err = ProtoField.uint32("rpcrdma2.rdma_err", "rdma_err", base.DEC, ERRORS),
-    rdma_vers_low = ProtoField.uint32("rpcrdma2.rdma_vers_low", "rdma_vers_low"),
-    rdma_vers_high = ProtoField.uint32("rpcrdma2.rdma_vers_high", "rdma_vers_high"),
-    rdma_max_chunks = ProtoField.uint32("rpcrdma2.rdma_max_chunks", "rdma_max_chunks"),
-    rdma_max_segments = ProtoField.uint32("rpcrdma2.rdma_max_segments", "rdma_max_segments"),
-    rdma_chunk_index = ProtoField.uint32("rpcrdma2.rdma_chunk_index", "rdma_chunk_index"),
-    rdma_length_needed = ProtoField.uint32("rpcrdma2.rdma_length_needed", "rdma_length_needed"),
+    rdma_err = word("rdma_err", base.DEC, ERRORS),
+    rdma_vers_low = word("rdma_vers_low"),
+    rdma_vers_high = word("rdma_vers_high"),
+    rdma_max_chunks = word("rdma_max_chunks"),
+    rdma_max_segments = word("rdma_max_segments"),
+    rdma_chunk_index = word("rdma_chunk_index"),
+    rdma_length_needed = word("rdma_length_needed"),
 
     rdma_props = ProtoField.uint32("rpcrdma2.rdma_props", "rdma_props (count)"),
-    rdma_which = ProtoField.uint32("rpcrdma2.rdma_which", "rdma_which", base.DEC, PROPERTIES),
+    rdma_which = word("rdma_which", base.DEC, PROPERTIES),
     rdma_data = ProtoField.bytes("rpcrdma2.rdma_data", "rdma_data"),
     prop_hostauth = ProtoField.bytes("rpcrdma2.prop_hostauth", "Host Authentication Message"),
 
@@ -117,9 +122,8 @@ local numbers = {
 -- A segment's fields, for the list that it is in.
 local function segment_fields(list)
     return {
-        rdma_handle = ProtoField.uint32("rpcrdma2." .. list .. ".rdma_handle", "rdma_handle",
-            base.HEX),
-        rdma_length = ProtoField.uint32("rpcrdma2." .. list .. ".rdma_length", "rdma_length"),
+        rdma_handle = word(list .. ".rdma_handle", base.HEX),
+        rdma_length = word(list .. ".rdma_length"),
         rdma_offset = ProtoField.uint64("rpcrdma2." .. list .. ".rdma_offset", "rdma_offset",
             base.HEX),
         count = ProtoField.uint32("rpcrdma2." .. list .. ".segments", "Segments"),
