@@ -111,8 +111,8 @@ is_dropped() {
 		grows "$counter" good
 		outcome
 		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+		stays "$counter" good
 	done
-	stays "$counter" good
 }
 
 # Whether the RPC has ended yet or not.

@@ -286,8 +286,8 @@ impl PinnedCall {
         let rqst = self.0.as_ptr();
         // The helper gives the pin back.
         core::mem::forget(self);
-        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The
-        // request waits for its reply, so its task is there (xprt_request_dequeue_xprt waits).
+        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. Until it
+        // gives the pin back, the task cannot end: xprt_request_dequeue_xprt() waits for that.
         unsafe { bindings::xprt_fail_and_unpin(rqst, error.to_errno()) };
     }
 }
