@@ -185,7 +185,9 @@ impl Protocol {
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Option<Event<'a>> {
-        let event = self.connection.handle_usual(kind, message, invalidated)?;
+        let event = self
+            .connection
+            .handle_usual(Some(kind), message, invalidated)?;
         self.trace_message(now, message, invalidated, &event);
         Some(event)
     }

@@ -64,33 +64,21 @@ impl Connection {
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Event<'a> {
-        match self.handle_good(None, message, invalidated) {
+        match self.handle_usual(None, message, invalidated) {
             Some(event) => event,
             None => self.handle_any(now, message, invalidated),
         }
     }
 
-    /// Does what [`handle_message`](Self::handle_message) does with a good message of one `kind`
-    /// after version 1 is settled: Replies are what a client gets but for exceptions, and Calls
-    /// what a server gets. Of anything else it takes no notice, and `handle_message` is to be
-    /// called.
+    /// Does what [`handle_message`](Self::handle_message) does with a good RPC message after version
+    /// 1 is settled, of one kind if `only` that is wanted: Replies are what a client gets but for
+    /// exceptions, and Calls what a server gets. Of anything else it takes no notice, and
+    /// `handle_message` is to be called.
     ///
     /// So whoever handles messages in a hurry need not have them in an event, among all others.
     #[inline(always)]
-    pub fn handle_usual<'a>(
-        &mut self,
-        kind: MsgType,
-        message: &'a [u8],
-        invalidated: Option<Handle>,
-    ) -> Option<Event<'a>> {
-        self.handle_good(Some(kind), message, invalidated)
-    }
-
-    /// Handles a good RPC message that comes after version 1 is settled, of one kind if `only` that
-    /// is wanted.
-    #[inline(always)]
     //= V1-033, V1-035
-    fn handle_good<'a>(
+    pub fn handle_usual<'a>(
         &mut self,
         only: Option<MsgType>,
         message: &'a [u8],

@@ -153,18 +153,20 @@ fn may_be_handled_in_a_hurry(
     message: &[u8],
     others: &[(&[u8], Option<Handle>)],
 ) -> Connection {
-    assert!(usual.handle_usual(kind, first, None).is_none());
+    assert!(usual.handle_usual(Some(kind), first, None).is_none());
     usual.handle_message(NOW, first, None);
     let mut hurried = usual.clone();
     let event = usual.handle_message(NOW, message, None);
     assert!(matches!(event, Event::Call(_) | Event::Reply(_)));
-    let in_a_hurry = hurried.handle_usual(kind, message, None);
+    let in_a_hurry = hurried.handle_usual(Some(kind), message, None);
     assert_eq!(format!("{in_a_hurry:?}"), format!("{:?}", Some(event)));
     assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
     let bad = raw(&[9, 1, 32, 4, 2]);
     let nothing = (&[][..], None);
     for &(other, invalidated) in others.iter().chain(&[(bad, None), nothing]) {
-        assert!(hurried.handle_usual(kind, other, invalidated).is_none());
+        assert!(hurried
+            .handle_usual(Some(kind), other, invalidated)
+            .is_none());
         assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
     }
     usual
