@@ -6,7 +6,8 @@ import shutil
 from . import cache, progress, roots
 from .cache import LAB
 
-SCRIPTS = ("init", "server", "client", "finish", "lab-server", "lab-krb5")
+SCRIPTS = ("init", "server", "client", "finish", "lab-server", "lab-krb5",
+           "lab-speak")
 
 
 def image():
