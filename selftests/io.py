@@ -1,9 +1,10 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -IS
 # SPDX-License-Identifier: GPL-2.0
 """Moves data in ways that shell tools cannot; every command fails if a byte differs.
 
 put LOCAL FILE SIZE     writes SIZE bytes of LOCAL at the start of FILE in one direct write
 get LOCAL FILE SIZE     reads SIZE bytes of FILE in one direct read and compares them with LOCAL
+sizes LOCAL DIR SIZE... puts and gets SIZE bytes of LOCAL in DIR/file.SIZE, one size after the other
 limit MOUNT FILE WAY    finds the largest size that goes inline (WAY: put or get)
 write LOCAL DIR HOW SIZE...     changes files the same way in both directories (HOW: a writer below)
 compare LOCAL DIR HOW SIZE... [direct|skewed]   compares what write has made, read directly and
@@ -19,23 +20,26 @@ setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
 checkxattr FILE SIZE    compares it with the pattern
 """
 
-import contextlib
-import ctypes
 import errno
 import mmap
 import os
 import sys
 import time
 
-LIBC = ctypes.CDLL(None, use_errno=True)
 MADV_PAGEOUT = 21
 READ_SEGMENTS, WRITE_SEGMENTS = 13, 14     # words of the transport's line
 
 
+LINE, LINES = 251, 261
+STEPS = bytes(i * 7 & 0xFF for i in range(2 * 256))
+
+
 def pattern(size, seed=1):
-    """Bytes that differ from page to page and from one seed to the next."""
-    block = bytes((i * 7 + i // 251 + seed * 31) & 0xFF for i in range(min(size, 65521)))
-    return (block * (size // max(len(block), 1) + 1))[:size]
+    """Bytes that differ from page to page and from one seed to the next: each is 7 more than the one
+    before it, and each line begins elsewhere."""
+    starts = ((seed * 31 + line * (LINE * 7 + 1)) * pow(7, -1, 256) & 0xFF for line in range(LINES))
+    block = b"".join(STEPS[start:start + LINE] for start in starts)
+    return (block * (size // len(block) + 1))[:size]
 
 
 def page_buffer(size):
@@ -86,6 +90,12 @@ def put(local, path, size):
 def get(local, path, size):
     with open(local, "rb") as source:
         check(read_once(path, int(size)), source.read(int(size)), path)
+
+
+def put_and_get(local, path, *sizes_):
+    for size in sizes_:
+        put(local, f"{path}/file.{size}", size)
+        get(local, f"{path}/file.{size}", size)
 
 
 def ask(descriptor, count):
@@ -374,8 +384,10 @@ def churn_file(path, number, size, seed):
         if seed > 1:
             check(read_once(old, size), pattern(size, (seed - 1) * 16 + number), old)
             # Version 3 has nothing that tells a request sent again from a new one.
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 os.unlink(old)
+            except FileNotFoundError:
+                pass
     except OSError as error:
         if error.errno != errno.ENOMEM:
             raise
@@ -460,8 +472,11 @@ def setxattr(path, size):
 def checkxattr(path, size):
     """Asks with room for the largest value at once: the NFS client offers the server no more memory
     than it is given, and over RDMA a reply that does not fit is an error where TCP truncates it."""
+    # The one of os begins with less.
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
     room = ctypes.create_string_buffer(65536)
-    length = LIBC.getxattr(os.fsencode(path), b"user.test", room, len(room))
+    length = libc.getxattr(os.fsencode(path), b"user.test", room, len(room))
     if length < 0:
         sys.exit(f"user.test: {os.strerror(ctypes.get_errno())}")
     check(room.raw[:length], pattern(int(size)), "user.test")
@@ -469,7 +484,7 @@ def checkxattr(path, size):
 
 COMMANDS = {f.__name__: f for f in (put, get, ask, limit, write, compare, together, churn, settled, swap,
                                     populate, list_when_told, setxattr, checkxattr)}
-COMMANDS["list"] = list_names
+COMMANDS |= {"list": list_names, "sizes": put_and_get}
 
 if __name__ == "__main__":
     COMMANDS[sys.argv[1]](*sys.argv[2:])

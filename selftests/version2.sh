@@ -22,11 +22,7 @@ grant() {
 # moves_data: files of all sizes arrive as they were sent, and come back so.
 moves_data() {
 	head -c 1048576 /dev/urandom >"$local/large"
-	for bytes in 1 1000 3900 4000 4096 65533 1048576; do
-		head -c $bytes "$local/large" >"$local/file"
-		"$here/io.py" put "$local/file" "$dir/file.$bytes" $bytes
-		"$here/io.py" get "$local/file" "$dir/file.$bytes" $bytes
-	done
+	"$here/io.py" sizes "$local/large" "$dir" 1 1000 3900 4000 4096 65533 1048576
 	for n in $(seq 200); do
 		: >"$dir/a-name-long-enough-to-fill-a-reply-soon-$n"
 	done
@@ -346,7 +342,7 @@ refused() {
 
 # other_server_goes STATUS PROCESS
 other_server_goes() {
-	[ "$1" = 0 ] || tail -n 20 "$scratch/peer.log"
+	[ "$1" = 0 ] || tail -n 20 "$scratch/peer2.py.log"
 	kill -0 "$2" 2>/dev/null || umount -f -l "$mnt"
 	leave || :
 	# The next one listens at the same port.
