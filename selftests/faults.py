@@ -23,13 +23,19 @@ RDMA_MSG, RDMA_NOMSG, RDMA_MSGP, RDMA_DONE, RDMA_ERROR = range(5)
 FAULTS = {}
 
 
-def strikes(procedure):
-    """The fault is one for Replies of this procedure of NFS version 3; None is any."""
-    def add(fault):
-        FAULTS[fault.__name__] = fault
-        fault.suits = lambda call: procedure in (call.procedure, None)
-        return fault
-    return add
+def register(faults):
+    """What enters a fault among FAULTS."""
+    def strikes(procedure):
+        """The fault is one for Replies of this procedure of NFS version 3; None is any."""
+        def add(fault):
+            faults[fault.__name__] = fault
+            fault.suits = lambda call: procedure in (call.procedure, None)
+            return fault
+        return add
+    return strikes
+
+
+strikes = register(FAULTS)
 
 
 def strikes_operation(operation):

@@ -1,14 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# A server that breaks the rules (peer.py, faults.py) is between the client and the export. A bad
-# message costs at most its own RPC or the connection, is counted, and reaches no memory.
+# A server that breaks the rules (peer.py, faults.py; peer2.py, faults2.py in version 2) is between the
+# client and the export. A bad message costs at most its own RPC or the connection, is counted, and
+# reaches no memory.
 . "$(dirname "$0")/lib.sh"
 
+PEER=peer.py
 PEER_PORT=20050
+WAY=
 SIZE=16384
 
+# in_version_2 TEST ARGUMENT...: a test, with a server that speaks version 2.
+in_version_2() {
+	PEER=peer2.py PEER_PORT=20052 WAY=plain
+	modprobe rpcrdma
+	version=/proc/sys/sunrpc/rdma_max_version
+	[ -e $version ] || skip "this module speaks version 1 only"
+	trap 'echo 1 >$version' EXIT
+	echo 2 >$version
+	"$@"
+}
+
 start_the_peer() {
-	control=$scratch/control
+	control=$scratch/control.$PEER
 	rm -f "$control" "$control.go"
 	address=$(source_of "$SERVER")
 	peer_runs || start_the_script
@@ -25,13 +39,14 @@ mount_through_the_peer() {
 }
 
 peer_runs() {
-	[ -e "$scratch/peer.pid" ] && kill -0 "$(cat "$scratch/peer.pid")" 2>/dev/null
+	[ -e "$scratch/$PEER.pid" ] && kill -0 "$(cat "$scratch/$PEER.pid")" 2>/dev/null
 }
 
 # It serves all tests and ends after this program.
 start_the_script() {
-	start_peer peer.py "$control" $$
-	echo $peer >"$scratch/peer.pid"
+	# shellcheck disable=SC2086 # Version 1 has but one.
+	start_peer $PEER "$control" $$ $WAY
+	echo $peer >"$scratch/$PEER.pid"
 }
 
 # With a backchannel, which version 3 has not.
@@ -50,8 +65,9 @@ mount_through_the_peer_with() {
 leave_the_peer() {
 	# Without a server nothing but this leaves the mount.
 	peer_runs || umount -f -l "$mnt"
+	[ $PEER = peer.py ] || echo 1 >$version
 	[ "$1" = 0 ] || {
-		tail -n 20 "$scratch/peer.log"
+		tail -n 20 "$scratch/$PEER.log"
 		grep -s "^\(connects\|last_\)" /sys/kernel/debug/rpcrdma/* || :
 	}
 	exit "$1"
@@ -67,7 +83,7 @@ strike() {
 }
 
 times_struck() {
-	grep -c "^$fault\$" "$scratch/peer.log" || :
+	grep -c "^$fault\$" "$scratch/$PEER.log" || :
 }
 
 # The peer has the Call whose Reply has the fault.
@@ -189,10 +205,69 @@ fails_its_rpc_at_once() {
 #= V1-122, CM-030
 costs_the_connection() {
 	mount_through_the_peer
-	strike "$1"
-	grows connect_count good
-	outcome
-	good
+	for way; do
+		strike "$way"
+		grows connect_count good
+		outcome
+		good
+	done
+}
+
+# fails_with_its_connection FAULT...: each ends its RPC with an error, and the connection.
+#= V2-033
+fails_with_its_connection() {
+	mount_through_the_peer
+	for way; do
+		connections=$(transport connect_count)
+		strike "$way"
+		! get || fail "the Reply was taken"
+		grep -q 'Input/output error' "$local/dd" || fail "ended otherwise: $(cat "$local/dd")"
+		outcome
+		good
+		[ "$(transport connect_count)" -gt "$connections" ] || fail "the connection was kept"
+	done
+}
+
+# is_answered FAULT=ERROR...: each is refused with such an error of version 2, and that is all.
+#= V2-142
+is_answered() {
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	for way; do
+		strike "${way%=*}"
+		grows bad_reply good
+		outcome | grep -x "error ${way#*=}" || fail "${way%=*}: $(outcome)"
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	done
+}
+
+# does_no_harm FAULT...: no RPC and no connection suffers.
+does_no_harm() {
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	for way; do
+		strike "$way"
+		good
+		outcome
+		read_side_by_side
+		good
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	done
+}
+
+# begins_with FAULT...: what the server says of itself on its next connection, of which the one after
+# that knows nothing.
+begins_with() {
+	mount_through_the_peer
+	for way; do
+		strike "$way"
+		grows connect_count good
+		outcome
+		read_side_by_side
+		head -c $SIZE /dev/urandom >"$local/file"
+		dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
+		good
+	done
 }
 
 # The device refuses the access, which ends the connection; nothing has changed.
@@ -862,4 +937,24 @@ tests \
 	"a_silent_server_is_found_without_a_credit" \
 	"calls_overdue_together_cost_one_connection" \
 	"the_same_call_comes_again" \
-	"mutations_do_no_harm ${MUTATIONS:-200}"
+	"mutations_do_no_harm ${MUTATIONS:-200}" \
+	"in_version_2 is_dropped bad_reply empty runt no_flags response_of_unknown_type error_cut_short call" \
+	"in_version_2 is_dropped bad_reply error_that_is_no_response versions_reversed" \
+	"in_version_2 is_dropped bad_xids foreign_xid twice error_for_nobody part_for_nobody" \
+	"in_version_2 is_answered type_unknown=3 flag_unknown=4 nothing_conveyed=2 nomsg_with_more=4" \
+	"in_version_2 is_answered call_without_lists=2 properties_cut_short=2 property_twice=2" \
+	"in_version_2 does_no_harm no_credits no_ceiling endless_credits flood_of_grants flood other_properties" \
+	"in_version_2 does_no_harm result_inline reply_chunk_not_offered_and_unused" \
+	"in_version_2 fails_its_rpc error_unknown error_bad_xdr error_system error_of_a_chunk_that_is_not" \
+	"in_version_2 fails_its_rpc header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk" \
+	"in_version_2 fails_its_rpc reply_of_another reply_that_is_a_call parts_with_chunks parts_without_end" \
+	"in_version_2 fails_its_rpc no_payload longer_than_its_buffers payload_of_another nowhere" \
+	"in_version_2 fails_its_rpc reply_chunk_not_offered write_chunk_twice other_handle other_offset" \
+	"in_version_2 fails_its_rpc too_much_written one_octet_too_much too_many_segments" \
+	"in_version_2 fails_with_its_connection parts_of_two nomsg_between_parts" \
+	"in_version_2 costs_the_connection other_version too_long hang_up hang_up_between_parts" \
+	"in_version_2 costs_the_connection invalidate_nothing invalidate_with_a_part" \
+	"in_version_2 begins_with no_properties endless_receives properties_twice no_segments" \
+	"in_version_2 begins_with small_receives bad_properties segments_of_nothing" \
+	"in_version_2 a_small_result_comes_inline" \
+	"in_version_2 a_lost_reply_is_asked_for_again"

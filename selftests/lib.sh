@@ -119,14 +119,15 @@ start_peer() {
 	program=$1
 	shift
 	address=$(source_of "$SERVER")
-	"$here/$program" "$address" $PEER_PORT "$SERVER" "$@" >"$scratch/peer.log" 2>&1 &
+	said=$scratch/$program.log
+	"$here/$program" "$address" $PEER_PORT "$SERVER" "$@" >"$said" 2>&1 &
 	peer=$!
 	for _ in $(seq 600); do
-		! grep -q listening "$scratch/peer.log" || return 0
+		! grep -q listening "$said" || return 0
 		kill -0 $peer 2>/dev/null || break
 		sleep 0.1
 	done
-	cat "$scratch/peer.log"
+	cat "$said"
 	fail "the peer does not listen"
 }
 

@@ -213,7 +213,7 @@ class Answers:
 class Peer:
     """Takes connections, one at a time."""
 
-    connections, replies = Connection, Reply
+    connections, replies, faults = Connection, Reply, faults.FAULTS
 
     def __init__(self, address, port, server, control, process):
         self.answers = Answers(server)
@@ -290,7 +290,7 @@ class Peer:
                 name, times = control.read().split()
         except FileNotFoundError:
             return
-        self.fault, self.times, self.struck = faults.FAULTS[name], int(times), 0
+        self.fault, self.times, self.struck = self.faults[name], int(times), 0
         self.private_data = PRIVATE_DATA
         os.remove(self.control)
 

@@ -27,6 +27,8 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
 import struct
 import sys
 
+import faults2
+
 from peer import Call, Connection, Peer, Reply, reduced
 from verbs import waiting
 from wire import INLINE, SECONDS, Decoder, Lost, encoded
@@ -71,6 +73,8 @@ class Connection2(Connection):
 
     way = "plain"
     made = 0
+    # Sets of properties that the next connection is to announce instead of its own.
+    first = ()
 
     def __init__(self, event, listener, private_data):
         super().__init__(event, listener, private_data)
@@ -78,6 +82,8 @@ class Connection2(Connection):
         # What this side may send, what the client may, and what the client has said.
         self.balance, self.given, self.properties = 0, 1, {}
         self.arrived, self.parts, self.announced = [], b"", False
+        # Errors of the client: the XID, and which one. The credits that the next message is to grant.
+        self.refusals, self.next_credits = [], None
         self.most = 1024 if self.way == "small" else INLINE
         self.ceiling = 1 if self.way == "one" else CEILING
         self.deaf = self.way == "silent" or self.way == "begins" and not Connection2.made
@@ -92,7 +98,10 @@ class Connection2(Connection):
             self.balance -= 1
         grant = max(self.ceiling - self.given, 1)
         self.given = min(self.given + grant, self.ceiling)
-        message = words(xid, 2, self.ceiling << 16 | grant, kind, flags) + body
+        granted = self.ceiling << 16 | grant
+        if self.next_credits is not None:
+            granted, self.next_credits = self.next_credits, None
+        message = words(xid, 2, granted, kind, flags) + body
         if len(message) > min(self.most, self.properties.get(2, INLINE)):
             sys.exit(f"a message of {len(message)} octets")
         self.send(message, invalidate)
@@ -104,10 +113,21 @@ class Connection2(Connection):
             self.take()
         raise Lost("the client gives no credit")
 
+    def raw(self, message, invalidate=None):
+        """Sends anything, as soon as there is a credit."""
+        self.wait_for_credit()
+        self.balance -= 1
+        self.send(message, invalidate)
+
     def announce(self):
         if self.announced or self.way in ("default", "unwilling"):
             return
         self.announced = True
+        if self.first:
+            sets, Connection2.first = self.first, ()
+            for body in sets:
+                self.message(CONNPROP, body, 7)
+            return
         own = numbers((1, self.most), (2, self.most))
         if self.way == "strange":
             own = words(4, 99, 5) + b"hello\0\0\0" + words(1, 4, self.most, 98, 0, 2, 4, self.most)
@@ -120,9 +140,15 @@ class Connection2(Connection):
 
     def refuse(self, xid, *report):
         """An error message: it takes a credit and gives none, whatever it says."""
-        self.wait_for_credit()
-        self.balance -= 1
-        self.send(words(xid, 2, self.ceiling << 16 | 1, ERROR, RESPONSE, *report), None)
+        self.raw(words(xid, 2, self.ceiling << 16 | 1, ERROR, RESPONSE, *report))
+
+    def next_refusal(self):
+        """Waits for an error of the client."""
+        for _ in waiting(SECONDS):
+            if self.refusals:
+                return self.refusals.pop(0)
+            self.take()
+        raise Lost("the client refuses nothing")
 
     def refused(self, call):
         """Refuses a Call that is not to this way's liking."""
@@ -156,13 +182,16 @@ class Connection2(Connection):
         flags, = struct.unpack_from(">I", message, 16)
         if len(message) > self.most and self.announced:
             sys.exit(f"a message of {len(message)} octets, where {self.most} are allowed")
-        self.balance += credits & 0xFFFF
+        if kind != ERROR:
+            self.balance += credits & 0xFFFF
         if kind == NOMSG and xid == 0:
             return
         if not self.given:
             sys.exit("the client sends what it has no credit for")
         self.given -= 1
-        if kind == CONNPROP:
+        if kind == ERROR:
+            self.refusals.append((xid, *struct.unpack_from(">I", message, 20)))
+        elif kind == CONNPROP:
             self.know(Decoder(message[20:]))
             if self.way in ("default", "late"):
                 self.grant()
@@ -212,7 +241,7 @@ class Reply2(Reply):
             super().__init__(connection, call, answer)
             return
         self.connection, self.call, self.answer = connection, call, answer
-        self.xid, self.reply, self.kind = call.xid, None, MSG
+        self.xid, self.reply, self.kind, self.invalidate = call.xid, None, MSG, None
         self.payload, data = reduced(call, answer)
         self.writes = [connection.fill(chunk, data if not number else b"")
                        for number, chunk in enumerate(call.writes)]
@@ -248,7 +277,7 @@ class Reply2(Reply):
             length = min(room, (len(self.payload) - 1) & ~3)
             part, self.payload = self.payload[:length], self.payload[length:]
             self.connection.message(MSG, EMPTY + part, self.xid, RESPONSE | MORE)
-        invalidate = None
+        invalidate = self.invalidate
         if self.connection.way == "invalidates" and self.call.inv_handle:
             invalidate = self.call.inv_handle
         self.connection.message(self.kind, self.body(), self.xid, RESPONSE, invalidate)
@@ -257,7 +286,7 @@ class Reply2(Reply):
 class Peer2(Peer):
     """Takes connections, one at a time."""
 
-    connections, replies = Connection2, Reply2
+    connections, replies, faults = Connection2, Reply2, faults2.FAULTS
 
 
 if __name__ == "__main__":

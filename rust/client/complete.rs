@@ -461,10 +461,17 @@ impl Waiter {
 
     /// The connection has ended, and with it the exposure.
     ///
-    /// The RPC of a Reply goes on waiting: dropping the pin is all, and it is sent again.
-    pub(super) fn retired(self) {
-        if let Self::Release { done, .. } = self {
-            done.complete_all();
+    /// The RPC of a good Reply goes on waiting: dropping the pin is all, and it is sent again. That of a
+    /// bad one has failed, whether its connection goes on or not.
+    pub(super) fn retired(self, client: &Client) {
+        match self {
+            Self::Reply {
+                rqst,
+                form: Form::Failed,
+                ..
+            } => fail(client, rqst, EIO),
+            Self::Reply { .. } => {}
+            Self::Release { done, .. } => done.complete_all(),
         }
     }
 }
@@ -515,11 +522,15 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: Form, _proof: Unexposed) {
     match place(&client.stats, &mut rqst, source, form) {
         Ok(len) => rqst.complete(len),
-        Err(error) => {
-            client.stats.bad_reply.add(1);
-            rqst.fail(error);
-        }
+        Err(error) => fail(client, rqst, error),
     }
+}
+
+/// The RPC ends with an error, and its Reply is counted as a bad one.
+#[cold]
+fn fail(client: &Client, rqst: Pinned, error: Error) {
+    client.stats.bad_reply.add(1);
+    rqst.fail(error);
 }
 
 /// Puts the Reply where the RPC's decoder expects it, and returns its length.

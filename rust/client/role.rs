@@ -216,6 +216,6 @@ impl Role for Client {
     }
 
     fn retired(&self, waiter: Waiter) {
-        waiter.retired();
+        waiter.retired(self);
     }
 }

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a server may do wrong in version 2, by name; peer2.py lets it happen.
+
+Faults of a whole Reply are those of version 1, where they have no words of their own.
+"""
+
+from faults import FAULTS as FAULTS_V1, READ, register, words
+
+MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
+RESPONSE, MORE = 1, 2
+NOTHING = words(0, 0, 0, 0)
+SYSTEM = 10
+
+FAULTS = {name: FAULTS_V1[name] for name in (
+    "foreign_xid", "twice", "no_payload", "longer_than_its_buffers", "payload_of_another", "nowhere",
+    "reply_chunk_not_offered", "write_chunk_twice", "other_handle", "other_offset", "too_much_written",
+    "one_octet_too_much", "too_many_segments", "behind_the_end_of_addresses", "result_inline",
+    "reply_chunk_not_offered_and_unused", "write_chunk_more_than_offered_and_unused", "hang_up",
+    "invalidate_nothing", "silence")}
+strikes = register(FAULTS)
+
+
+def message(reply, kind, flags, body=b"", xid=None):
+    """A message as the document has it, as far as its parts go."""
+    xid = reply.xid if xid is None else xid
+    return words(xid, 2, 32 << 16 | 1, kind, flags) + body
+
+
+def before(name, *made):
+    """The fault: these messages, and then the Reply."""
+    def fault(_, reply):
+        for make in made:
+            reply.connection.raw(make(reply))
+        reply.send()
+    fault.__name__ = name
+    strikes(READ)(fault)
+
+
+def instead(name, *made):
+    """The fault: these messages, and no Reply."""
+    def fault(_, reply):
+        for make in made:
+            reply.connection.raw(make(reply))
+    fault.__name__ = name
+    strikes(READ)(fault)
+
+
+def is_answered(name, make):
+    """The fault: a message that the client has to refuse, and says so; then the Reply."""
+    def fault(_, reply):
+        reply.connection.raw(make(reply))
+        xid, code = reply.connection.next_refusal()
+        reply.send()
+        return f"error {code}" if xid == reply.xid else "an error of another XID"
+    fault.__name__ = name
+    strikes(READ)(fault)
+
+
+# --- Messages that are for no RPC -----------------------------------------------------------
+
+before("empty", lambda _: b"")
+before("runt", lambda reply: words(reply.xid, 2))
+before("no_flags", lambda reply: words(reply.xid, 2, 1, MSG))
+before("response_of_unknown_type", lambda reply: message(reply, 77, RESPONSE))
+before("error_cut_short",
+       lambda reply: message(reply, ERROR, RESPONSE),
+       lambda reply: message(reply, ERROR, RESPONSE, words(5)),
+       lambda reply: message(reply, ERROR, RESPONSE, words(8, 0)))
+before("error_that_is_no_response", lambda reply: message(reply, ERROR, 0, words(SYSTEM)))
+before("versions_reversed", lambda reply: words(reply.xid, 2, 1, ERROR, 1, 1, 0))
+before("call", lambda reply: message(reply, MSG, 0, NOTHING + words(reply.xid, 0, 2, 0x40000000, 1, 0,
+                                                                    0, 0, 0, 0)))
+before("error_for_nobody",
+       lambda reply: message(reply, ERROR, RESPONSE, words(SYSTEM), reply.xid ^ 0x5A5A5A5A))
+before("part_for_nobody",
+       lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid ^ 1, 1),
+                             reply.xid ^ 1),
+       lambda reply: message(reply, MSG, RESPONSE, NOTHING + words(0), reply.xid ^ 1))
+
+# --- Messages that are refused, by an error -------------------------------------------------
+
+is_answered("type_unknown", lambda reply: message(reply, 77, 0))
+is_answered("flag_unknown", lambda reply: message(reply, MSG, 0x80, NOTHING + words(reply.xid, 0)))
+is_answered("nothing_conveyed", lambda reply: message(reply, NOMSG, 0, NOTHING))
+is_answered("nomsg_with_more", lambda reply: message(reply, NOMSG, MORE, NOTHING))
+is_answered("call_without_lists", lambda reply: message(reply, MSG, 0, words(0)))
+is_answered("properties_cut_short", lambda reply: message(reply, CONNPROP, 0, words(5, 1, 4)))
+is_answered("property_twice",
+            lambda reply: message(reply, CONNPROP, 0, words(2, 1, 4, 4096, 1, 4, 4096)))
+is_answered("property_of_another_length",
+            lambda reply: message(reply, CONNPROP, 0, words(1, 1, 8, 4096, 4096)))
+
+# --- Credits --------------------------------------------------------------------------------
+
+
+def grants(name, word):
+    """The fault: the Reply grants this."""
+    def fault(_, reply):
+        reply.connection.next_credits = word
+        reply.send()
+    fault.__name__ = name
+    strikes(READ)(fault)
+
+
+grants("no_credits", 0)
+grants("no_ceiling", 1)
+grants("endless_credits", 0xFFFFFFFF)
+
+
+@strikes(READ)
+def flood_of_grants(_, reply):
+    """They take no credit."""
+    for _ in range(500):
+        reply.connection.send(message(reply, NOMSG, 0, NOTHING, 0))
+    reply.send()
+
+
+@strikes(READ)
+def flood(_, reply):
+    """Many times as many messages as the client has granted."""
+    for _ in range(500):
+        reply.connection.send(words(reply.xid, 2))
+    reply.send()
+
+
+@strikes(READ)
+def other_properties(_, reply):
+    """Only the first ones count."""
+    reply.connection.raw(message(reply, CONNPROP, 0, words(2, 1, 4, 1024, 2, 4, 1024), 7))
+    reply.send()
+
+
+# --- Replies that cannot be used ------------------------------------------------------------
+
+instead("error_unknown", lambda reply: message(reply, ERROR, RESPONSE, words(77)))
+instead("error_bad_xdr", lambda reply: message(reply, ERROR, RESPONSE, words(2)))
+instead("error_system", lambda reply: message(reply, ERROR, RESPONSE, words(SYSTEM)))
+instead("error_of_a_chunk_that_is_not",
+        lambda reply: message(reply, ERROR, RESPONSE, words(8, 77, 1 << 20)))
+instead("header_cut_short", lambda reply: message(reply, MSG, RESPONSE, words(0)))
+instead("no_chunk_lists", lambda reply: message(reply, MSG, RESPONSE))
+instead("presence_of_two", lambda reply: message(reply, MSG, RESPONSE, words(0, 0, 2, 0, 0, 0)))
+instead("endless_list", lambda reply: message(reply, MSG, RESPONSE, words(0, 0, *[1, 0] * 450)))
+instead("endless_chunk",
+        lambda reply: message(reply, MSG, RESPONSE, words(0, 0, 1, 0xFFFFFFFF, 1, 2, 3, 4)))
+instead("reply_of_another",
+        lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid ^ 1, 1)),
+        lambda reply: message(reply, MSG, RESPONSE, NOTHING + words(0, 0)))
+instead("reply_that_is_a_call",
+        lambda reply: message(reply, MSG, RESPONSE, NOTHING + words(reply.xid, 0, 2, 100003)))
+instead("parts_with_chunks",
+        lambda reply: message(reply, MSG, RESPONSE | MORE,
+                              words(0, 0, 1, 1, 1, 64, 0, 0, 0, 0) + words(reply.xid, 1)))
+instead("parts_without_end",
+        lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)),
+        *[lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + bytes(4000))] * 40,
+        lambda reply: message(reply, MSG, RESPONSE, NOTHING + bytes(4)))
+instead("parts_of_two",
+        lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)),
+        lambda reply: message(reply, MSG, RESPONSE, NOTHING + words(reply.xid ^ 1, 1),
+                              reply.xid ^ 1))
+instead("nomsg_between_parts",
+        lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)),
+        lambda reply: message(reply, NOMSG, RESPONSE, words(0, 0, 0, 1, 1, 1, 64, 0, 0)))
+
+# --- The connection -------------------------------------------------------------------------
+
+instead("other_version", lambda reply: words(reply.xid, 1, 32, 0, 0, 0, 0, reply.xid, 1, 0, 0, 0, 0))
+
+
+@strikes(READ)
+def too_long(_, reply):
+    reply.connection.raw(message(reply, MSG, RESPONSE, reply.body() + bytes(100000)))
+
+
+@strikes(READ)
+def hang_up_between_parts(peer, reply):
+    reply.connection.raw(message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)))
+    peer.hang_up("as told")
+
+
+@strikes(READ)
+def invalidate_with_a_part(_, reply):
+    part = message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1))
+    reply.connection.raw(part, reply.call.inv_handle or reply.call.writes[0][0].handle)
+
+
+def begins_with(name, *sets):
+    """The fault: the connection ends, and the server says this of itself on the next."""
+    def fault(peer, _):
+        type(peer.connection).first = sets
+        peer.hang_up("as told")
+    fault.__name__ = name
+    strikes(READ)(fault)
+
+
+begins_with("small_receives", words(1, 2, 4, 512))
+begins_with("bad_properties", words(5, 1, 4))
+begins_with("properties_twice", words(1, 2, 4, 4096), words(1, 2, 4, 1024))
+begins_with("no_properties", words(0))
+begins_with("endless_receives", words(2, 1, 4, 0xFFFFFFFF, 2, 4, 0xFFFFFFFF))
+begins_with("no_segments", words(1, 4, 4, 0))
+begins_with("segments_of_nothing", words(1, 3, 4, 0))
