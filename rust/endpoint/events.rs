@@ -110,6 +110,9 @@ impl<R: Role> Handler for Shared<R> {
                 let fate = self.claim(guard, cx.qp(), event, &message, invalidated, false);
                 self.dispose(cx, message, fate);
             }
+            None if protocol.is_version2() => {
+                self.received_v2(guard, cx, message, handle, invalidated);
+            }
             None => self.received_other(guard, cx, message, handle, invalidated),
         }
     }
@@ -159,6 +162,41 @@ impl<R: Role> Shared<R> {
             self.lose(CloseReason::NotPosted);
         }
         self.wake_waiters();
+    }
+
+    /// A message has arrived on a version 2 connection.
+    #[inline(never)]
+    fn received_v2(
+        &self,
+        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        cx: &mut Completions<'_, Self>,
+        message: Received<Self>,
+        handle: Option<Handle>,
+        invalidated: Option<Invalidated>,
+    ) {
+        let counts_receives = guard.counts_receives();
+        let is_joining = guard.joining.parts() != 0;
+        let Some(protocol) = guard.protocol.as_mut().filter(|_| !is_joining) else {
+            return self.received_other(guard, cx, message, handle, invalidated);
+        };
+        let unsignaled = protocol.unsignaled();
+        match protocol.handle_usual_v2(R::USUAL, now(), message.bytes(), handle) {
+            Some(event) => {
+                let changed = unsignaled != protocol.unsignaled();
+                let answers = changed || counts_receives || protocol.has_to_tell();
+                let fate = self.claim(guard, cx.qp(), event, &message, invalidated, answers);
+                self.more_may_be_sent();
+                self.dispose(cx, message, fate);
+            }
+            None => self.received_other(guard, cx, message, handle, invalidated),
+        }
+    }
+
+    /// A message of version 2 may have brought credits, whatever it is.
+    #[inline]
+    fn more_may_be_sent(&self) {
+        self.wake_waiters();
+        self.role.writable();
     }
 
     /// A message has arrived that is not what this role gets but for exceptions. It is apart so that
@@ -245,9 +283,7 @@ impl<R: Role> Shared<R> {
                 fate
             }
         };
-        // Any message may have brought credits.
-        self.wake_waiters();
-        self.role.writable();
+        self.more_may_be_sent();
         fate
     }
 

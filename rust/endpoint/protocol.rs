@@ -192,6 +192,28 @@ impl Protocol {
         Some(event)
     }
 
+    /// As [`Connection::handle_usual_v2`].
+    #[inline(always)]
+    pub(super) fn handle_usual_v2<'a>(
+        &mut self,
+        kind: MsgType,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Event<'a>> {
+        let event = self
+            .connection
+            .handle_usual_v2(Some(kind), now, message, invalidated)?;
+        self.trace_message(now, message, invalidated, &event);
+        Some(event)
+    }
+
+    /// As [`Connection::has_to_tell`].
+    #[inline]
+    pub(super) fn has_to_tell(&self) -> bool {
+        self.connection.has_to_tell()
+    }
+
     /// As [`Connection::handle_message`].
     pub(super) fn handle_message<'a>(
         &mut self,

@@ -142,13 +142,18 @@ impl<R: Role> State<R> {
     /// all of them posted always.
     #[inline]
     pub(super) fn count_receives(&mut self) {
-        let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) else {
+        if !self.counts_receives() {
             return;
-        };
-        let calls = self.allowance.calls();
-        if calls != 0 {
-            protocol.handle_receives(calls, self.held);
         }
+        if let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) {
+            protocol.handle_receives(self.allowance.calls(), self.held);
+        }
+    }
+
+    /// Whether Receives are counted: this side accepts.
+    #[inline]
+    pub(super) fn counts_receives(&self) -> bool {
+        self.allowance.calls() != 0
     }
 
     /// Whether the protocol may have something to say now that it could not say before.

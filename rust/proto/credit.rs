@@ -407,6 +407,7 @@ impl RecvCredits {
     }
 
     /// Says whether the peer runs short while there are credits to give.
+    #[inline]
     //= V2-051, D-11
     pub fn is_short(&self) -> bool {
         let half = u32::from(self.ceiling).div_ceil(2);

@@ -54,8 +54,7 @@ impl Connection {
     /// A message arrived. `invalidated` is the handle that the peer's Send has taken out of use,
     /// as the Receive completion says.
     ///
-    /// What is good and comes after version 1 is settled takes the short way; all else is out of
-    /// line.
+    /// What is good and comes after the version is settled takes a short way; all else is out of line.
     #[inline(always)]
     //= V1-004, V1-033, V1-035, V1-118, V1-132
     pub fn handle_message<'a>(
@@ -64,7 +63,10 @@ impl Connection {
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Event<'a> {
-        match self.handle_usual(None, message, invalidated) {
+        if let Some(event) = self.handle_usual(None, message, invalidated) {
+            return event;
+        }
+        match self.handle_usual_v2(None, now, message, invalidated) {
             Some(event) => event,
             None => self.handle_any(now, message, invalidated),
         }
@@ -97,6 +99,87 @@ impl Connection {
                 Some(Event::Call(arrived))
             }
             MsgType::Call => None,
+        }
+    }
+
+    /// The same for version 2 and a message that is whole. Unless
+    /// [`has_to_tell`](Self::has_to_tell) says so then, there is nothing to transmit.
+    #[inline(always)]
+    //= V2-030, V2-044, V2-048
+    pub fn handle_usual_v2<'a>(
+        &mut self,
+        only: Option<MsgType>,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Event<'a>> {
+        let (kind, arrived) = self.decode_usual_v2(message)?;
+        if only.is_some_and(|only| only != kind) {
+            return None;
+        }
+        match kind {
+            MsgType::Reply => {
+                self.take_usual_v2(&arrived.fixed, now);
+                Some(Event::Reply(arrived))
+            }
+            MsgType::Call if invalidated.is_none() && self.auth.may_proceed() => {
+                self.take_usual_v2(&arrived.fixed, now);
+                Some(Event::Call(arrived))
+            }
+            MsgType::Call => None,
+        }
+    }
+
+    #[inline(always)]
+    fn take_usual_v2(&mut self, fixed: &FixedWords, now: Time) {
+        self.count_message();
+        self.take_grant(fixed);
+        self.active = now;
+    }
+
+    /// Decodes a good RPC message that comes after version 2 is settled and is whole.
+    #[inline(always)]
+    fn decode_usual_v2<'a>(&self, message: &'a [u8]) -> Option<(MsgType, Arrived<'a>)> {
+        let (fixed, rest) = FixedWords::split(message)?;
+        let settled = self.is_settled() && self.version() == Some(Version::V2);
+        if fixed.version != Version::V2.number() || !settled || self.assembler.open().is_some() {
+            return None;
+        }
+        let message = v2::decode(&fixed, rest, true)?;
+        let Ok(Body::Conveyed(conveyed)) = message.body else {
+            return None;
+        };
+        if message.flags.more {
+            return None;
+        }
+        let start = RpcStart::peek(conveyed.payload);
+        if conveyed.kind == Kind::Msg {
+            check_start(&fixed, start, message.flags).ok()?;
+        }
+        let kind = if message.flags.response {
+            MsgType::Reply
+        } else {
+            MsgType::Call
+        };
+        Some((kind, whole(&fixed, conveyed, start)))
+    }
+
+    /// A version 2 message has arrived that takes a credit.
+    #[inline(always)]
+    //= V2-044
+    fn count_message(&mut self) {
+        if !self.recv.handle_message() {
+            self.counters.overruns = self.counters.overruns.saturating_add(1);
+        }
+        self.may_grant = true;
+    }
+
+    /// A version 2 message that is no error grants credits.
+    #[inline(always)]
+    //= V2-048, D-10
+    fn take_grant(&mut self, fixed: &FixedWords) {
+        if !self.send.handle_grant(Grant::from_word(fixed.credit)) {
+            self.counters.zero_grants = self.counters.zero_grants.saturating_add(1);
         }
     }
 
@@ -307,18 +390,16 @@ impl Connection {
     #[inline]
     //= V2-030, V2-044, V2-048, V2-143, D-03, D-10, D-11, D-12, D-13
     fn handle_v2<'a>(&mut self, fixed: &FixedWords, message: v2::Message<'a>) -> Event<'a> {
-        if !matches!(message.body, Ok(Body::Grant)) && !self.recv.handle_message() {
-            self.counters.overruns = self.counters.overruns.saturating_add(1);
+        match message.body {
+            Ok(Body::Grant) => self.may_grant = true,
+            _ => self.count_message(),
         }
-        self.may_grant = true;
         if let Ok(Body::Error(report)) = message.body {
             return self.handle_v2_error(fixed, message.flags.response, report);
         }
         let starting = !self.is_settled();
         let refused = self.settle(Version::V2);
-        if !self.send.handle_grant(Grant::from_word(fixed.credit)) {
-            self.counters.zero_grants = self.counters.zero_grants.saturating_add(1);
-        }
+        self.take_grant(fixed);
         if starting {
             // Whatever the first message was, its sender is ready for one message.
             self.send.ensure_one();

@@ -273,6 +273,14 @@ impl Connection {
         Some(transmit)
     }
 
+    /// Says whether there may be something to [transmit](Self::poll_transmit) that is due whatever the
+    /// time is.
+    #[inline]
+    //= V2-051, D-11
+    pub fn has_to_tell(&self) -> bool {
+        !self.announced || self.owes_grant || self.reports.first().is_some() || self.recv.is_short()
+    }
+
     //= V1-093, V1-094, V1-095, V2-029, V2-142, V2-143, D-02, D-11
     fn transmit_report(&mut self, out: &mut [u8]) -> Option<Transmit> {
         let (fixed, report) = self.reports.first()?;

@@ -172,6 +172,53 @@ fn may_be_handled_in_a_hurry(
     usual
 }
 
+/// The same for version 2.
+//= V2-030, V2-044, V2-048, V2-116 (test)
+#[test]
+fn version_2_may_be_handled_in_a_hurry() {
+    for (mut connection, kind, flags, handle) in [
+        (client(Version::V2), MsgType::Reply, 1, None),
+        (server(), MsgType::Call, 0, Some(Handle(7))),
+    ] {
+        let other = 1 - flags;
+        let message = v2_msg(10, flags, &rpc(10, flags, 40));
+        let hurried = |connection: &mut Connection, message, handle| {
+            let event = connection.handle_usual_v2(Some(kind), NOW, message, handle);
+            event.map(|event| (event.name(), event.xid()))
+        };
+        assert_eq!(hurried(&mut connection, message, None), None);
+        connection.handle_message(NOW, props(0, &[0]), None);
+        for (message, handle) in [
+            (v2_msg(9, other, &rpc(9, other, 40)), None),
+            (v2_msg(9, flags, &rpc(9, other, 40)), None),
+            (v2_msg(9, flags, &rpc(8, flags, 40)), None),
+            (v2_msg(9, flags | 2, &rpc(9, flags, 40)), None),
+            (v2_msg(9, flags | 4, &rpc(9, flags, 40)), None),
+            (v2_msg(9, flags, &[]), None),
+            (v1_msg(9, &rpc(9, flags, 40)), None),
+            (raw(&[9, 2, CREDIT, 4, 1, 10]), None),
+            (raw(&[0, 2, CREDIT, 1, 0, 0, 0, 0, 0]), None),
+        ]
+        .into_iter()
+        // A Call may not invalidate memory.
+        .chain(handle.map(|handle| (message, Some(handle))))
+        {
+            let before = format!("{connection:?}");
+            assert_eq!(hurried(&mut connection, message, handle), None);
+            assert_eq!(format!("{connection:?}"), before);
+        }
+        let mut usual = connection.clone();
+        usual.handle_message(NOW, message, None);
+        let name = if flags == 1 { "reply" } else { "call" };
+        let wanted = Some((name, Some(Xid(10))));
+        assert_eq!(hurried(&mut connection, message, None), wanted);
+        assert_eq!(format!("{connection:?}"), format!("{usual:?}"));
+        // Between parts, it breaks them.
+        connection.handle_message(NOW, v2_msg(9, flags | 2, &rpc(9, flags, 40)), None);
+        assert_eq!(hurried(&mut connection, message, None), None);
+    }
+}
+
 //= V1-033, V1-035 (test)
 #[test]
 fn a_reply_may_be_handled_in_a_hurry() {

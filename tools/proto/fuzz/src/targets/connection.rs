@@ -221,12 +221,14 @@ impl Subject {
         let mut out = [0; MAX_CONTROL_LEN];
         // Reports, properties, a grant: what there is ends.
         for _ in 0..40 {
+            let told = self.connection.has_to_tell() || waiting;
             match self
                 .connection
                 .poll_transmit(self.now, waiting, busy, &mut out)
             {
                 None => return,
                 Some(transmit) => {
+                    assert!(told, "something to tell that was not announced");
                     assert!(transmit.len >= 20 && transmit.len <= MAX_CONTROL_LEN);
                     assert_eq!(transmit.len % 4, 0);
                     self.credited += u64::from(transmit.credited);
