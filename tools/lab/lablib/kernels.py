@@ -18,16 +18,10 @@ from . import cache, debian, progress, roots
 from .cache import LAB
 from .progress import LabError
 
-# KASAN looks at what may have to do with the module, which is a third of the kernel's work: not at page
-# tables, system calls and file systems that it hands nothing to. The heap is guarded all the same.
-# The rest is what Makefiles that say so themselves would be overridden in.
-APART = ("arch/% block% crypto% fs fs/erofs% fs/hostfs% fs/iomap% fs/kernfs% fs/notify% fs/overlayfs% "
-         "fs/proc% fs/ramfs% fs/sysfs% fs/tracefs% io_uring% ipc% kernel/entry% mm% security%")
-KASAN_SCOPE = f"KASAN_SANITIZE=$(if $(filter {APART},$(obj)),n)"
 # Of kernels/: fragments and patches; and the arguments of every make that builds for the flavour.
 UML = {
     "uml": (("uml",), (), ("ARCH=um",)),
-    "uml-kasan": (("uml", "kasan"), (), ("ARCH=um", "LLVM=1", KASAN_SCOPE)),
+    "uml-kasan": (("uml", "kasan"), (), ("ARCH=um", "LLVM=1")),
     "uml-lockdep": (("uml", "lockdep"), ("vector-lockdep",), ("ARCH=um",)),
 }
 FLAVOURS = (*UML, "debian", "debian-7.3", "debian-6.12")
