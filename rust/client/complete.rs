@@ -463,15 +463,18 @@ impl Waiter {
     ///
     /// The RPC of a good Reply goes on waiting: dropping the pin is all, and it is sent again. That of a
     /// bad one has failed, whether its connection goes on or not.
-    pub(super) fn retired(self, client: &Client) {
-        match self {
-            Self::Reply {
-                rqst,
-                form: Form::Failed,
-                ..
-            } => fail(client, rqst, EIO),
-            Self::Reply { .. } => {}
-            Self::Release { done, .. } => done.complete_all(),
+    pub(super) fn retired(self, client: &Client, proof: Option<Unexposed>) {
+        match (self, proof) {
+            (
+                Self::Reply {
+                    rqst,
+                    form: Form::Failed,
+                    ..
+                },
+                Some(proof),
+            ) => finish(client, rqst, &[], Form::Failed, proof),
+            (Self::Reply { .. }, _) => {}
+            (Self::Release { done, .. }, _) => done.complete_all(),
         }
     }
 }
@@ -522,15 +525,11 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: Form, _proof: Unexposed) {
     match place(&client.stats, &mut rqst, source, form) {
         Ok(len) => rqst.complete(len),
-        Err(error) => fail(client, rqst, error),
+        Err(error) => {
+            client.stats.bad_reply.add(1);
+            rqst.fail(error);
+        }
     }
-}
-
-/// The RPC ends with an error, and its Reply is counted as a bad one.
-#[cold]
-fn fail(client: &Client, rqst: Pinned, error: Error) {
-    client.stats.bad_reply.add(1);
-    rqst.fail(error);
 }
 
 /// Puts the Reply where the RPC's decoder expects it, and returns its length.

@@ -215,7 +215,7 @@ impl Role for Client {
         requests.retire(&self.pool, proof)
     }
 
-    fn retired(&self, waiter: Waiter) {
-        waiter.retired(self);
+    fn retired(&self, waiter: Waiter, proof: Option<Unexposed>) {
+        waiter.retired(self, proof);
     }
 }

@@ -144,8 +144,8 @@ impl<R: Role> Shared<R> {
     }
 
     fn retire(&self, mut inv: LocalInvBox<Self>, proof: &Drained) {
-        if let Some(waiter) = inv.resolve(proof) {
-            self.role.retired(waiter);
+        if let Some((waiter, proof)) = inv.resolve(proof) {
+            self.role.retired(waiter, proof);
         }
     }
 }

@@ -225,9 +225,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// The registrations are unmapped when this returns; the list is freed without the lock.
     fn drained(&self, locked: &mut Self::Locked, proof: &Drained) -> MrList<Idle>;
 
-    /// The end of the connection has invalidated memory that `waiter` waits for. Context:
-    /// process, may sleep.
-    fn retired(&self, waiter: Self::Waiter);
+    /// The end of the connection has invalidated memory that `waiter` waits for; without `proof`, it
+    /// was another connection's. Context: process, may sleep.
+    fn retired(&self, waiter: Self::Waiter, proof: Option<Unexposed>);
 }
 
 /// The part of an endpoint that its events and completions can reach.

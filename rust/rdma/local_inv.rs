@@ -13,7 +13,10 @@ use super::mr::{
     MrList,
     Registered, //
 };
-use super::proof::Drained;
+use super::proof::{
+    Drained,
+    Unexposed, //
+};
 use super::qp::QpRef;
 use super::wqe::{
     unit_cqe,
@@ -64,13 +67,13 @@ impl<H: Handler> LocalInv<H> {
     }
 
     /// Does for an invalidation that failed what it should have done: destroys its registrations,
-    /// now that the queue pair has been drained, and returns what waited.
+    /// now that the queue pair has been drained, and returns what waited, with the proof that it was
+    /// that queue pair's.
     ///
     /// Context: may sleep.
-    pub(crate) fn resolve(&mut self, proof: &Drained) -> Option<H::Waiter> {
+    pub(crate) fn resolve(&mut self, proof: &Drained) -> Option<(H::Waiter, Option<Unexposed>)> {
         let (mrs, waiter) = self.what.take()?;
-        mrs.destroy(proof);
-        Some(waiter)
+        Some((waiter, mrs.destroy(proof)))
     }
 }
 

@@ -542,15 +542,19 @@ impl MrList<Registered> {
     }
 
     /// Destroys the registrations, which invalidates them as well: their queue pair has been
-    /// drained. Context: may sleep.
-    pub(crate) fn destroy(mut self, proof: &Drained) {
+    /// drained. Returns the proof of that, unless some were of another queue pair, which are lost.
+    /// Context: may sleep.
+    pub(crate) fn destroy(mut self, proof: &Drained) -> Option<Unexposed> {
+        let mut all = true;
         while let Some(inner) = self.inners.pop() {
             if proof.is_of(inner.qp) {
                 drop(inner);
             } else {
+                all = false;
                 lose(inner);
             }
         }
+        all.then(Unexposed::by_end_of_list)
     }
 }
 

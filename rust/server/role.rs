@@ -310,7 +310,7 @@ impl Role for Server {
         MrList::new()
     }
 
-    fn retired(&self, waiter: Infallible) {
+    fn retired(&self, waiter: Infallible, _proof: Option<Unexposed>) {
         match waiter {}
     }
 }

@@ -8,12 +8,12 @@ use crate::rdma::proof::Drained;
 use crate::rdma::Handler;
 
 fn control<H: Handler>(inv: &mut LocalInvBox<H>, drained: &Drained) -> Option<H::Waiter> {
-    inv.resolve(drained)
+    inv.resolve(drained).map(|(waiter, _)| waiter)
 }
 
 #[cfg(wrong)]
 fn wrong_without<H: Handler>(inv: &mut LocalInvBox<H>) -> Option<H::Waiter> {
-    inv.resolve() //~ E0061
+    inv.resolve().map(|(waiter, _)| waiter) //~ E0061
 }
 
 #[cfg(wrong)]
