@@ -15,7 +15,10 @@ use crate::{
         connection::Event,
         error::ErrorReport,
         header::FixedWords,
-        types::Handle, //
+        types::{
+            Handle,
+            Version, //
+        },
     },
     rdma::{
         cm,
@@ -105,7 +108,7 @@ impl<R: Role> Handler for Shared<R> {
             drop(guard);
             return cx.repost(message);
         };
-        match protocol.handle_usual(R::USUAL, now(), message.bytes(), handle) {
+        match protocol.handle_usual(Version::V1, R::USUAL, now(), message.bytes(), handle) {
             Some(event) => {
                 let fate = self.claim(guard, cx.qp(), event, &message, invalidated, false);
                 self.dispose(cx, message, fate);
@@ -180,7 +183,7 @@ impl<R: Role> Shared<R> {
             return self.received_other(guard, cx, message, handle, invalidated);
         };
         let unsignaled = protocol.unsignaled();
-        match protocol.handle_usual_v2(R::USUAL, now(), message.bytes(), handle) {
+        match protocol.handle_usual(Version::V2, R::USUAL, now(), message.bytes(), handle) {
             Some(event) => {
                 let changed = unsignaled != protocol.unsignaled();
                 let answers = changed || counts_receives || protocol.has_to_tell();

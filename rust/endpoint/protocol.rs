@@ -180,6 +180,7 @@ impl Protocol {
     #[inline(always)]
     pub(super) fn handle_usual<'a>(
         &mut self,
+        version: Version,
         kind: MsgType,
         now: Time,
         message: &'a [u8],
@@ -187,23 +188,7 @@ impl Protocol {
     ) -> Option<Event<'a>> {
         let event = self
             .connection
-            .handle_usual(Some(kind), message, invalidated)?;
-        self.trace_message(now, message, invalidated, &event);
-        Some(event)
-    }
-
-    /// As [`Connection::handle_usual_v2`].
-    #[inline(always)]
-    pub(super) fn handle_usual_v2<'a>(
-        &mut self,
-        kind: MsgType,
-        now: Time,
-        message: &'a [u8],
-        invalidated: Option<Handle>,
-    ) -> Option<Event<'a>> {
-        let event = self
-            .connection
-            .handle_usual_v2(Some(kind), now, message, invalidated)?;
+            .handle_usual(version, Some(kind), now, message, invalidated)?;
         self.trace_message(now, message, invalidated, &event);
         Some(event)
     }

@@ -165,10 +165,10 @@ impl Negotiation {
         self.versions
     }
 
-    /// Says whether the version is final, and is version 1.
+    /// Says whether the version is final, and is `version`.
     #[inline]
-    pub const fn is_settled_v1(&self) -> bool {
-        self.settled && matches!(self.current, Some(Version::V1))
+    pub fn is_settled_on(&self, version: Version) -> bool {
+        self.settled && self.current == Some(version)
     }
 
     /// The client sends a message with this XID while the version is not final: a server that

@@ -63,67 +63,51 @@ impl Connection {
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Event<'a> {
-        if let Some(event) = self.handle_usual(None, message, invalidated) {
+        if let Some(event) = self.handle_usual(Version::V1, None, now, message, invalidated) {
             return event;
         }
-        match self.handle_usual_v2(None, now, message, invalidated) {
+        match self.handle_usual(Version::V2, None, now, message, invalidated) {
             Some(event) => event,
             None => self.handle_any(now, message, invalidated),
         }
     }
 
-    /// Does what [`handle_message`](Self::handle_message) does with a good RPC message after version
-    /// 1 is settled, of one kind if `only` that is wanted: Replies are what a client gets but for
-    /// exceptions, and Calls what a server gets. Of anything else it takes no notice, and
-    /// `handle_message` is to be called.
+    /// Does what [`handle_message`](Self::handle_message) does with a good RPC message that comes
+    /// whole after `version` is settled, of one kind if `only` that is wanted: Replies are what a
+    /// client gets but for exceptions, and Calls what a server gets. Of anything else it takes no
+    /// notice, and `handle_message` is to be called.
     ///
-    /// So whoever handles messages in a hurry need not have them in an event, among all others.
+    /// So whoever handles messages in a hurry need not have them in an event, among all others. What
+    /// is of version 1 leaves nothing to transmit, and what is of version 2 only if
+    /// [`has_to_tell`](Self::has_to_tell) says so then.
     #[inline(always)]
-    //= V1-033, V1-035
+    //= V1-033, V1-035, V2-030, V2-044, V2-048
     pub fn handle_usual<'a>(
         &mut self,
-        only: Option<MsgType>,
-        message: &'a [u8],
-        invalidated: Option<Handle>,
-    ) -> Option<Event<'a>> {
-        let (kind, arrived) = self.decode_usual(message)?;
-        if only.is_some_and(|only| only != kind) {
-            return None;
-        }
-        match kind {
-            MsgType::Reply => {
-                self.calls.handle_grant(arrived.fixed.credit);
-                Some(Event::Reply(arrived))
-            }
-            MsgType::Call if invalidated.is_none() && self.auth.may_proceed() => {
-                Some(Event::Call(arrived))
-            }
-            MsgType::Call => None,
-        }
-    }
-
-    /// The same for version 2 and a message that is whole. Unless
-    /// [`has_to_tell`](Self::has_to_tell) says so then, there is nothing to transmit.
-    #[inline(always)]
-    //= V2-030, V2-044, V2-048
-    pub fn handle_usual_v2<'a>(
-        &mut self,
+        version: Version,
         only: Option<MsgType>,
         now: Time,
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Option<Event<'a>> {
-        let (kind, arrived) = self.decode_usual_v2(message)?;
+        let (fixed, rest) = FixedWords::split(message)?;
+        if fixed.version != version.number() || !self.negotiation.is_settled_on(version) {
+            return None;
+        }
+        let (kind, arrived) = match version {
+            Version::V1 => self.decode_usual_v1(&fixed, rest)?,
+            Version::V2 => self.decode_usual_v2(&fixed, rest)?,
+        };
         if only.is_some_and(|only| only != kind) {
             return None;
         }
         match kind {
             MsgType::Reply => {
-                self.take_usual_v2(&arrived.fixed, now);
+                self.take_usual(version, kind, &arrived.fixed, now);
                 Some(Event::Reply(arrived))
             }
             MsgType::Call if invalidated.is_none() && self.auth.may_proceed() => {
-                self.take_usual_v2(&arrived.fixed, now);
+                self.take_usual(version, kind, &arrived.fixed, now);
                 Some(Event::Call(arrived))
             }
             MsgType::Call => None,
@@ -131,21 +115,44 @@ impl Connection {
     }
 
     #[inline(always)]
-    fn take_usual_v2(&mut self, fixed: &FixedWords, now: Time) {
-        self.count_message();
-        self.take_grant(fixed);
-        self.active = now;
+    fn take_usual(&mut self, version: Version, kind: MsgType, fixed: &FixedWords, now: Time) {
+        match (version, kind) {
+            (Version::V1, MsgType::Reply) => self.calls.handle_grant(fixed.credit),
+            (Version::V1, MsgType::Call) => {}
+            (Version::V2, _) => {
+                self.count_message();
+                self.take_grant(fixed);
+                self.active = now;
+            }
+        }
     }
 
-    /// Decodes a good RPC message that comes after version 2 is settled and is whole.
+    /// Decodes a good RPC message of version 1.
     #[inline(always)]
-    fn decode_usual_v2<'a>(&self, message: &'a [u8]) -> Option<(MsgType, Arrived<'a>)> {
-        let (fixed, rest) = FixedWords::split(message)?;
-        let settled = self.is_settled() && self.version() == Some(Version::V2);
-        if fixed.version != Version::V2.number() || !settled || self.assembler.open().is_some() {
+    fn decode_usual_v1<'a>(
+        &self,
+        fixed: &FixedWords,
+        rest: Reader<'a>,
+    ) -> Option<(MsgType, Arrived<'a>)> {
+        let Ok(Body::Conveyed(conveyed)) = v1::decode(fixed, rest) else {
+            return None;
+        };
+        let start = RpcStart::peek(conveyed.payload);
+        let direction = v1_direction(fixed, &conveyed, start, self.side).ok()?;
+        Some((direction, whole(fixed, conveyed, start)))
+    }
+
+    /// Decodes a good RPC message of version 2 that is whole.
+    #[inline(always)]
+    fn decode_usual_v2<'a>(
+        &self,
+        fixed: &FixedWords,
+        rest: Reader<'a>,
+    ) -> Option<(MsgType, Arrived<'a>)> {
+        if self.assembler.open().is_some() {
             return None;
         }
-        let message = v2::decode(&fixed, rest, true)?;
+        let message = v2::decode(fixed, rest, true)?;
         let Ok(Body::Conveyed(conveyed)) = message.body else {
             return None;
         };
@@ -154,14 +161,14 @@ impl Connection {
         }
         let start = RpcStart::peek(conveyed.payload);
         if conveyed.kind == Kind::Msg {
-            check_start(&fixed, start, message.flags).ok()?;
+            check_start(fixed, start, message.flags).ok()?;
         }
         let kind = if message.flags.response {
             MsgType::Reply
         } else {
             MsgType::Call
         };
-        Some((kind, whole(&fixed, conveyed, start)))
+        Some((kind, whole(fixed, conveyed, start)))
     }
 
     /// A version 2 message has arrived that takes a credit.
@@ -181,21 +188,6 @@ impl Connection {
         if !self.send.handle_grant(Grant::from_word(fixed.credit)) {
             self.counters.zero_grants = self.counters.zero_grants.saturating_add(1);
         }
-    }
-
-    /// Decodes a good RPC message that comes after version 1 is settled.
-    #[inline(always)]
-    fn decode_usual<'a>(&self, message: &'a [u8]) -> Option<(MsgType, Arrived<'a>)> {
-        let (fixed, rest) = FixedWords::split(message)?;
-        if fixed.version != Version::V1.number() || !self.negotiation.is_settled_v1() {
-            return None;
-        }
-        let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
-            return None;
-        };
-        let start = RpcStart::peek(conveyed.payload);
-        let direction = v1_direction(&fixed, &conveyed, start, self.side).ok()?;
-        Some((direction, whole(&fixed, conveyed, start)))
     }
 
     /// Handles every message there may be.

@@ -106,8 +106,9 @@ fn v2_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
 /// Returns the length of what is behind the header of a Reply.
 #[inline(always)]
 fn v1_handle(connection: &mut Connection, message: &[u8]) -> usize {
-    match connection.handle_message(NOW, message, None) {
-        Event::Reply(arrived) => arrived.conveyed.payload.len(),
+    let only = Some(MsgType::Reply);
+    match connection.handle_usual(Version::V1, only, NOW, message, None) {
+        Some(Event::Reply(arrived)) => arrived.conveyed.payload.len(),
         _ => usize::MAX,
     }
 }

@@ -153,19 +153,21 @@ fn may_be_handled_in_a_hurry(
     message: &[u8],
     others: &[(&[u8], Option<Handle>)],
 ) -> Connection {
-    assert!(usual.handle_usual(Some(kind), first, None).is_none());
+    assert!(usual
+        .handle_usual(Version::V1, Some(kind), NOW, first, None)
+        .is_none());
     usual.handle_message(NOW, first, None);
     let mut hurried = usual.clone();
     let event = usual.handle_message(NOW, message, None);
     assert!(matches!(event, Event::Call(_) | Event::Reply(_)));
-    let in_a_hurry = hurried.handle_usual(Some(kind), message, None);
+    let in_a_hurry = hurried.handle_usual(Version::V1, Some(kind), NOW, message, None);
     assert_eq!(format!("{in_a_hurry:?}"), format!("{:?}", Some(event)));
     assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
     let bad = raw(&[9, 1, 32, 4, 2]);
     let nothing = (&[][..], None);
     for &(other, invalidated) in others.iter().chain(&[(bad, None), nothing]) {
         assert!(hurried
-            .handle_usual(Some(kind), other, invalidated)
+            .handle_usual(Version::V1, Some(kind), NOW, other, invalidated)
             .is_none());
         assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
     }
@@ -183,7 +185,7 @@ fn version_2_may_be_handled_in_a_hurry() {
         let other = 1 - flags;
         let message = v2_msg(10, flags, &rpc(10, flags, 40));
         let hurried = |connection: &mut Connection, message, handle| {
-            let event = connection.handle_usual_v2(Some(kind), NOW, message, handle);
+            let event = connection.handle_usual(Version::V2, Some(kind), NOW, message, handle);
             event.map(|event| (event.name(), event.xid()))
         };
         assert_eq!(hurried(&mut connection, message, None), None);
