@@ -18,12 +18,14 @@ from . import cache, debian, progress, roots
 from .cache import LAB
 from .progress import LabError
 
-# Of kernels/: fragments and patches; and the arguments of every make that builds for the flavour.
+# Fragments of kernels/, and the arguments of every make that builds for the flavour.
 UML = {
-    "uml": (("uml",), (), ("ARCH=um",)),
-    "uml-kasan": (("uml", "kasan"), (), ("ARCH=um", "LLVM=1")),
-    "uml-lockdep": (("uml", "lockdep"), ("vector-lockdep",), ("ARCH=um",)),
+    "uml": (("uml",), ("ARCH=um",)),
+    "uml-kasan": (("uml", "kasan"), ("ARCH=um", "LLVM=1")),
+    "uml-lockdep": (("uml", "lockdep"), ("ARCH=um",)),
 }
+# Of kernels/, in User Mode Linux alone: what its nodes cannot do without.
+PATCHES = ("vector", "yield")
 FLAVOURS = (*UML, "debian", "debian-7.3", "debian-6.12")
 # What User Mode Linux is built for.
 MOST_CPUS = 4
@@ -77,22 +79,35 @@ def refuse_ours(flavour):
         raise LabError(f"our module is not built for {flavour}: Debian builds that kernel without Rust")
 
 
-def _source(version, packages, patches=()):
-    """The source tree of a kernel version, as Debian patches it, and as PATCHES do."""
-    texts = cache.text_of(*(f"kernels/{name}.patch" for name in patches))
-
+def _source(version, packages):
+    """The source tree of a kernel version, as Debian patches it."""
     def build(tmp, _final):
         name = f"linux-source-{debian.series(version)}"
         script = ('dpkg-deb --fsys-tarfile "$1" | tar -xO "./usr/src/$2.tar.xz" | xz -dcT2 '
                   '| tar -x -C "$3" --strip-components=1')
         progress.run(f"unpacking the source of Linux {version}", roots.in_build_root(
             ["sh", "-c", script, "sh", packages / "source.deb", name, tmp]), tmp / ".log")
-        for patch in patches:
+        (tmp / ".log").unlink()
+
+    return cache.entry(f"source-{version}", version, build)
+
+
+def _patches():
+    return cache.text_of(*(f"kernels/{name}.patch" for name in PATCHES))
+
+
+def _uml_source(version, packages):
+    """The same with PATCHES, and the same files but for what these change."""
+    def build(tmp, _final):
+        shutil.copytree(_source(version, packages), tmp, copy_function=os.link, symlinks=True,
+                        dirs_exist_ok=True)
+        for patch in PATCHES:
+            # It writes a file anew instead of changing it, so the other tree stays as it is.
             progress.run(f"applying {patch}.patch", roots.in_build_root(
                 ["patch", "-d", tmp, "-p1", "-i", LAB / f"kernels/{patch}.patch"]), tmp / ".log")
         (tmp / ".log").unlink()
 
-    return cache.entry(f"source-{version}", [version, *texts] if texts else version, build)
+    return cache.entry(f"source-uml-{version}", [version, *_patches()], build)
 
 
 def _make(tree, output, arguments):
@@ -137,13 +152,12 @@ def _build_uml(name, tree, fragment, arguments, tmp, final):
 
 def _uml(flavour):
     version, packages = debian.packages(*_wanted(flavour))
-    names, patches, arguments = UML[flavour]
+    names, arguments = UML[flavour]
     fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in names)))
-    inputs = [version, fragment, *cache.text_of(*(f"kernels/{name}.patch" for name in patches)),
-              arguments, roots.compilers(),
+    inputs = [version, fragment, *_patches(), arguments, roots.compilers(),
               [inspect.getsource(step) for step in (_build_uml, _make, _settle)]]
     home = cache.entry(f"{flavour}-{version}", inputs, lambda tmp, final: _build_uml(
-        f"the {flavour} kernel {version}", _source(version, packages, patches), fragment, arguments,
+        f"the {flavour} kernel {version}", _uml_source(version, packages), fragment, arguments,
         tmp, final))
     release = (home / "kdir/include/config/kernel.release").read_text().strip()
     return Kernel(flavour, release, home / "kdir", home / "boot", arguments)
