@@ -173,9 +173,9 @@ check-wire-quick: python
 check-demo: python
 	@$(step) 'demo' tools/demo/demo
 
-# Each of these keeps one processor busy.
+# Each of these keeps one processor busy, the first one longest.
 check-end: python
-	$(parts) check-cost check-wire-quick check-demo
+	$(parts) check-demo check-cost check-wire-quick
 
 .PHONY: check-mutations
 check-mutations: python ## Mistakes in the kernel code that the selftests must find (an hour)
