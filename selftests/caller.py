@@ -30,8 +30,8 @@ import sys
 import time
 
 from pyverbs.cm_enums import (RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_RESPONSE,
-                              RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ROUTE_RESOLVED,
-                              RDMA_PS_TCP)
+                              RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_REJECTED,
+                              RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP)
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
 from pyverbs.enums import (IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
                            IBV_QPS_RTR, IBV_QPS_RTS, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
@@ -235,14 +235,14 @@ class Client(QueuePair):
         self.qp.modify(attributes, mask)
         return attributes
 
-    def event(self, wanted, seconds=SECONDS):
-        """Waits for an event; returns its private data."""
-        if not select.select([self.events], [], [], seconds)[0]:
-            raise Lost(f"no event {wanted} within {seconds} s")
+    def event(self, *wanted):
+        """Waits for one of these events; returns its private data."""
+        if not select.select([self.events], [], [], SECONDS)[0]:
+            raise Lost(f"no event {wanted} within {SECONDS} s")
         event = CMEvent(self.channel)
         kind, data = event.event_type, event.private_data
         event.ack_cm_event()
-        if kind != wanted:
+        if kind not in wanted:
             raise Lost(f"event {kind} instead of {wanted}")
         return data
 
@@ -378,7 +378,8 @@ class Client(QueuePair):
                 return
             expect(message is None, "the connection lives:", message and message.hex())
             if select.select([self.events], [], [], 0)[0]:
-                self.event(RDMA_CM_EVENT_DISCONNECTED)
+                # The latter, if our RTU was still on its way.
+                self.event(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_REJECTED)
                 return
         raise Wrong("the connection lives, silent")
 
