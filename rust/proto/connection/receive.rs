@@ -693,7 +693,7 @@ const fn usual_direction(side: Side) -> MsgType {
 ///
 /// Its header does not tell, so an inline RPC message has to. One in memory comes in the usual
 /// direction only.
-#[inline]
+#[inline(always)]
 //= V1-003, V1-024, V1-095, V1-118, V1-130, V1-131, V1-132, V1-133, D-47
 fn v1_direction(
     fixed: &FixedWords,
