@@ -131,12 +131,16 @@ start_peer() {
 	fail "the peer does not listen"
 }
 
-# speak CLIENT SERVER: the highest versions of RPC-over-RDMA from the next connections on.
+# speak CLIENT SERVER [BYTES]: the highest versions of RPC-over-RDMA from the next connections on, and the
+# longest messages of version 2: the shortest there are if it is spoken, so that more is in parts.
 speak() {
+	messages=${3:-4096}
+	[ "$1 $2" != "1 1" ] || messages=8192
 	modprobe rpcrdma
 	echo "$1" >/proc/sys/sunrpc/rdma_max_version
-	on_server sh -c "modprobe rpcrdma; echo $2 >/proc/sys/sunrpc/svc_rdma/max_version" ||
-		skip "the server speaks version 1 only"
+	echo "$messages" >/proc/sys/sunrpc/rdma_max_message
+	on_server sh -c "modprobe rpcrdma; cd /proc/sys/sunrpc/svc_rdma; echo $2 >max_version &&
+		echo $messages >max_message" || skip "the server speaks version 1 only"
 }
 
 selected() {

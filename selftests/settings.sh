@@ -85,7 +85,7 @@ refuse_what_is_out_of_range() {
 	change rdma_pad_optimize 12345
 }
 
-# Version 2 has to be asked for.
+# Version 2 has to be asked for; its messages have a length of their own.
 the_version_is_a_setting() {
 	modprobe rpcrdma
 	for name in rdma_max_version svc_rdma/max_version; do
@@ -96,6 +96,13 @@ the_version_is_a_setting() {
 		refuses $name 0
 		refuses $name 3
 		refuses $name none
+	done
+	for name in rdma_max_message svc_rdma/max_message; do
+		[ "$(cat $settings/$name)" = 8192 ] || fail "$name is $(cat $settings/$name)"
+		change $name 4096
+		change $name 65536
+		refuses $name 4095
+		refuses $name 65537
 	done
 }
 

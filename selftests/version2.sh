@@ -4,11 +4,11 @@
 # has to be one that has the setting.
 . "$(dirname "$0")/lib.sh"
 
-# with CLIENT SERVER: the highest versions for this test.
+# with CLIENT SERVER [BYTES]: the highest versions and the longest messages for this test.
 with() {
 	needs_server_command
 	trap 'speak 1 1' EXIT
-	speak "$1" "$2"
+	speak "$@"
 }
 
 # grant COUNT: so many credits for clients that connect during this test, behind `with`.
@@ -49,6 +49,52 @@ both_speak_it() {
 	[ "$(transport bad_reply)" = 0 ] || fail "$(transport bad_reply) bad Replies"
 }
 
+# at_once PROCESSES TIMES COMMAND...: so many at a time run it so often each.
+at_once() {
+	processes=$1 times=$2
+	shift 2
+	children=
+	for _ in $(seq "$processes"); do
+		for _ in $(seq "$times"); do
+			"$@" >/dev/null || exit
+		done &
+		children="$children $!"
+	done
+	for child in $children; do
+		wait "$child" || fail "$1 has failed"
+	done
+}
+
+# A page of data and what goes with it are one message, for which no memory is registered. Most buffers
+# are made when it is known that messages are so long, and the first message grants none of them.
+#= V2-054, V2-055, V2-056, V2-128
+messages_hold_a_page() {
+	with 2 2 8192
+	VERS=$1
+	trace mount_export noac
+	grep 'rpcrdma_protocol_transmit' "$local/events" | head -n 1 |
+		grep '=[0-9a-f]\{8\}00000002[0-9a-f]\{4\}0001' ||
+		fail "the first message grants more than one credit"
+	debugfs
+	agreed="$(says version) $(says inline_send) $(says inline_recv)"
+	[ "$agreed" = "2 8192 8192" ] || fail "version and longest messages are $agreed"
+	# From now on the server has Receives for more Calls.
+	: >"$dir/file"
+	at_once 16 20 stat "$dir/file"
+	rm "$dir/file"
+	moves_data
+	at_once 16 4 dd if="$dir/file.4096" of=/dev/null bs=4096 iflag=direct status=none
+	head -c 4096 /dev/urandom >"$local/page"
+	for counter in read_segments write_segments reply_segments; do
+		stays $counter "$here/io.py" put "$local/page" "$dir/file.4096" 4096
+		stays $counter "$here/io.py" get "$local/page" "$dir/file.4096" 4096
+	done
+	debugfs
+	[ "$(says server_may_send)" -gt 16 ] || fail "the server may send $(says server_may_send) messages"
+	[ "$(says connects)" = 1 ]
+	[ "$(says last_close)" = none ]
+}
+
 # The server invalidates what it is allowed to, so nothing is left to do.
 #= V2-111, V2-112
 server_invalidates_memory() {
@@ -69,11 +115,12 @@ many_names() {
 # A connection goes on in version 1 when the server knows no other, and the next begins with it.
 #= V2-060, V2-061, V2-062
 server_speaks_version_1_only() {
-	with 2 1
+	with 2 1 8192
 	VERS=3
 	trace mount_export
 	debugfs
 	[ "$(says version)" = 1 ]
+	[ "$(says inline_send) $(says inline_recv)" = "4096 4096" ]
 	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
 	grep -q '^rpcrdma_protocol_message: .*event=version' "$local/events" ||
 		fail "the server was not asked"
@@ -100,20 +147,6 @@ client_speaks_version_1_only() {
 	moves_data
 }
 
-# stats JOBS TIMES: so many processes ask for the file's attributes, so often each.
-stats() {
-	children=
-	for _ in $(seq "$1"); do
-		for _ in $(seq "$2"); do
-			stat "$dir/file" >/dev/null || exit
-		done &
-		children="$children $!"
-	done
-	for child in $children; do
-		wait "$child" || fail "stat has failed"
-	done
-}
-
 # One credit for each message, granted both ways and never used up for good.
 #= V2-044, V2-047
 credits_are_for_messages() {
@@ -126,7 +159,7 @@ credits_are_for_messages() {
 	[ "$(says may_send)" -le "$ceiling" ]
 	[ "$(says server_may_send)" -le "$(says ceiling)" ]
 	: >"$dir/file"
-	stats 8 100
+	at_once 8 100 stat "$dir/file"
 	debugfs
 	# Many times as many RPCs as there were credits have gone through, and most credits are back.
 	[ "$(transport sends)" -ge $((8 * ceiling)) ]
@@ -144,7 +177,7 @@ few_credits_do() {
 	debugfs
 	[ "$(says server_ceiling)" -le 32 ]
 	: >"$dir/file"
-	stats 40 20
+	at_once 40 20 stat "$dir/file"
 	rm "$dir/file"
 	moves_data
 	[ "$(says connects)" = 1 ]
@@ -307,6 +340,7 @@ other_server_is() {
 	trap 'other_server_goes $? '$peer EXIT
 	modprobe rpcrdma
 	echo 2 >/proc/sys/sunrpc/rdma_max_version
+	echo 4096 >/proc/sys/sunrpc/rdma_max_message
 	PORT=$PEER_PORT VERS=3
 	MOUNT_OPTIONS="mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2,noac"
 	# Data goes in parts then, of which there are not more.
@@ -367,6 +401,8 @@ server_calls_the_client() {
 tests \
 	"both_speak_it 3" \
 	"both_speak_it 4.2" \
+	"messages_hold_a_page 3" \
+	"messages_hold_a_page 4.2" \
 	"server_invalidates_memory" \
 	"client_speaks_version_1_only" \
 	"credits_are_for_messages" \

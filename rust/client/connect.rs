@@ -65,14 +65,14 @@ pub(super) fn resolve(
         pr_err!("the RDMA device cannot register memory as RPC over RDMA needs it\n");
     })?;
     let role = resolved.role();
-    let config = sizes.config(role.cid);
-    let first = versions::first(net, &xprt.peer(), config.versions);
-    role.settle(config, first);
+    let first = versions::first(net, &xprt.peer(), sizes.versions);
+    role.settle(sizes.config(role.cid, first), first);
     Ok((resolved.endpoint(sizes.qp)?, sizes))
 }
 
-/// Connects, which settles how large messages may be (RFC 8797), and makes all buffers. Where
-/// version 2 may be spoken, it is settled whether it is.
+/// Connects, which settles how large messages of version 1 may be (RFC 8797), and makes all buffers.
+/// Where version 2 may be spoken, it is settled whether it is; most buffers are made when that is known,
+/// since its messages are longer.
 ///
 /// The server sends nothing before our first Call, so Receives are in time when they are posted
 /// after the connection stands; and a server that refuses costs no buffers.
@@ -83,7 +83,7 @@ pub(super) fn establish(
     sizes: &Sizes,
     xprt: &Xprt,
 ) -> Result<(), ConnectError> {
-    let own = sizes.config(endpoint.shared().role.cid);
+    let own = endpoint.shared().role.config().ok_or(EINVAL)?;
     let params = ConnectParams {
         //= CM-002
         private_data: own.cm_private.encode(),
@@ -98,7 +98,7 @@ pub(super) fn establish(
     };
     endpoint.connect(&params, CONNECT_TIMEOUT)?;
     //= V1-045, V1-046, V1-123, V1-124
-    endpoint.provide(&sizes.buffers)?;
+    endpoint.provide(&sizes.first_buffers(own))?;
     // The large ones are enough for any one RPC, so a connection gets on without making more.
     let large = (2 * sizes.chunk_segments).min(sizes.mrs);
     let small = FIRST_SMALL.min(sizes.mrs - large);
@@ -115,5 +115,7 @@ pub(super) fn establish(
     if let Some(net) = xprt.net() {
         versions::remember(net, &xprt.peer(), endpoint);
     }
-    Ok(settled?)
+    //= V2-052, V2-056, V2-067
+    endpoint.provide(&sizes.other_buffers(own, settled?))?;
+    Ok(())
 }

@@ -107,6 +107,11 @@ impl Client {
         self.begin.populate((config, first));
     }
 
+    /// What this side brings along, once it is set.
+    pub(super) fn config(&self) -> Option<&Config> {
+        self.begin.as_ref().map(|(config, _)| config)
+    }
+
     /// Gives a registration back. Context: process.
     #[inline]
     pub(super) fn give_back(&self, mr: Mr<Idle>) {

@@ -3,8 +3,8 @@
 //! The settings in `/proc/sys/sunrpc`, under the names of the kernel's own module, which has no
 //! version but one.
 //!
-//! They are read when they count: the slots when a transport is created (a mount), the inline
-//! thresholds and the version whenever it connects.
+//! They are read when they count: the slots when a transport is created (a mount), the lengths of
+//! messages and the version whenever it connects.
 
 use crate::proto::negotiate::Versions;
 use crate::support::memory::PAGE_SIZE;
@@ -32,6 +32,13 @@ static INLINE_RANGE: Range = Range {
 static MAX_VERSION: Atomic<i32> = Atomic::new(1);
 static MAX_VERSION_RANGE: Range = Range { min: 1, max: 2 };
 
+// A page of data and what goes with it have room, and little more.
+static MAX_MESSAGE: Atomic<i32> = Atomic::new(8192);
+static MAX_MESSAGE_RANGE: Range = Range {
+    min: 4096,
+    max: 65536,
+};
+
 // Scripts set these three and must go on finding them. They mean nothing: no message is padded
 // (RFC 8166 has no RDMA_MSGP any more), memory is registered by fast registration work requests
 // or not at all, and XDR padding never travels in a chunk.
@@ -44,11 +51,12 @@ static STRATEGY: Atomic<i32> = Atomic::new(5);
 static STRATEGY_RANGE: Range = Range { min: 0, max: 6 };
 static PAD_OPTIMIZE: Atomic<i32> = Atomic::new(0);
 
-static ENTRIES: [Entry; 7] = [
+static ENTRIES: [Entry; 8] = [
     Entry::new(c"rdma_slot_table_entries", &SLOTS, Some(&SLOTS_RANGE)),
     Entry::new(c"rdma_max_inline_read", &INLINE_READ, Some(&INLINE_RANGE)),
     Entry::new(c"rdma_max_inline_write", &INLINE_WRITE, Some(&INLINE_RANGE)),
     Entry::new(c"rdma_max_version", &MAX_VERSION, Some(&MAX_VERSION_RANGE)),
+    Entry::new(c"rdma_max_message", &MAX_MESSAGE, Some(&MAX_MESSAGE_RANGE)),
     Entry::new(c"rdma_inline_write_padding", &PADDING, Some(&PADDING_RANGE)),
     Entry::new(c"rdma_memreg_strategy", &STRATEGY, Some(&STRATEGY_RANGE)),
     Entry::new(c"rdma_pad_optimize", &PAD_OPTIMIZE, None),
@@ -70,14 +78,19 @@ pub(crate) fn slots() -> u32 {
     positive(&SLOTS)
 }
 
-/// The largest message that a new connection sends inline, in bytes.
+/// The largest message that a new connection sends inline in version 1, in bytes.
 pub(crate) fn inline_send() -> u32 {
     whole_units(positive(&INLINE_WRITE))
 }
 
-/// The largest message that a new connection has Receives for, in bytes.
+/// The largest message that a new connection has Receives for in version 1, in bytes.
 pub(crate) fn inline_recv() -> u32 {
     whole_units(positive(&INLINE_READ))
+}
+
+/// The largest message that a new connection sends or has Receives for in version 2, in bytes.
+pub(crate) fn message() -> u32 {
+    whole_units(positive(&MAX_MESSAGE))
 }
 
 /// The versions of RPC-over-RDMA that a new connection may speak.

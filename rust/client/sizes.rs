@@ -9,7 +9,9 @@ use crate::{
         Buffers, //
     },
     proto::{
+        cm_private::CmPrivate,
         connection::Config,
+        credit::RecvCredits,
         negotiate::Versions,
         plan::Limits,
         property::{
@@ -41,8 +43,20 @@ pub(crate) const MAX_DATA_PAGES: u32 = 257;
 /// much the server may make this side keep that it joins.
 const CONTINUED: u32 = 65_536;
 
+/// So many Send buffers and Receives are enough to settle the version: what a single credit each way
+/// takes.
+const FIRST_SENDS: u32 = 1;
+const FIRST_RECEIVES: u32 = RecvCredits::receives(1);
+
 /// As many Segments as a header may always have, as far as this side is concerned (version 2).
 const SEGMENTS: u32 = 64;
+
+/// The longest messages, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lengths {
+    pub(crate) send: u32,
+    pub(crate) recv: u32,
+}
 
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +67,10 @@ pub(crate) struct Sizes {
     pub(crate) mr_pages: u32,
     /// The most registrations that exist at a time.
     pub(crate) mrs: u32,
-    /// The buffers.
-    pub(crate) buffers: Buffers,
+    /// How many Send buffers there are.
+    sends: u32,
+    /// How many Receives are kept posted.
+    receives: u32,
     /// The most Segments of a chunk.
     pub(crate) chunk_segments: u32,
     /// The queues.
@@ -62,7 +78,10 @@ pub(crate) struct Sizes {
     /// How many RDMA Reads the peer may have outstanding.
     pub(crate) reads_in: u8,
     /// The versions to speak.
-    versions: Versions,
+    pub(crate) versions: Versions,
+    /// The longest messages of each version.
+    v1: Lengths,
+    v2: Lengths,
     /// How many messages the server may send at a time (version 2): Replies, and Calls.
     ///
     /// A Receive may stay with its Reply until memory has been invalidated. That is not counted:
@@ -100,15 +119,15 @@ impl Sizes {
             requests: resources.requests,
             mr_pages: resources.segment_pages,
             mrs: resources.registrations,
-            buffers: Buffers {
-                sends: resources.sends,
-                send_len: settings::inline_send(),
-                receives: resources.receives,
-                recv_len: match versions.high {
-                    Version::V1 => settings::inline_recv(),
-                    //= V2-056, V2-067
-                    Version::V2 => settings::inline_recv().max(Version::V2.default_inline()),
-                },
+            sends: resources.sends,
+            receives: resources.receives,
+            v1: Lengths {
+                send: settings::inline_send(),
+                recv: settings::inline_recv(),
+            },
+            v2: Lengths {
+                send: settings::message(),
+                recv: settings::message(),
             },
             chunk_segments: resources.chunk_segments,
             qp: qp::Size {
@@ -124,15 +143,31 @@ impl Sizes {
         })
     }
 
-    /// What this side brings along, on connection number `cid`.
-    pub(crate) fn config(&self, cid: u32) -> Config {
+    /// The longest messages of `version`.
+    pub(crate) fn lengths(&self, version: Version) -> Lengths {
+        match version {
+            Version::V1 => self.v1,
+            Version::V2 => self.v2,
+        }
+    }
+
+    /// What this side brings along, on connection number `cid`, which begins with version `first`.
+    pub(crate) fn config(&self, cid: u32, first: Version) -> Config {
+        // What begins with version 1 has Receives for that. It may still come to version 2.
+        let longest = self.lengths(first);
         let properties = Properties {
-            send_size: self.buffers.send_len,
-            recv_size: self.buffers.recv_len,
+            send_size: longest.send,
+            //= V2-056, V2-067
+            recv_size: longest.recv.max(Version::V2.default_inline()),
             //= V2-130
             segment_size: u32::MAX,
             segments: self.header_segments(),
             reverse: ReverseSupport::Inline,
+        };
+        let cm_private = CmPrivate {
+            remote_invalidation: true,
+            send_size: self.v1.send,
+            recv_size: self.v1.recv,
         };
         Config {
             //= V1-032, NFS-054
@@ -140,7 +175,28 @@ impl Sizes {
             grants: SLOTS,
             ceiling: self.messages,
             continued: CONTINUED,
-            ..endpoint::config(cid, self.versions, true, properties)
+            ..endpoint::config(cid, self.versions, cm_private, properties)
+        }
+    }
+
+    /// The buffers for the messages that settle the version.
+    pub(crate) fn first_buffers(&self, config: &Config) -> Buffers {
+        Buffers {
+            sends: FIRST_SENDS.min(self.sends),
+            send_len: config.send_size(None),
+            receives: FIRST_RECEIVES.min(self.receives),
+            recv_len: config.receive_size(None),
+        }
+    }
+
+    /// All others, when `version` is settled, or none yet.
+    pub(crate) fn other_buffers(&self, config: &Config, version: Option<Version>) -> Buffers {
+        let first = self.first_buffers(config);
+        Buffers {
+            sends: self.sends - first.sends,
+            send_len: config.send_size(version),
+            receives: self.receives - first.receives,
+            recv_len: config.receive_size(version),
         }
     }
 
@@ -156,7 +212,7 @@ impl Sizes {
             page_size: PAGE_SIZE,
             segment_pages: self.mr_pages,
             chunk_segments: self.chunk_segments,
-            ..Limits::v1(self.buffers.send_len, self.buffers.recv_len)
+            ..Limits::v1(self.v1.send, self.v1.recv)
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::{
         Endpoint,
         Protocol, //
     },
-    proto::types::Version::V1,
+    proto::types::Version,
     sunrpc::{
         Backchannel,
         CallBuf,
@@ -189,7 +189,7 @@ impl Transport for Rdma {
 
     fn max_callback(&self) -> usize {
         let inline = match self.max_callback.load(Relaxed) {
-            0 => V1.default_inline() - V1.empty_header_len(),
+            0 => Version::V1.default_inline() - Version::V1.empty_header_len(),
             len => len,
         };
         inline as usize
@@ -265,14 +265,15 @@ fn trace_thresholds(endpoint: &Endpoint<Client>, sizes: &Sizes, peer: &SockAddr)
     let Some(facts) = shared.lock().protocol().map(Protocol::facts) else {
         return;
     };
-    let (source, own) = (endpoint.source(), &sizes.buffers);
+    let version = Version::from_number(facts.version).unwrap_or(Version::V1);
+    let (source, own) = (endpoint.source(), sizes.lengths(version));
     trace::thresholds(|| {
         (
             shared.role.cid,
             facts.inline_send,
             facts.inline_recv,
-            own.send_len,
-            own.recv_len,
+            own.send,
+            own.recv,
             &source,
             peer,
         )

@@ -31,7 +31,8 @@ use crate::{
         resources::ResponderResources,
         types::{
             Handle,
-            MsgType, //
+            MsgType,
+            Version, //
         }, //
     },
     rdma::{
@@ -127,6 +128,9 @@ pub(crate) trait Responder: Role {
 
     /// Somebody has to wait for room in the send queue.
     fn starved(&self);
+
+    /// The length of a Send buffer for messages of `version`.
+    fn send_len(&self, version: Version) -> u32;
 }
 
 impl<R: Responder> Pulls for Shared<R> {
@@ -420,6 +424,16 @@ impl<R: Responder> Endpoint<R> {
         self.id.accept(params)
     }
 
+    /// The length of another Send buffer.
+    fn send_len(&self, state: &State<R>) -> u32 {
+        let is_version2 = state.protocol().is_some_and(Protocol::is_version2);
+        self.shared.role.send_len(if is_version2 {
+            Version::V2
+        } else {
+            Version::V1
+        })
+    }
+
     /// The lock, when there is room for `work_requests` and a Send buffer, and the peer takes a Reply
     /// if this is for one. Waits in turn.
     ///
@@ -430,7 +444,6 @@ impl<R: Responder> Endpoint<R> {
     fn room(
         &self,
         work_requests: u32,
-        buffer_len: u32,
         reply: bool,
     ) -> Option<Guard<'_, State<R>, SpinLockBackend>> {
         let state = self.shared.lock();
@@ -442,7 +455,7 @@ impl<R: Responder> Endpoint<R> {
         {
             return Some(state);
         }
-        self.wait_for_room(state, work_requests, buffer_len, reply)
+        self.wait_for_room(state, work_requests, reply)
     }
 
     /// As [`Self::room`], when there is none at once.
@@ -452,7 +465,6 @@ impl<R: Responder> Endpoint<R> {
         &'a self,
         mut state: Guard<'a, State<R>, SpinLockBackend>,
         work_requests: u32,
-        buffer_len: u32,
         reply: bool,
     ) -> Option<Guard<'a, State<R>, SpinLockBackend>> {
         let shared = &*self.shared;
@@ -476,8 +488,9 @@ impl<R: Responder> Endpoint<R> {
                     break;
                 }
                 // There are as many as Replies are under way, of which each has a thread.
+                let len = self.send_len(&state);
                 drop(state);
-                let buffer = SendBuf::new(self.pd.clone(), buffer_len);
+                let buffer = SendBuf::new(self.pd.clone(), len);
                 state = shared.lock();
                 match buffer {
                     Ok(buffer) => {
@@ -527,9 +540,9 @@ impl<R: Responder> Endpoint<R> {
     ///
     /// Context: process, sleeps.
     #[inline(always)]
-    pub(crate) fn sending(&self, work_requests: u32, buffer_len: u32) -> Option<Sending<'_, R>> {
+    pub(crate) fn sending(&self, work_requests: u32) -> Option<Sending<'_, R>> {
         Some(Sending {
-            state: self.room(work_requests, buffer_len, true)?,
+            state: self.room(work_requests, true)?,
             shared: &self.shared,
             qp: &self.qp,
             composed: None,
@@ -540,14 +553,15 @@ impl<R: Responder> Endpoint<R> {
     /// As [`Self::sending`] for a message alone, but none if the send queue has no room now.
     ///
     /// Context: process, does not wait for the peer.
-    pub(crate) fn sending_now(&self, buffer_len: u32) -> Option<Sending<'_, R>> {
+    pub(crate) fn sending_now(&self) -> Option<Sending<'_, R>> {
         let mut state = self.shared.lock();
         if state.sends.is_empty() {
+            let len = self.send_len(&state);
             drop(state);
             // The task may be one that writes pages back.
             let buffer = {
                 let _scope = NofsScope::enter();
-                SendBuf::new(self.pd.clone(), buffer_len).ok()?
+                SendBuf::new(self.pd.clone(), len).ok()?
             };
             state = self.shared.lock();
             state.add_send(buffer);
@@ -614,9 +628,8 @@ impl<R: Responder> Endpoint<R> {
         &self,
         pull: PullBox<Shared<R>>,
         waiter: R::Puller,
-        buffer_len: u32,
     ) -> Result<(), Option<PullBox<Shared<R>>>> {
-        let Some(mut state) = self.room(pull.work_requests(), buffer_len, false) else {
+        let Some(mut state) = self.room(pull.work_requests(), false) else {
             Pull::cancel(pull, &self.qp);
             return Err(None);
         };

@@ -29,21 +29,17 @@ pub(super) const SHORTEST: Msecs = if ANSWER < KEEP_ALIVE {
     KEEP_ALIVE
 };
 
-/// What a side brings along on connection number `cid`. Its Receives and Sends are as long as
-/// `properties` say. Calls and messages are not taken yet: those numbers are the role's.
+/// What a side brings along on connection number `cid`. Calls and messages are not taken yet: those
+/// numbers are the role's.
 pub(crate) fn config(
     cid: u32,
     versions: Versions,
-    remote_invalidation: bool,
+    cm_private: CmPrivate,
     properties: Properties,
 ) -> Config {
     Config {
         versions,
-        cm_private: CmPrivate {
-            remote_invalidation,
-            send_size: properties.send_size,
-            recv_size: properties.recv_size,
-        },
+        cm_private,
         properties,
         // Nothing but our CONNPROP has it, and a Call that got it by chance would hardly suffer.
         xid: Xid(!cid),

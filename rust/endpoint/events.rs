@@ -177,7 +177,7 @@ impl<R: Role> Shared<R> {
         handle: Option<Handle>,
         invalidated: Option<Invalidated>,
     ) {
-        let counts_receives = guard.counts_receives();
+        guard.count_receives();
         let is_joining = guard.joining.parts() != 0;
         let Some(protocol) = guard.protocol.as_mut().filter(|_| !is_joining) else {
             return self.received_other(guard, cx, message, handle, invalidated);
@@ -185,14 +185,32 @@ impl<R: Role> Shared<R> {
         let unsignaled = protocol.unsignaled();
         match protocol.handle_usual(Version::V2, R::USUAL, now(), message.bytes(), handle) {
             Some(event) => {
-                let changed = unsignaled != protocol.unsignaled();
-                let answers = changed || counts_receives || protocol.has_to_tell();
-                let fate = self.claim(guard, cx.qp(), event, &message, invalidated, answers);
+                let has_to_tell = unsignaled != protocol.unsignaled() || protocol.has_to_tell();
+                let fate = if has_to_tell {
+                    self.claim_and_tell(guard, cx.qp(), event, &message, invalidated)
+                } else {
+                    self.claim(guard, cx.qp(), event, &message, invalidated, false)
+                };
                 self.more_may_be_sent();
                 self.dispose(cx, message, fate);
             }
             None => self.received_other(guard, cx, message, handle, invalidated),
         }
+    }
+
+    /// As [`Self::claim`], with something to say. It is apart for the sake of the others, whose event need
+    /// not be in memory then.
+    #[cold]
+    #[inline(never)]
+    fn claim_and_tell(
+        &self,
+        guard: Guard<'_, State<R>, SpinLockBackend>,
+        qp: &QpRef<Self>,
+        event: Event<'_>,
+        message: &Received<Self>,
+        invalidated: Option<Invalidated>,
+    ) -> Fate<R::Pending> {
+        self.claim(guard, qp, event, message, invalidated, true)
     }
 
     /// A message of version 2 may have brought credits, whatever it is.

@@ -67,7 +67,10 @@ use crate::{
         error::ErrorReport,
         header::FixedWords,
         negotiate::Time,
-        types::MsgType, //
+        types::{
+            MsgType,
+            Version, //
+        },
     },
     rdma::{
         cm::{
@@ -373,27 +376,29 @@ impl<R: Role> Endpoint<R> {
         self.shared.progress.wait(Step::Established, timeout)
     }
 
-    /// Settles the version, in which Calls may be sent afterwards. Waits at most `timeout`
-    /// milliseconds for what the peer answers to the first message, if this side begins with one
-    /// that is no Call.
+    /// Settles the version, in which Calls may be sent afterwards, or with the first of them if it
+    /// returns none. Waits at most `timeout` milliseconds for what the peer answers to the first
+    /// message, if this side begins with one that is no Call.
     ///
     /// # Errors
     ///
     /// `ETIMEDOUT`, or why the connection has ended.
     ///
     /// Context: process, sleeps.
-    pub(crate) fn settle(&self, timeout: u32) -> Result {
+    pub(crate) fn settle(&self, timeout: u32) -> Result<Option<Version>> {
         let mut state = self.shared.lock();
-        if !state.protocol().is_some_and(Protocol::is_version2) {
-            return Ok(());
+        if state.protocol().is_some_and(Protocol::is_version2) {
+            let sent = state.transmit(&self.qp);
+            sent.map_err(|_| errno::not_connected())?;
+            drop(state);
+            self.shared.progress.wait(Step::Settled, timeout)?;
+            state = self.shared.lock();
         }
-        let sent = state.transmit(&self.qp);
-        sent.map_err(|_| errno::not_connected())?;
-        drop(state);
-        self.shared.progress.wait(Step::Settled, timeout)
+        Ok(state.protocol().and_then(Protocol::settled))
     }
 
-    /// Makes the buffers and posts all Receives. Context: process, sleeps.
+    /// Makes buffers, and posts the Receives among them. The peer is granted no more than is
+    /// posted. Context: process, sleeps.
     pub(crate) fn provide(&self, buffers: &Buffers) -> Result {
         for _ in 0..buffers.receives {
             let buffer = patiently(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
@@ -403,6 +408,7 @@ impl<R: Role> Endpoint<R> {
             let buffer = patiently(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
             self.shared.lock().add_send(buffer);
         }
+        self.shared.lock().provided(buffers.receives);
         Ok(())
     }
 

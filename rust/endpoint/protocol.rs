@@ -287,6 +287,11 @@ impl Protocol {
         self.connection.handle_sent(count);
     }
 
+    /// As [`Connection::handle_posted`].
+    pub(super) fn handle_posted(&mut self, receives: u32) {
+        self.connection.handle_posted(receives);
+    }
+
     /// As [`Connection::handle_posted`], when there are Receives for `calls` Calls of the peer and
     /// the messages of the other direction, but `held` of them are not posted. Version 2 only.
     #[cold]
@@ -329,6 +334,12 @@ impl Protocol {
     #[inline]
     pub(super) fn may_send(&self, direction: MsgType, parts: u32) -> bool {
         self.connection.may_send(now, direction, parts)
+    }
+
+    /// The version, if it is final.
+    pub(super) fn settled(&self) -> Option<Version> {
+        let is_settled = self.connection.is_settled();
+        self.connection.version().filter(|_| is_settled)
     }
 
     /// Whether the connection speaks version 2, or tries to.

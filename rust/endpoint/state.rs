@@ -56,6 +56,8 @@ pub(crate) struct State<R: Role> {
     pub(super) queue: SendQueue<Shared<R>>,
     /// How many Send buffers there are, with those under way.
     pub(super) sends_made: u32,
+    /// How many Receives were made.
+    receives_made: u32,
     /// RDMA Writes for the accepting side to use again.
     pub(super) writes: IdleWrites,
     /// Receives whose messages are not needed any more, but for those that completions give back.
@@ -110,6 +112,7 @@ impl<R: Role> State<R> {
             sends: SendList::new(),
             queue: SendQueue::new(),
             sends_made: 0,
+            receives_made: 0,
             writes: IdleWrites::new(),
             receives: RecvBatch::new(1),
             allowance: Allowance::new(0, Time(0)),
@@ -138,22 +141,24 @@ impl<R: Role> State<R> {
         write.and_then(|write| self.writes.push(write))
     }
 
+    /// So many Receives more are posted. The accepting side counts them by the Calls that it takes.
+    pub(super) fn provided(&mut self, receives: u32) {
+        self.receives_made += receives;
+        if let Some(protocol) = &mut self.protocol {
+            protocol.handle_posted(self.receives_made);
+        }
+    }
+
     /// Tells the protocol how many Receives are posted, on the accepting side. The other side has
-    /// all of them posted always.
+    /// all of them posted always that it has made.
     #[inline]
     pub(super) fn count_receives(&mut self) {
-        if !self.counts_receives() {
+        if self.allowance.calls() == 0 {
             return;
         }
         if let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) {
             protocol.handle_receives(self.allowance.calls(), self.held);
         }
-    }
-
-    /// Whether Receives are counted: this side accepts.
-    #[inline]
-    pub(super) fn counts_receives(&self) -> bool {
-        self.allowance.calls() != 0
     }
 
     /// Whether the protocol may have something to say now that it could not say before.

@@ -294,7 +294,7 @@ impl Connection {
 
     /// Starts to read the data of a Call. Waits for room.
     fn pull(&self, message: Message, pull: PullBox<Shared<super::role::Server>>) {
-        if let Err(left) = self.endpoint().pull(pull, message, self.buffer_len()) {
+        if let Err(left) = self.endpoint().pull(pull, message) {
             if let Some(pull) = left {
                 self.shared().lock().role.broken.push(pull);
             }

@@ -84,7 +84,6 @@ pub(crate) struct Connection {
     ticker: Option<Ticker<Server>>,
     endpoint: Arc<Endpoint<Server>>,
     facts: Facts,
-    sizes: Sizes,
 }
 
 impl Connection {
@@ -99,21 +98,20 @@ impl Connection {
         let config = sizes.config(cid);
         //= CM-002, CM-011
         let protocol = Protocol::accepted(cid, &config, request.private_data());
-        let server = Server::new(xprt, cid, sizes.call_limits());
+        let server = Server::new(xprt, cid, sizes);
         let resolved = Resolved::asked(server, Queue::new(), request)?;
         // From here on resources hold each other, and dropping the connection lets them go.
         let mut this = Self {
             ticker: None,
             endpoint: resolved.endpoint(sizes.qp)?,
             facts: protocol.facts(),
-            sizes,
         };
         let who = Addresses {
             local: this.endpoint.source(),
             peer: this.endpoint.peer(),
         };
         //= V1-045, V1-125, V1-126
-        let first = sizes.buffers(&(0..config.grants));
+        let first = sizes.buffers(&config, &(0..config.grants), None);
         this.endpoint.provide_to(&first, sizes.grants)?;
         let params = AcceptParams {
             private_data: config.cm_private.encode(),
@@ -164,16 +162,13 @@ impl Connection {
         &self.facts
     }
 
-    /// Makes room for more Calls at a time: for `calls.end` instead of `calls.start`.
-    pub(super) fn grow(&self, calls: Range<u32>) {
-        if let Err(why) = self.endpoint.grow(&calls, &self.sizes.buffers(&calls)) {
+    /// Makes room for more Calls of `version` at a time: for `calls.end` instead of `calls.start`.
+    pub(super) fn grow(&self, calls: Range<u32>, version: Version) {
+        let sizes = &self.shared().role.sizes;
+        let more = sizes.buffers(&sizes.config(self.cid()), &calls, Some(version));
+        if let Err(why) = self.endpoint.grow(&calls, &more) {
             self.shared().lose(why);
         }
-    }
-
-    /// The length of a Send buffer.
-    pub(super) fn buffer_len(&self) -> u32 {
-        self.sizes.len
     }
 }
 
@@ -256,10 +251,7 @@ impl svc::Connection for Connection {
 
     //= V1-117, V1-119, NFS-053
     fn call(&self, xid: u32, call: &CallBuf<'_>) -> Result {
-        let mut sending = self
-            .endpoint
-            .sending_now(self.buffer_len())
-            .ok_or_else(errno::no_buffers)?;
+        let mut sending = self.endpoint.sending_now().ok_or_else(errno::no_buffers)?;
         let outgoing = Outgoing {
             xid: Xid(xid),
             direction: MsgType::Call,

@@ -165,7 +165,7 @@ impl Connection {
             Form::Inline | Form::ReplyChunk => last,
         };
         let mut wanted = None;
-        let composed = match self.endpoint().sending(first, self.buffer_len()) {
+        let composed = match self.endpoint().sending(first) {
             None => Err(CloseReason::NotPosted),
             Some(mut sending) => {
                 //= V1-033, V1-035, V1-040
@@ -213,7 +213,7 @@ impl Connection {
                 drop(left);
                 posted?;
                 if let Some(calls) = wanted {
-                    self.grow(calls);
+                    self.grow(calls, version);
                 }
                 Ok(())
             }

@@ -2,7 +2,10 @@
 
 //! The responder as a role of an endpoint: where each event of a connection goes.
 
-use super::settings;
+use super::{
+    settings,
+    sizes::Sizes, //
+};
 use crate::{
     endpoint::{
         Budget,
@@ -181,14 +184,21 @@ pub(crate) struct Server {
     pub(super) xprt: SvcHandle,
     /// The number of the connection.
     pub(super) cid: u32,
+    /// How large its resources are.
+    pub(super) sizes: Sizes,
     /// What is taken in one Call. They name version 1: a Call of another is judged by a copy that names
     /// its own.
     limits: CallLimits,
 }
 
 impl Server {
-    pub(super) fn new(xprt: SvcHandle, cid: u32, limits: CallLimits) -> Self {
-        Self { xprt, cid, limits }
+    pub(super) fn new(xprt: SvcHandle, cid: u32, sizes: Sizes) -> Self {
+        Self {
+            xprt,
+            cid,
+            limits: sizes.call_limits(),
+            sizes,
+        }
     }
 }
 
@@ -403,6 +413,10 @@ impl Responder for Server {
     fn starved(&self) {
         trace::svc_full(|| (self.cid,));
         settings::STARVED.count();
+    }
+
+    fn send_len(&self, version: Version) -> u32 {
+        self.sizes.len(version)
     }
 }
 

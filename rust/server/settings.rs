@@ -30,6 +30,13 @@ static MAX_READS_RANGE: Range = Range { min: 1, max: 255 };
 static MAX_VERSION: Atomic<i32> = Atomic::new(1);
 static MAX_VERSION_RANGE: Range = Range { min: 1, max: 2 };
 
+// A page of data and what goes with it have room, and little more.
+static MAX_MESSAGE: Atomic<i32> = Atomic::new(8192);
+static MAX_MESSAGE_RANGE: Range = Range {
+    min: 4096,
+    max: 65536,
+};
+
 // Scripts read these and must go on finding them. Nothing ever counted there.
 static UNUSED: Atomic<i32> = Atomic::new(0);
 static UNUSED_RANGE: Range = Range { min: 0, max: 0 };
@@ -64,7 +71,7 @@ impl Counter {
     }
 }
 
-static ENTRIES: [Entry; 13] = [
+static ENTRIES: [Entry; 14] = [
     Entry::new(c"max_requests", &MAX_REQUESTS, Some(&MAX_REQUESTS_RANGE)),
     Entry::new(c"max_req_size", &MAX_REQ_SIZE, Some(&MAX_REQ_SIZE_RANGE)),
     Entry::new(
@@ -73,6 +80,7 @@ static ENTRIES: [Entry; 13] = [
         Some(&MAX_READS_RANGE),
     ),
     Entry::new(c"max_version", &MAX_VERSION, Some(&MAX_VERSION_RANGE)),
+    Entry::new(c"max_message", &MAX_MESSAGE, Some(&MAX_MESSAGE_RANGE)),
     Entry::counter(c"rdma_stat_read", &READS.0),
     Entry::counter(c"rdma_stat_recv", &RECEIVES.0),
     Entry::counter(c"rdma_stat_write", &WRITES.0),
@@ -100,11 +108,16 @@ pub(super) fn max_requests() -> u32 {
     MAX_REQUESTS.load(Relaxed).unsigned_abs()
 }
 
-/// The largest message that is sent or received inline, in bytes.
+/// The largest message that is sent or received inline in version 1, in bytes.
 ///
 /// A peer is told of sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides keep to those.
 pub(super) fn max_req_size() -> u32 {
     MAX_REQ_SIZE.load(Relaxed).unsigned_abs() / 1024 * 1024
+}
+
+/// The largest message that is sent or received in version 2, in bytes.
+pub(super) fn max_message() -> u32 {
+    MAX_MESSAGE.load(Relaxed).unsigned_abs() / 1024 * 1024
 }
 
 /// The versions of RPC-over-RDMA that clients may speak.

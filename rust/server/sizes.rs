@@ -9,6 +9,7 @@ use crate::{
         Buffers, //
     },
     proto::{
+        cm_private::CmPrivate,
         connection::Config,
         credit::Allowance,
         negotiate::Versions,
@@ -57,8 +58,9 @@ fn explain(why: &str) {
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// The length of each buffer.
-    pub(super) len: u32,
+    /// The longest message of each version.
+    v1: u32,
+    v2: u32,
     /// The versions to speak.
     pub(super) versions: Versions,
     pub(super) qp: qp::Size,
@@ -104,9 +106,9 @@ impl Sizes {
             explain("the RDMA device's send queue is too short for an NFS client's data");
             return None;
         }
-        let len = settings::max_req_size();
         Some(Self {
-            len,
+            v1: settings::max_req_size(),
+            v2: settings::max_message(),
             versions,
             qp: qp::Size {
                 send_wr: resources.send_room,
@@ -126,8 +128,14 @@ impl Sizes {
     }
 
     /// The buffers that come when there are Receives for `calls.end` Calls at a time instead of
-    /// `calls.start`. Further Send buffers are made when they are needed.
-    pub(super) fn buffers(&self, calls: &Range<u32>) -> Buffers {
+    /// `calls.start`, and this `version` is settled, or none yet. Further Send buffers are made when they
+    /// are needed.
+    pub(super) fn buffers(
+        &self,
+        config: &Config,
+        calls: &Range<u32>,
+        version: Option<Version>,
+    ) -> Buffers {
         let receives: fn(u32, u32) -> u32 = match self.versions.high {
             Version::V1 => ResponderResources::receives,
             Version::V2 => ResponderResources::message_receives,
@@ -139,18 +147,23 @@ impl Sizes {
         let ((had, sent), (receives, sends)) = (of(calls.start), of(calls.end));
         Buffers {
             sends: sends - sent,
-            send_len: self.len,
+            send_len: config.send_size(version),
             receives: receives - had,
-            recv_len: self.len,
+            recv_len: config.receive_size(version),
         }
     }
 
     /// What this side brings along, on connection number `cid`.
     pub(super) fn config(&self, cid: u32) -> Config {
         let grants = self.grants.min(Allowance::FIRST);
+        let cm_private = CmPrivate {
+            remote_invalidation: self.remote_invalidation,
+            send_size: self.v1,
+            recv_size: self.v1,
+        };
         let properties = Properties {
-            send_size: self.len,
-            recv_size: self.len,
+            send_size: self.v2,
+            recv_size: self.v2,
             //= V2-130, V2-131
             segment_size: SEGMENT_BYTES,
             segments: self.segments(),
@@ -163,13 +176,25 @@ impl Sizes {
             ceiling: u16::try_from(grants + SLOTS).unwrap_or(u16::MAX),
             //= V2-037
             continued: self.call_bytes,
-            ..endpoint::config(cid, self.versions, self.remote_invalidation, properties)
+            ..endpoint::config(cid, self.versions, cm_private, properties)
+        }
+    }
+
+    /// The longest message of `version`.
+    pub(super) fn len(&self, version: Version) -> u32 {
+        match version {
+            Version::V1 => self.v1,
+            Version::V2 => self.v2,
         }
     }
 
     /// The most Segments of a header: none has room for more.
     fn segments(&self) -> u32 {
-        self.len / 16
+        let longest = match self.versions.high {
+            Version::V1 => self.v1,
+            Version::V2 => self.v1.max(self.v2),
+        };
+        longest / 16
     }
 
     /// What is taken in one Call; the version is the first one's.

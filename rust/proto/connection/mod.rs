@@ -112,18 +112,31 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns how long each Receive has to be, from before connecting on.
+    /// Returns how long each Receive has to be that is posted when this `version` is settled, or
+    /// before any is.
     ///
-    /// The version may change while the first messages are on their way, so the larger minimum
-    /// counts.
+    /// The version may change while the first messages are on their way, so the longest counts for
+    /// those.
     //= V1-045, V1-046, V2-056, V2-067, V2-128, D-24
-    pub fn receive_size(&self) -> u32 {
+    pub fn receive_size(&self, version: Option<Version>) -> u32 {
         let v1 = self.cm_private.recv_size.max(Version::V1.default_inline());
-        match self.versions.high {
-            Version::V1 => v1,
-            Version::V2 => v1
-                .max(self.properties.recv_size)
-                .max(Version::V2.default_inline()),
+        let v2 = self.properties.recv_size.max(Version::V2.default_inline());
+        match version {
+            Some(Version::V1) => v1,
+            Some(Version::V2) => v2,
+            None if self.versions.high == Version::V1 => v1,
+            None => v1.max(v2),
+        }
+    }
+
+    /// The same for a Send buffer, which the version's messages have to fit.
+    pub fn send_size(&self, version: Option<Version>) -> u32 {
+        let (v1, v2) = (self.cm_private.send_size, self.properties.send_size);
+        match version {
+            Some(Version::V1) => v1,
+            Some(Version::V2) => v2,
+            None if self.versions.high == Version::V1 => v1,
+            None => v1.max(v2),
         }
     }
 }

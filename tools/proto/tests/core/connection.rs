@@ -441,18 +441,18 @@ fn thresholds_follow_the_version() {
         (limits.header_segments, limits.segment_bytes),
         (16, 1 << 20)
     );
-    assert_eq!(config().receive_size(), 8192);
+    assert_eq!(config().receive_size(None), 8192);
     let small = Config {
         cm_private: CmPrivate::DEFAULT,
         properties: Properties::DEFAULT,
         ..config()
     };
-    assert_eq!(small.receive_size(), 4096);
+    assert_eq!(small.receive_size(None), 4096);
     let v1_only = Config {
         versions: Versions::V1,
         ..small
     };
-    assert_eq!(v1_only.receive_size(), 1024);
+    assert_eq!(v1_only.receive_size(None), 1024);
     // Small Receives would be against the rules, whatever is announced.
     let tiny = Config {
         properties: Properties {
@@ -461,7 +461,43 @@ fn thresholds_follow_the_version() {
         },
         ..small
     };
-    assert_eq!(tiny.receive_size(), 4096);
+    assert_eq!(tiny.receive_size(None), 4096);
+    assert_eq!(tiny.receive_size(Some(Version::V2)), 4096);
+}
+
+/// What comes before the version is settled has room for either, and what comes after it for that.
+//= V1-045, V2-056, D-24 (test)
+#[test]
+fn buffers_follow_the_version() {
+    for (v1, v2, before) in [(4096, 8192, 8192), (16384, 8192, 16384)] {
+        let both = Config {
+            cm_private: CmPrivate {
+                send_size: v1,
+                recv_size: v1,
+                ..CmPrivate::DEFAULT
+            },
+            properties: Properties {
+                send_size: v2,
+                recv_size: v2,
+                ..Properties::DEFAULT
+            },
+            ..config()
+        };
+        let v1_only = Config {
+            versions: Versions::V1,
+            ..both
+        };
+        for (config, version, len) in [
+            (both, None, before),
+            (both, Some(Version::V1), v1),
+            (both, Some(Version::V2), v2),
+            (v1_only, None, v1),
+            (v1_only, Some(Version::V1), v1),
+        ] {
+            assert_eq!(config.receive_size(version), len);
+            assert_eq!(config.send_size(version), len);
+        }
+    }
 }
 
 //= V1-133, V2-170, D-49, NFS-053 (test)

@@ -31,7 +31,10 @@ fn v1() -> Config {
 fn v2() -> Config {
     Config {
         versions: Versions::BOTH,
+        // Longer than those of version 1.
         properties: Properties {
+            send_size: 8192,
+            recv_size: 8192,
             segments: 64,
             ..Properties::DEFAULT
         },

@@ -92,9 +92,12 @@ struct Endpoint {
     arriving: VecDeque<(u64, Vec<u8>)>,
     /// When each Send completes.
     completing: VecDeque<u64>,
-    posted: u32,
-    /// When each used Receive is posted again.
-    reposting: VecDeque<u64>,
+    /// How long the Receives are that are posted, in order.
+    posted: VecDeque<u32>,
+    /// When each used Receive is posted again, and how long it is.
+    reposting: VecDeque<(u64, u32)>,
+    /// How many Receives are still to be made.
+    missing: u32,
     next_handle: u32,
     closing: bool,
 }
@@ -102,6 +105,23 @@ struct Endpoint {
 impl Endpoint {
     fn receives(config: &Config) -> u32 {
         RecvCredits::receives(config.ceiling).max(config.calls + config.grants + 1)
+    }
+
+    /// Posts Receives for what is settled.
+    fn provide(&mut self, count: u32, settled: Option<Version>) {
+        let len = self.config.receive_size(settled);
+        self.missing -= count;
+        self.posted.extend((0..count).map(|_| len));
+        self.connection.handle_posted(self.posted.len() as u32);
+    }
+
+    /// Posts the Receives that a version has to be settled for.
+    fn provide_others(&mut self) {
+        let connection = &self.connection;
+        let settled = connection.version().filter(|_| connection.is_settled());
+        if self.missing != 0 && (settled.is_some() || connection.version() == Some(Version::V1)) {
+            self.provide(self.missing, settled);
+        }
     }
 
     fn waiting(&self) -> bool {
@@ -159,8 +179,9 @@ impl Net {
             parts: Vec::new(),
             arriving: VecDeque::new(),
             completing: VecDeque::new(),
-            posted: 0,
+            posted: VecDeque::new(),
             reposting: VecDeque::new(),
+            missing: 0,
             next_handle: 0x1000,
             closing: false,
         };
@@ -199,13 +220,17 @@ impl Net {
             endpoint.reposting.clear();
             endpoint.registered.clear();
             endpoint.narrowed.clear();
-            endpoint.posted = Endpoint::receives(&endpoint.config);
+            endpoint.posted.clear();
+            endpoint.missing = Endpoint::receives(&endpoint.config);
             endpoint.closing = false;
             for rpc in &mut endpoint.rpcs {
                 rpc.sent = false;
                 rpc.attempts = Attempts::default();
             }
         }
+        self.server.provide(self.server.missing, None);
+        self.client.provide(RecvCredits::receives(1), None);
+        self.client.provide_others();
     }
 
     /// Returns the version of the present connection.
@@ -323,8 +348,6 @@ impl Net {
 
     /// Puts a message on the wire, where it keeps its place.
     fn transmit(&mut self, side: Side, message: Vec<u8>, credited: bool) {
-        let limit = self.peer(side).config.receive_size() as usize;
-        assert!(message.len() <= limit, "{} > {limit}", message.len());
         let at = self.now + 1 + self.delay();
         let done = at + self.delay();
         let peer = self.peer(side);
@@ -347,10 +370,10 @@ impl Net {
             endpoint.connection.handle_sent(1);
             progress = true;
         }
-        while endpoint.reposting.front().is_some_and(|at| *at <= now) {
-            endpoint.reposting.pop_front();
-            endpoint.posted += 1;
-            let posted = endpoint.posted;
+        while endpoint.reposting.front().is_some_and(|(at, _)| *at <= now) {
+            let again = endpoint.reposting.pop_front();
+            endpoint.posted.extend(again.map(|(_, len)| len));
+            let posted = endpoint.posted.len() as u32;
             endpoint.connection.handle_posted(posted);
             progress = true;
         }
@@ -365,13 +388,15 @@ impl Net {
             _ => return false,
         }
         let (_, message) = endpoint.arriving.pop_front().unwrap();
-        assert!(endpoint.posted > 0, "{side:?} has no Receive posted");
-        endpoint.posted -= 1;
-        let posted = endpoint.posted;
+        let receive = endpoint.posted.pop_front();
+        let len = receive.unwrap_or_else(|| panic!("{side:?} has no Receive posted"));
+        assert!(message.len() <= len as usize, "{} > {len}", message.len());
+        let posted = endpoint.posted.len() as u32;
         endpoint.connection.handle_posted(posted);
         let repost = now + self.delay();
-        self.endpoint(side).reposting.push_back(repost);
+        self.endpoint(side).reposting.push_back((repost, len));
         self.handle(side, &message);
+        self.endpoint(side).provide_others();
         true
     }
 
