@@ -9,14 +9,15 @@ in every way that the document allows; then it does what is right, and what is n
 environment is as for caller.py. NAME is the beginning of a test's name.
 """
 
+import random
 import struct
 import sys
 import time
 
 from pyverbs.pyverbs_error import PyverbsError
 
-from caller import (CONTENT, FILE, GETFH, PUTROOTFH, Caller, Client, Skip, Wrong, compound, expect,
-                    good, lists_of, reads, rpc)
+from caller import (CONTENT, FILE, GETFH, PUTROOTFH, QUICK, Caller, Client, Skip, Wrong, compound,
+                    expect, good, lists_of, reads, rpc)
 from verbs import waiting
 from wire import SECONDS, Lost, Segment, words
 
@@ -456,6 +457,148 @@ def grants_without_payload(talk):
     talk.lives()
 
 
+# --- What no client does ----------------------------------------------------------------------
+
+
+#= V2-065, V2-166
+def versions_that_nobody_speaks(talk):
+    talk.open()
+    for version in (0, 3, 0xFFFFFFFF):
+        talk.raw(words(talk.caller.next_xid(), version, 1 << 16 | 1, MSG, 0, 0) + NO_LISTS)
+        message = talk.hear()
+        expect(message.message[12:] == words(ERROR, 1, 1, 2), message)
+        # As with another version.
+        talk.balance += 1
+    talk.lives()
+
+
+#= V2-141, V2-165
+def errors_of_a_client(talk):
+    """They answer nothing, whatever they say."""
+    talk.open()
+    for flags in (0, RESPONSE, RESPONSE | MORE):
+        for body in (*(words(code) for code in range(12)), words(1, 2, 2), words(1, 3, 2), words(7, 1),
+                     words(8, 0, 0xFFFFFFFF), words(9, 1), words(99, 1), b"", words(1, 2)):
+            if not talk.balance:
+                talk.hear(for_credit=True)
+            talk.raw(words(talk.caller.next_xid(), 2, 0, ERROR, flags) + body)
+    talk.silent()
+    talk.lives()
+
+
+#= V2-147
+def replies_to_nothing(talk):
+    talk.open()
+    for payload in (words(0, 1, 0, 0, 0, 0), words(0, 1), bytes(4000)):
+        xid = talk.caller.next_xid()
+        talk.part(words(xid) + payload[4:], xid, flags=RESPONSE)
+    talk.silent()
+    talk.lives()
+
+
+#= V2-033
+def parts_of_a_reply_that_never_ends(talk):
+    """Whoever mixes that with a Call cannot be told, for it might be a Reply that is missing."""
+    talk.open()
+    xid = talk.caller.next_xid()
+    talk.part(words(xid, 1, 0, 0, 0, 0), xid, flags=RESPONSE | MORE)
+    talk.silent()
+    ends(talk, lambda: talk.ask())
+
+
+def more_messages_than_credits(talk):
+    """They find Receives, or wait for some; those who send them have what they have asked for."""
+    talk.open()
+    messages = {}
+    for _ in range(250):
+        xid = talk.caller.next_xid()
+        messages[xid] = words(xid, 2, CEILING << 16 | 1, MSG, 0, 0) + NO_LISTS + rpc()(xid)
+    talk.connection.answers_to(list(messages.values()))
+
+
+#= V2-045, V2-052
+def grants_of_nothing_and_of_everything(talk):
+    talk.open()
+    for credit in (0, 1, 0xFFFF, 0xFFFF0000, 0xFFFFFFFF, 1 << 16 | 0xFFFF):
+        xid = talk.caller.next_xid()
+        talk.raw(words(xid, 2, credit, MSG, 0, 0) + NO_LISTS + rpc()(xid))
+        talk.given = CEILING
+        talk.replied(xid)
+
+
+def leaves_in_the_middle(talk):
+    """Of a Call, of properties, of a Reply."""
+    call = compound(PUTROOTFH, GETFH)(0)
+    for begin in (lambda other: other.part(call[:20], 1, flags=MORE),
+                  lambda other: other.send(CONNPROP, properties((SBSIZ, 4096))[:8], flags=MORE),
+                  lambda other: other.part(words(1, 1, 0, 0), 1, flags=RESPONSE | MORE),
+                  lambda other: other.ask(a_file(), grant=1),
+                  lambda other: other.part(call[:20], 1, lists_of([(20, other.connection.piece())]))):
+        for opened in (False, True):
+            other = Talk(talk.caller)
+            if opened:
+                other.open()
+            begin(other)
+            other.connection.close()
+    talk.lives()
+
+
+def ends(talk, act):
+    """The connection ends by this, for either side; with the next one all is well."""
+    try:
+        act()
+        talk.connection.ended()
+    except (Lost, PyverbsError):
+        pass
+    Talk(talk.caller).lives()
+
+
+#= V2-110, V2-113
+def handles_of_nobody(talk):
+    """To be invalidated, to be read from, and to be written to."""
+    call = compound(PUTROOTFH, GETFH)
+    at = len(call(0)) - 8
+    for body in (lambda c: (words(c.foreign().handle), NO_LISTS, call),
+                 lambda c: (words(0), lists_of([(at, c.foreign(4))]),
+                            lambda xid: call(xid)[:at] + call(xid)[at + 4:]),
+                 lambda c: (words(0), lists_of((), [[c.foreign(len(CONTENT))]]), a_file()),
+                 lambda c: (words(0), lists_of(reply=[c.foreign(12000)]), a_file())):
+        other = Talk(talk.caller).open()
+        inv_handle, lists, what = body(other.connection)
+        xid = talk.caller.next_xid()
+        ends(other, lambda o=other, x=xid, m=inv_handle + lists + what(xid): o.send(MSG, m, x))
+
+
+def changed(source, talk):
+    """A good message with a few bytes that are not."""
+    xid, piece = talk.caller.next_xid(), talk.connection.piece
+    call = source.choice((rpc(), a_file(), compound(PUTROOTFH, GETFH)))(xid)
+    lists = lists_of(*source.choice((
+        (), ((), [[piece(0, 4096)]]), ([(len(call), piece(0, 64))], (), [piece(4096, 65536)]))))
+    kind, body = source.choice(((MSG, words(0) + lists + call),
+                                (CONNPROP, properties((SBSIZ, 4096), (RBSIZ, 4096), (RCSIZ, 16)))))
+    flags = source.choice((0, 0, MORE))
+    message = bytearray(words(xid, 2, CEILING << 16 | 4, kind, flags) + body)
+    for _ in range(source.randrange(1, 4)):
+        message[source.randrange(4, min(len(message), 120))] = source.randrange(256)
+    return bytes(message)
+
+
+def mutations(talk):
+    """Whatever comes of them, the server goes on."""
+    source = random.Random(4711)
+    other = Talk(talk.caller)
+    for number in range(40 if QUICK else 200):
+        try:
+            other.connection.send(changed(source, other))
+            while other.next_message(0.005):
+                pass
+        except (Lost, Wrong, PyverbsError, struct.error):
+            other = Talk(talk.caller)
+        if number % 20 == 19:
+            talk.lives()
+
+
 # --- What never ends --------------------------------------------------------------------------
 
 
@@ -502,7 +645,7 @@ def no_message_is_waited_for_for_ever(talk):
 TESTS = {name: value for name, value in globals().items()
          if callable(value) and getattr(value, "__module__", "") == __name__
          and not isinstance(value, type)
-         and name not in ("properties", "numbers_of", "a_file")}
+         and name not in ("properties", "numbers_of", "a_file", "ends", "changed")}
 
 
 def attempt(caller, test):
