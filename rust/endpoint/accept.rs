@@ -600,7 +600,7 @@ impl<R: Responder> Endpoint<R> {
     }
 
     /// A Call is not needed any more that counts as `held` Receives, and gets no Reply: its buffer
-    /// receives another.
+    /// receives another. In version 2 the peer is told of that, for this may have been its last credit.
     ///
     /// # Errors
     ///
@@ -612,10 +612,12 @@ impl<R: Responder> Endpoint<R> {
     ) -> Result<(), CloseReason> {
         let mut state = self.shared.lock();
         state.held = state.held.saturating_sub(held);
-        state
-            .receives
-            .repost(&self.qp, call)
-            .map_err(|_| CloseReason::NotPosted)
+        let posted = state.receives.repost(&self.qp, call);
+        let told = match state.protocol() {
+            Some(protocol) if protocol.is_version2() => state.transmit(&self.qp),
+            _ => Ok(()),
+        };
+        posted.and(told).map_err(|_| CloseReason::NotPosted)
     }
 
     /// Starts to read the peer's memory. Context: process, sleeps until there is room.
