@@ -1679,6 +1679,33 @@ def callbacks_to_who_leaves(c):
     other.lives()
 
 
+def is_gone(c):
+    try:
+        return c.is_over()
+    except Lost:
+        return True
+
+
+#= V1-036, V1-037
+@case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
+def callbacks_never_answered(c):
+    """Only a Reply brings a credit. Who gives none has to connect anew to be called again."""
+    other = c.caller.connect()
+    session = recalled(other, 2)
+    begun = time.monotonic()
+    for _ in waiting(60):
+        if is_gone(other):
+            break
+        time.sleep(0.1)
+    lived = time.monotonic() - begun
+    expect(3 < lived < 60, "the connection has lived", lived, "s")
+    again = c.caller.connect()
+    good(again.replies(compound_41(words(41) + session.id + words(3, 0))).payload)
+    expect(asked_back(again, seconds=20), "not asked again")
+    again.send(recall_reply(again.calls[-1]))
+    again.lives()
+
+
 # --- Running them -----------------------------------------------------------------------------
 
 COUNTERS = ("read", "recv", "write")

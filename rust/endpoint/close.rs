@@ -59,6 +59,8 @@ pub(crate) enum CloseReason {
     Unresponsive,
     /// The peer has not sent the rest of a message for too long.
     Unfinished,
+    /// The peer has not answered the Calls that it takes at a time.
+    Unanswered,
     /// The protocol demands it.
     Protocol(connection::CloseReason),
     /// The peer invalidated memory that is not of the RPC that it answered.
@@ -84,6 +86,7 @@ impl CloseReason {
             Self::NoMemory => "no memory",
             Self::Unresponsive => "peer takes nothing",
             Self::Unfinished => "rest of a message missing",
+            Self::Unanswered => "Calls not answered",
             Self::Protocol(why) => why.as_str(),
             Self::ForeignInvalidation => "foreign invalidation",
             Self::TooManyCalls => "too many Calls",

@@ -262,6 +262,17 @@ rust_helper_svc_xprt_lookup_call(struct svc_xprt *svc, __be32 xid)
 	return xprt ? rust_helper_xprt_lookup_and_pin(xprt, xid) : NULL;
 }
 
+/* Whether a single request is in flight, which is then that of whoever asks. */
+__rust_helper bool rust_helper_xprt_has_one_request(struct rpc_xprt *xprt)
+{
+	bool one;
+
+	spin_lock(&xprt->transport_lock);
+	one = xprt->cong <= RPC_CWNDSCALE;
+	spin_unlock(&xprt->transport_lock);
+	return one;
+}
+
 /* Lets @credits requests be in flight. Waiters are woken when one ends, by the core. */
 __rust_helper void rust_helper_xprt_set_window(struct rpc_xprt *xprt, unsigned long credits)
 {

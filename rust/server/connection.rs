@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     endpoint::{
+        now,
         CloseReason,
         ComposeError,
         Endpoint,
@@ -75,6 +76,10 @@ use kernel::{
 /// keeps to its credits finds one, and one that does not only waits.
 const RNR_RETRIES: u8 = 7;
 
+/// How long a client has for a Reply at least, in milliseconds, before it counts as one that answers no
+/// more. nfsd gives a Call up after a tenth of the time of a lease: 9 seconds by default.
+const CALL_TIME: u64 = 5_000;
+
 /// Numbers connections that were accepted, apart from those that were made.
 static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
 
@@ -84,6 +89,8 @@ pub(crate) struct Connection {
     ticker: Option<Ticker<Server>>,
     endpoint: Arc<Endpoint<Server>>,
     facts: Facts,
+    /// When the client was last called.
+    called: Atomic<u64>,
 }
 
 impl Connection {
@@ -105,6 +112,7 @@ impl Connection {
             ticker: None,
             endpoint: resolved.endpoint(sizes.qp)?,
             facts: protocol.facts(),
+            called: Atomic::new(0),
         };
         let who = Addresses {
             local: this.endpoint.source(),
@@ -250,7 +258,7 @@ impl svc::Connection for Connection {
     }
 
     //= V1-117, V1-119, NFS-053
-    fn call(&self, xid: u32, call: &CallBuf<'_>) -> Result {
+    fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result {
         let mut sending = self.endpoint.sending_now().ok_or_else(errno::no_buffers)?;
         let outgoing = Outgoing {
             xid: Xid(xid),
@@ -273,12 +281,25 @@ impl svc::Connection for Connection {
         match sending.compose(&outgoing, &NoChunks, payload) {
             Ok(()) => {}
             Err(ComposeError::TooLong) => return Err(errno::message_size()),
-            // The Reply to one that was given up is still to come, or the client takes nothing now.
+            // The Replies to those that were given up are still to come, without which there will be no
+            // credit. A client that connects anew can be called again.
+            //= V1-036, V1-037
+            Err(ComposeError::Protocol(SendError::NoCredit)) if version == Version::V1 => {
+                drop(sending);
+                let late = now().0.saturating_sub(self.called.load(Relaxed)) >= CALL_TIME;
+                if late && alone() {
+                    self.shared().lose(CloseReason::Unanswered);
+                    return Err(errno::not_connected());
+                }
+                return Err(errno::no_buffers());
+            }
+            // The client takes nothing now.
             Err(ComposeError::Protocol(
                 SendError::NoCredit | SendError::NotReady | SendError::Busy,
             )) => return Err(errno::no_buffers()),
             Err(_) => return Err(errno::not_connected()),
         }
+        self.called.store(now().0, Relaxed);
         trace::svc_callback(|| (self.cid(), xid, call.len()));
         sending.post(None, None).map_err(|why| {
             self.shared().lose(why);

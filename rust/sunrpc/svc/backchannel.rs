@@ -190,7 +190,9 @@ impl<T: Service> VTable<T> {
         let xid = u32::from_be_bytes(unsafe { (*rqst).rq_xid }.to_ne_bytes());
         // SAFETY: encoded and pinned: nobody changes the message during the call.
         let call = unsafe { CallBuf::from_raw(&raw const (*rqst).rq_snd_buf) };
-        match connection.call(xid, &call) {
+        // SAFETY: a request's transport is alive; the helper takes the transport lock.
+        let alone = || unsafe { bindings::xprt_has_one_request(xprt) };
+        match connection.call(xid, &call, alone) {
             Ok(()) => {
                 // SAFETY: the request stays with its sender while it is pinned.
                 unsafe { (*rqst).rq_xmit_bytes_sent += (*rqst).rq_snd_buf.len as usize };

@@ -125,12 +125,13 @@ pub(crate) trait Connection: Send + Sync {
     /// The core is done with a Call, and there was no Reply. Context: process.
     fn drop_call(&self, call: Self::Call);
 
-    /// Sends a Call to the client, which is small. Context: process, does not wait for the client.
+    /// Sends a Call to the client, which is small. `alone` says whether no other waits for its Reply: it
+    /// takes the transport lock. Context: process, does not wait for the client.
     ///
     /// # Errors
     ///
     /// `ENOTCONN`: the connection ends. `EMSGSIZE`: it is too long. `ENOBUFS`: not now.
-    fn call(&self, xid: u32, call: &CallBuf<'_>) -> Result;
+    fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result;
 
     /// Whether another Call may be begun. Context: any.
     fn has_space(&self) -> bool;
