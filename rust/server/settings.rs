@@ -4,10 +4,13 @@
 //! module. Settings are read when a client connects.
 
 use crate::proto::negotiate::Versions;
-use crate::support::sysctl::{
-    Entry,
-    Range,
-    Table, //
+use crate::support::{
+    counter::Counter,
+    sysctl::{
+        Entry,
+        Range,
+        Table, //
+    }, //
 };
 use kernel::prelude::*;
 use kernel::sync::atomic::{
@@ -50,27 +53,6 @@ pub(crate) static WRITES: Counter = Counter::new();
 /// Times that a sender had to wait for room in the send queue.
 pub(crate) static STARVED: Counter = Counter::new();
 
-/// A counter of everything since the module was loaded, or since somebody set it to zero.
-pub(crate) struct Counter(Atomic<usize>);
-
-impl Counter {
-    const fn new() -> Self {
-        Self(Atomic::new(0))
-    }
-
-    /// Counts one more. Context: any.
-    #[inline]
-    pub(crate) fn count(&self) {
-        self.add(1);
-    }
-
-    /// Counts so many more. Context: any.
-    #[inline]
-    pub(crate) fn add(&self, number: usize) {
-        self.0.fetch_add(number, Relaxed);
-    }
-}
-
 static ENTRIES: [Entry; 14] = [
     Entry::new(c"max_requests", &MAX_REQUESTS, Some(&MAX_REQUESTS_RANGE)),
     Entry::new(c"max_req_size", &MAX_REQ_SIZE, Some(&MAX_REQ_SIZE_RANGE)),
@@ -81,10 +63,10 @@ static ENTRIES: [Entry; 14] = [
     ),
     Entry::new(c"max_version", &MAX_VERSION, Some(&MAX_VERSION_RANGE)),
     Entry::new(c"max_message", &MAX_MESSAGE, Some(&MAX_MESSAGE_RANGE)),
-    Entry::counter(c"rdma_stat_read", &READS.0),
-    Entry::counter(c"rdma_stat_recv", &RECEIVES.0),
-    Entry::counter(c"rdma_stat_write", &WRITES.0),
-    Entry::counter(c"rdma_stat_sq_starve", &STARVED.0),
+    Entry::counter(c"rdma_stat_read", &READS),
+    Entry::counter(c"rdma_stat_recv", &RECEIVES),
+    Entry::counter(c"rdma_stat_write", &WRITES),
+    Entry::counter(c"rdma_stat_sq_starve", &STARVED),
     Entry::new(c"rdma_stat_rq_starve", &UNUSED, Some(&UNUSED_RANGE)),
     Entry::new(c"rdma_stat_rq_poll", &UNUSED, Some(&UNUSED_RANGE)),
     Entry::new(c"rdma_stat_rq_prod", &UNUSED, Some(&UNUSED_RANGE)),

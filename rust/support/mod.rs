@@ -4,6 +4,7 @@
 
 pub(crate) mod box_list;
 pub(crate) mod completion;
+pub(crate) mod counter;
 pub(crate) mod debugfs;
 pub(crate) mod errno;
 pub(crate) mod foreign;

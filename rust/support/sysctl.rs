@@ -5,6 +5,7 @@
 //! A setting is a static atomic. The kernel writes it by itself, after it has checked the range;
 //! whoever uses it loads it at the moment when it counts, and gets the newest value.
 
+use super::counter::Counter;
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::prelude::*;
@@ -83,11 +84,11 @@ impl Entry {
 
 impl Entry {
     /// The counter `name`, which any write sets to zero.
-    pub(crate) const fn counter(name: &'static CStr, value: &'static Atomic<usize>) -> Self {
-        // INVARIANT: all of these are static, and `proc_doulongvec_minmax` expects a `long`.
+    pub(crate) const fn counter(name: &'static CStr, value: &'static Counter) -> Self {
+        // INVARIANT: all of these are static; `counter_callback` hands on a table of another kind.
         Self(bindings::ctl_table {
             procname: name.to_bytes_with_nul().as_ptr().cast(),
-            data: value.as_ptr().cast(),
+            data: (&raw const *value).cast_mut().cast(),
             maxlen: core::mem::size_of::<usize>() as i32,
             mode: 0o644,
             proc_handler: Some(counter_callback),
@@ -110,14 +111,18 @@ unsafe extern "C" fn counter_callback(
     len: *mut usize,
     position: *mut bindings::loff_t,
 ) -> kernel::ffi::c_int {
-    if write == 0 {
-        // SAFETY: the arguments of a `proc_handler` are passed on; the data is a `long`.
-        return unsafe { bindings::proc_doulongvec_minmax(table, write, buffer, len, position) };
+    // SAFETY: sysctl keeps the table registered during the call, nobody writes it, and a copy owns nothing.
+    let mut table = unsafe { core::ptr::read(table) };
+    // SAFETY: the data is a `Counter`, which is static.
+    let counter = unsafe { &*table.data.cast::<Counter>() };
+    if write != 0 {
+        counter.reset();
+        return 0;
     }
-    // SAFETY: the data is an `Atomic<usize>`, which is static.
-    let value = unsafe { &*(*table).data.cast::<Atomic<usize>>() };
-    value.store(0, Relaxed);
-    0
+    let mut sum = counter.sum();
+    table.data = (&raw mut sum).cast();
+    // SAFETY: the arguments of a `proc_handler` are passed on; the data is a `long`, of this function.
+    unsafe { bindings::proc_doulongvec_minmax(&table, write, buffer, len, position) }
 }
 
 /// Registered settings; dropping it takes the files away.
