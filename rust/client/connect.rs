@@ -10,7 +10,10 @@ use super::{
         SMALL_PAGES, //
     },
     role::Client,
-    sizes::Sizes,
+    sizes::{
+        Sizes,
+        FIRST_MESSAGES, //
+    },
     versions, //
 };
 use crate::{
@@ -60,6 +63,7 @@ pub(super) fn resolve(
     let net = xprt.net().ok_or(EINVAL)?;
     let requests = Requests::new(xprt.max_reqs())?;
     //= V1-112, V1-113, V1-114, NFS-032, NFS-062
+    //= V2-043, V2-173, V2-174, V2-175, V2-176
     let resolved = Resolved::new(client, requests, net, xprt.peer(), RESOLVE_TIMEOUT)?;
     let sizes = Sizes::new(&resolved.attributes()?, xprt.max_reqs()).inspect_err(|_| {
         pr_err!("the RDMA device cannot register memory as RPC over RDMA needs it\n");
@@ -98,7 +102,7 @@ pub(super) fn establish(
     };
     endpoint.connect(&params, CONNECT_TIMEOUT)?;
     //= V1-045, V1-046, V1-123, V1-124
-    endpoint.provide(&sizes.first_buffers(own))?;
+    endpoint.provide(&sizes.first_buffers(own), FIRST_MESSAGES)?;
     // The large ones are enough for any one RPC, so a connection gets on without making more.
     let large = (2 * sizes.chunk_segments).min(sizes.mrs);
     let small = FIRST_SMALL.min(sizes.mrs - large);
@@ -116,6 +120,6 @@ pub(super) fn establish(
         versions::remember(net, &xprt.peer(), endpoint);
     }
     //= V2-052, V2-056, V2-067
-    endpoint.provide(&sizes.other_buffers(own, settled?))?;
+    endpoint.provide(&sizes.other_buffers(own, settled?), sizes.messages)?;
     Ok(())
 }

@@ -43,10 +43,10 @@ pub(crate) const MAX_DATA_PAGES: u32 = 257;
 /// much the server may make this side keep that it joins.
 const CONTINUED: u32 = 65_536;
 
-/// So many Send buffers and Receives are enough to settle the version: what a single credit each way
-/// takes.
+/// So many messages each way at a time are enough to settle the version, and need so many buffers.
+pub(crate) const FIRST_MESSAGES: u16 = 1;
 const FIRST_SENDS: u32 = 1;
-const FIRST_RECEIVES: u32 = RecvCredits::receives(1);
+const FIRST_RECEIVES: u32 = RecvCredits::receives(FIRST_MESSAGES);
 
 /// As many Segments as a header may always have, as far as this side is concerned (version 2).
 const SEGMENTS: u32 = 64;
@@ -87,7 +87,7 @@ pub(crate) struct Sizes {
     /// A Receive may stay with its Reply until memory has been invalidated. That is not counted:
     /// while its RPC has not ended, no other Call takes its place, so the server has as many
     /// messages less to send.
-    messages: u16,
+    pub(crate) messages: u16,
 }
 
 impl Sizes {
@@ -173,7 +173,7 @@ impl Sizes {
             //= V1-032, NFS-054
             calls: self.requests,
             grants: SLOTS,
-            ceiling: self.messages,
+            ceiling: FIRST_MESSAGES,
             continued: CONTINUED,
             ..endpoint::config(cid, self.versions, cm_private, properties)
         }

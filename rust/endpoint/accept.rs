@@ -189,6 +189,11 @@ impl<R: Responder> Sending<'_, R> {
         &mut self.state.role
     }
 
+    /// Whether nothing but a Reply brings a credit for another Call to the peer (version 1).
+    pub(crate) fn needs_reply(&self) -> bool {
+        self.state.protocol().is_some_and(Protocol::needs_reply)
+    }
+
     /// What holds on the connection.
     pub(crate) fn facts(&self) -> Option<Facts> {
         self.state.protocol().map(Protocol::facts)
@@ -358,7 +363,7 @@ impl<R: Responder> Endpoint<R> {
         state.allowance = allowance;
         state.receives.set_batch(batch);
         drop(state);
-        self.provide(buffers)
+        self.make(buffers)
     }
 
     /// Adds `more` buffers, so that there are Receives for `calls.end` Calls at a time instead of

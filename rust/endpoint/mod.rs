@@ -355,7 +355,7 @@ impl<R: Role> Resolved<R> {
     /// Makes the queue pair. Context: process, may sleep.
     pub(crate) fn endpoint(self, size: qp::Size) -> Result<Arc<Endpoint<R>>> {
         let Self { id, shared } = self;
-        //= V1-139
+        //= V1-139, V2-180
         let pd = Arc::new(Pd::new(id.clone())?, GFP_KERNEL)?;
         let qp = Qp::new(pd.clone(), shared.clone(), size)?;
         shared.lock().queue = SendQueue::of(&qp);
@@ -397,9 +397,16 @@ impl<R: Role> Endpoint<R> {
         Ok(state.protocol().and_then(Protocol::settled))
     }
 
-    /// Makes buffers, and posts the Receives among them. The peer is granted no more than is
-    /// posted. Context: process, sleeps.
-    pub(crate) fn provide(&self, buffers: &Buffers) -> Result {
+    /// Makes buffers, and posts the Receives among them. From then on the peer may send so many
+    /// `messages` at a time (version 2). Context: process, sleeps.
+    pub(crate) fn provide(&self, buffers: &Buffers, messages: u16) -> Result {
+        self.make(buffers)?;
+        self.shared.lock().provided(buffers.receives, messages);
+        Ok(())
+    }
+
+    /// Makes buffers, and posts the Receives among them. Context: process, sleeps.
+    fn make(&self, buffers: &Buffers) -> Result {
         for _ in 0..buffers.receives {
             let buffer = patiently(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
             self.qp.post_recv(buffer).map_err(|_| EIO)?;
@@ -408,7 +415,6 @@ impl<R: Role> Endpoint<R> {
             let buffer = patiently(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
             self.shared.lock().add_send(buffer);
         }
-        self.shared.lock().provided(buffers.receives);
         Ok(())
     }
 

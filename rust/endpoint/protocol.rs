@@ -287,9 +287,10 @@ impl Protocol {
         self.connection.handle_sent(count);
     }
 
-    /// As [`Connection::handle_posted`].
-    pub(super) fn handle_posted(&mut self, receives: u32) {
+    /// As [`Connection::handle_posted`] and [`Connection::set_ceiling`].
+    pub(super) fn handle_posted(&mut self, receives: u32, messages: u16) {
         self.connection.handle_posted(receives);
+        self.connection.set_ceiling(messages);
     }
 
     /// As [`Connection::handle_posted`], when there are Receives for `calls` Calls of the peer and
@@ -357,6 +358,12 @@ impl Protocol {
     #[inline]
     pub(crate) fn limit(&self) -> u32 {
         self.connection.calls().limit()
+    }
+
+    /// Whether nothing but a Reply brings a credit for another Call of this side (version 1).
+    //= V1-036, V1-037
+    pub(super) fn needs_reply(&self) -> bool {
+        !self.connection.calls().has_room()
     }
 
     /// What holds on the connection.

@@ -141,11 +141,12 @@ impl<R: Role> State<R> {
         write.and_then(|write| self.writes.push(write))
     }
 
-    /// So many Receives more are posted. The accepting side counts them by the Calls that it takes.
-    pub(super) fn provided(&mut self, receives: u32) {
+    /// So many Receives more are posted, so that the peer may send so many `messages` at a time. The
+    /// accepting side counts them by the Calls that it takes.
+    pub(super) fn provided(&mut self, receives: u32, messages: u16) {
         self.receives_made += receives;
         if let Some(protocol) = &mut self.protocol {
-            protocol.handle_posted(self.receives_made);
+            protocol.handle_posted(self.receives_made, messages);
         }
     }
 

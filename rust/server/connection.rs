@@ -281,10 +281,8 @@ impl svc::Connection for Connection {
         match sending.compose(&outgoing, &NoChunks, payload) {
             Ok(()) => {}
             Err(ComposeError::TooLong) => return Err(errno::message_size()),
-            // The Replies to those that were given up are still to come, without which there will be no
-            // credit. A client that connects anew can be called again.
-            //= V1-036, V1-037
-            Err(ComposeError::Protocol(SendError::NoCredit)) if version == Version::V1 => {
+            // Those that were given up go on counting. A client that connects anew can be called again.
+            Err(ComposeError::Protocol(SendError::NoCredit)) if sending.needs_reply() => {
                 drop(sending);
                 let late = now().0.saturating_sub(self.called.load(Relaxed)) >= CALL_TIME;
                 if late && alone() {

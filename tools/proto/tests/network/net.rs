@@ -113,6 +113,9 @@ impl Endpoint {
         self.missing -= count;
         self.posted.extend((0..count).map(|_| len));
         self.connection.handle_posted(self.posted.len() as u32);
+        if self.missing == 0 {
+            self.connection.set_ceiling(self.config.ceiling);
+        }
     }
 
     /// Posts the Receives that a version has to be settled for.
@@ -209,7 +212,12 @@ impl Net {
         );
         let xid = Xid(self.next_xid);
         self.client.config.xid = xid;
-        self.client.connection = Connection::client(self.client.config, first, &server_cm, now);
+        // It takes one message at a time, and more when it has the Receives.
+        let begins = Config {
+            ceiling: 1,
+            ..self.client.config
+        };
+        self.client.connection = Connection::client(begins, first, &server_cm, now);
         self.server.config.xid = Xid(xid.0 ^ 0xffff);
         self.server.connection = Connection::server(self.server.config, &client_cm, now);
         for endpoint in [&mut self.client, &mut self.server] {
