@@ -16,16 +16,16 @@ import time
 
 from pyverbs.pyverbs_error import PyverbsError
 
-from caller import (CONTENT, FILE, GETFH, PUTROOTFH, QUICK, Caller, Client, Skip, Wrong, compound,
-                    expect, good, lists_of, reads, rpc)
+from caller import (CONTENT, FILE, GETFH, GETSIZE, PUTROOTFH, QUICK, Caller, Client, Session, Skip,
+                    Wrong, compound, expect, good, lists_of, reads, recall_reply, rpc, writes)
 from verbs import waiting
 from wire import SECONDS, Lost, Segment, words
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
 BAD_XDR, INVAL_HTYPE, INVAL_FLAG = 2, 3, 4
-SEGMENTS, WRITE_RESOURCE, SYSTEM = 7, 8, 10
-SBSIZ, RBSIZ, RSSIZ, RCSIZ = 1, 2, 3, 4
+READ_CHUNKS, WRITE_CHUNKS, SEGMENTS, WRITE_RESOURCE, SYSTEM = 5, 6, 7, 8, 10
+SBSIZ, RBSIZ, RSSIZ, RCSIZ, BRS = 1, 2, 3, 4, 5
 # How many messages of the server there are Receives for.
 CEILING = 64
 # How long a message is waited for that need not come.
@@ -38,17 +38,22 @@ NO_LISTS = words(0, 0, 0)
 class Message:
     """A message of the server."""
 
+    #= V2-001, V2-006, V2-010
     def __init__(self, message):
         self.message = message
         self.xid, self.version, credits, self.kind = struct.unpack_from(">4I", message)
         self.granted, self.ceiling = credits & 0xFFFF, credits >> 16
         self.flags = struct.unpack_from(">I", message, 16)[0] if self.version == 2 else None
+        expect(not (self.flags or 0) & ~(RESPONSE | MORE), "flags without a meaning:", message[:36])
         self.body = message[20:]
         # Of a Reply without chunks.
         self.payload = message[36:]
 
     def is_grant(self):
         return self.kind == NOMSG and self.xid == 0
+
+    def is_call(self):
+        return self.kind == MSG and not self.flags & RESPONSE
 
     def __str__(self):
         return self.message[:100].hex()
@@ -78,8 +83,8 @@ class Talk:
         self.caller, self.connection = caller, Client(caller)
         caller.kept.append(self.connection)
         self.balance, self.ceiling = 1, 1
-        # What the server may still send, and what it has said.
-        self.given, self.announced = 0, None
+        # What the server may still send, what it has said, and whom it has called.
+        self.given, self.announced, self.calls = 0, None, []
 
     # Sending.
 
@@ -123,9 +128,10 @@ class Talk:
                 return Message(message)
         return None
 
+    #= V2-127, V2-172, V2-187
     def hear(self, seconds=SECONDS, for_credit=False):
-        """The next message that is neither a grant nor properties; or nothing, as soon as there is a
-        credit, if that is what it is for."""
+        """The next message that is no grant, no properties and no Call; or nothing, as soon as there is
+        a credit, if that is what it is for."""
         while True:
             message = self.next_message(seconds)
             if message is None or message.version == 1:
@@ -137,8 +143,11 @@ class Talk:
             if not message.is_grant():
                 expect(self.given, "the server has no credit for this:", message)
                 self.given -= 1
+            expect(len(message.message) <= (self.announced or {}).get(SBSIZ, 4096), "too long:", message)
             if message.kind == CONNPROP:
                 self.announced = numbers_of(message)
+            elif message.is_call():
+                self.calls.append(message)
             elif not message.is_grant():
                 return message
             if for_credit and self.balance:
@@ -168,6 +177,9 @@ class Talk:
         expect((message.xid, message.version, message.kind) == (xid, 2, kind), message)
         expect(message.flags & RESPONSE, message)
         return message
+
+    def replies(self, call):
+        return self.replied(self.ask(call))
 
     def good(self, xid):
         """The COMPOUND has succeeded."""
@@ -213,7 +225,7 @@ def opens_with_properties(talk):
         talk.lives()
 
 
-#= V2-057
+#= V2-057, V2-119, V2-135
 def opens_with_no_properties(talk):
     talk.open().lives()
 
@@ -234,6 +246,17 @@ def opens_with_a_call_and_one_credit(talk):
     talk.lives()
 
 
+#= V2-067
+def opens_with_a_long_call(talk):
+    """There is room for 4096 bytes, whatever is still to be agreed."""
+    xid = talk.caller.next_xid()
+    call = rpc()(xid)
+    talk.part(call + bytes(4096 - 36 - len(call)), xid)
+    talk.replied(xid)
+    talk.lives()
+
+
+#= V2-039
 # The Reply that goes first may have parts, each of which takes a credit.
 def opens_with_a_call_of_a_long_reply(talk):
     xid = talk.ask(a_file(), grant=1)
@@ -252,6 +275,16 @@ def announces_itself_late(talk):
     # From now on it gets no more at a time than it takes.
     stream, parts = talk.parts_of(talk.ask(a_file()))
     expect(CONTENT in stream and parts >= 10, parts, "parts")
+
+
+#= V2-138
+def properties_that_are_left_out(talk):
+    """They have their defaults from the first set on, which counts."""
+    talk.open((SBSIZ, 8192))
+    for _ in range(2):
+        _, parts = talk.parts_of(talk.ask(a_file()))
+        expect(parts == 3, parts, "parts")
+        talk.send(CONNPROP, properties((RBSIZ, 1024)))
 
 
 #= V2-124, V2-140
@@ -366,7 +399,7 @@ def parts_of_two_calls(talk):
     talk.lives()
 
 
-#= V2-037
+#= V2-037, V2-162
 def parts_without_end(talk):
     talk.open()
     xid = talk.caller.next_xid()
@@ -407,6 +440,100 @@ def a_reply_chunk(talk):
     expect(message.body[4:16] == NO_LISTS, message)
     talk.replied(talk.ask(a_file(), lists_of(reply=pieces)), NOMSG)
     expect(CONTENT in talk.connection.got(*pieces), "not the file")
+
+
+#= V2-084, V2-085, V2-089, V2-186
+def a_write_chunk_with_room_to_spare(talk):
+    """It is filled from its first Segment on; what is behind the result stays as it was."""
+    talk.open()
+    memory = talk.connection
+    for length in (1, 2, 699, 700, 999, 5001):
+        pieces = [memory.piece(at, data=b"\xaa" * size)
+                  for at, size in ((0, 700), (1024, 4096), (8192, 4096))]
+        message = talk.replied(talk.ask(reads((0, length)), lists_of((), [pieces])))
+        left, filled = length, []
+        for piece in pieces:
+            filled.append(Segment(piece.handle, min(left, piece.length), piece.offset))
+            left -= filled[-1].length
+        lists = lists_of((), [filled])
+        expect(message.body[:4 + len(lists)] == words(0) + lists, "other lists:", message)
+        good(message.body[4 + len(lists):])
+        expect(memory.got(*filled) == CONTENT[:length], "other data")
+        for piece, part in zip(pieces, filled):
+            behind = memory.got(piece)[part.length:]
+            expect(behind == b"\xaa" * len(behind), "bytes behind the data")
+
+
+def written(talk, data):
+    """Whether that is what the file begins with."""
+    where = talk.connection.piece(1 << 16, len(data))
+    talk.replied(talk.ask(reads((0, len(data)), name="written"), lists_of((), [[where]])))
+    expect(talk.connection.got(where) == data, "other data was written")
+
+
+def write(talk, data, *behind):
+    """WRITE from a Read chunk, without pad."""
+    call = writes(len(data), *behind)
+    position = len(call(0)) - sum(map(len, behind))
+    talk.good(talk.ask(call, lists_of([(position, talk.connection.piece(data=data))])))
+
+
+#= V2-091
+def data_without_pad(talk):
+    talk.open()
+    for length in (1, 2, 3, 999, 5001):
+        for behind in ((), (GETSIZE,)):
+            data = random.randbytes(length)
+            write(talk, data, *behind)
+            written(talk, data)
+
+
+#= V2-148
+def a_bad_header_has_no_other_effect(talk):
+    talk.open()
+    write(talk, b"as it was")
+    xid = talk.caller.next_xid()
+    talk.part(writes(4, data=b"else")(xid), xid, words(0, 2, 0))
+    talk.refused(xid, BAD_XDR)
+    written(talk, b"as it was")
+
+
+#= V2-149
+def too_many_read_chunks(talk):
+    talk.open()
+    piece = talk.connection.piece()
+    reads_in = [(40 + 8 * number, piece) for number in range(33)]
+    talk.refused(talk.ask(rpc(arguments=bytes(400)), lists_of(reads_in)), READ_CHUNKS, 32)
+
+
+#= V2-153
+def too_many_write_chunks(talk):
+    talk.open()
+    chunks = [[talk.connection.piece()] for _ in range(33)]
+    talk.refused(talk.ask(lists=lists_of((), chunks)), WRITE_CHUNKS, 32)
+
+
+#= V2-071, V2-185
+def more_than_any_call_has(talk):
+    talk.open()
+    call = writes(64 << 20)
+    piece = talk.connection.piece()
+    for segments in (1, 8):
+        large = Segment(piece.handle, (64 << 20) // segments, piece.offset)
+        lists = lists_of([(len(call(0)), large)] * segments)
+        talk.refused(talk.ask(call, lists), SYSTEM)
+
+
+#= V2-115
+def a_handle_that_no_segment_has(talk):
+    """It is not invalidated, for then the device would end the connection."""
+    talk.open()
+    xid = talk.caller.next_xid()
+    foreign = talk.connection.foreign().handle
+    for lists in (NO_LISTS, lists_of((), [[talk.connection.piece()]])):
+        talk.send(MSG, words(foreign) + lists + rpc()(xid), xid)
+        talk.replied(xid)
+        talk.lives()
 
 
 #= V2-104, V2-158
@@ -454,6 +581,42 @@ def grants_without_payload(talk):
     talk.open()
     for _ in range(50):
         talk.grant(1)
+    talk.lives()
+
+
+# --- Calls of the server -----------------------------------------------------------------------
+
+
+def lends(talk):
+    """A client that has a file which somebody else wants to write."""
+    talk.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
+    name = Session(talk, f"caller {talk.caller.next_xid()}").lent()
+    expect(not talk.calls, "a Call of the server too early")
+    talk.caller.connect().ask(writes(4, data=b"data", name=name))
+
+
+#= V2-132, V2-168
+def calls_of_the_server(talk):
+    talk.open((BRS, 1))
+    lends(talk)
+    for _ in waiting(SECONDS):
+        expect(talk.hear(0) is None, "nothing was asked for")
+        if talk.calls:
+            break
+    expect(talk.calls, "no Call of the server")
+    call = talk.calls[-1]
+    expect(call.body[:16] == words(0) + NO_LISTS, "chunks in a Call to a client that takes none")
+    # As in version 1, behind its header.
+    talk.part(recall_reply(call)[28:], call.xid, flags=RESPONSE)
+    talk.lives()
+
+
+#= V2-132, V2-170
+def a_client_that_takes_no_calls(talk):
+    talk.open((BRS, 0))
+    lends(talk)
+    expect(talk.hear(3) is None, "nothing was asked for")
+    expect(not talk.calls, "a Call of the server")
     talk.lives()
 
 
@@ -509,11 +672,17 @@ def parts_of_a_reply_that_never_ends(talk):
 def more_messages_than_credits(talk):
     """They find Receives, or wait for some; those who send them have what they have asked for."""
     talk.open()
-    messages = {}
+    talk.balance, waiting_for = 250, set()
     for _ in range(250):
         xid = talk.caller.next_xid()
-        messages[xid] = words(xid, 2, CEILING << 16 | 1, MSG, 0, 0) + NO_LISTS + rpc()(xid)
-    talk.connection.answers_to(list(messages.values()))
+        waiting_for.add(xid)
+        talk.raw(words(xid, 2, CEILING << 16 | 1, MSG, 0, 0) + NO_LISTS + rpc()(xid))
+        talk.given = CEILING
+    while waiting_for:
+        message = talk.hear()
+        expect(message, "no Reply to", len(waiting_for), "Calls")
+        waiting_for.discard(message.xid)
+        talk.given = CEILING
 
 
 #= V2-045, V2-052
@@ -547,26 +716,28 @@ def ends(talk, act):
     """The connection ends by this, for either side; with the next one all is well."""
     try:
         act()
-        talk.connection.ended()
+        for _ in waiting(SECONDS):
+            if talk.connection.is_over():
+                break
+        else:
+            raise Wrong("the connection lives")
     except (Lost, PyverbsError):
         pass
     Talk(talk.caller).lives()
 
 
-#= V2-110, V2-113
+#= V2-178
 def handles_of_nobody(talk):
-    """To be invalidated, to be read from, and to be written to."""
+    """To be read from, and to be written to."""
     call = compound(PUTROOTFH, GETFH)
     at = len(call(0)) - 8
-    for body in (lambda c: (words(c.foreign().handle), NO_LISTS, call),
-                 lambda c: (words(0), lists_of([(at, c.foreign(4))]),
+    for body in (lambda c: (lists_of([(at, c.foreign(4))]),
                             lambda xid: call(xid)[:at] + call(xid)[at + 4:]),
-                 lambda c: (words(0), lists_of((), [[c.foreign(len(CONTENT))]]), a_file()),
-                 lambda c: (words(0), lists_of(reply=[c.foreign(12000)]), a_file())):
+                 lambda c: (lists_of((), [[c.foreign(len(CONTENT))]]), a_file()),
+                 lambda c: (lists_of(reply=[c.foreign(12000)]), a_file())):
         other = Talk(talk.caller).open()
-        inv_handle, lists, what = body(other.connection)
-        xid = talk.caller.next_xid()
-        ends(other, lambda o=other, x=xid, m=inv_handle + lists + what(xid): o.send(MSG, m, x))
+        lists, what = body(other.connection)
+        ends(other, lambda other=other, lists=lists, what=what: other.ask(what, lists))
 
 
 def changed(source, talk):
@@ -645,7 +816,8 @@ def no_message_is_waited_for_for_ever(talk):
 TESTS = {name: value for name, value in globals().items()
          if callable(value) and getattr(value, "__module__", "") == __name__
          and not isinstance(value, type)
-         and name not in ("properties", "numbers_of", "a_file", "ends", "changed")}
+         and name not in ("properties", "numbers_of", "a_file", "ends", "changed", "written", "write",
+                          "lends")}
 
 
 def attempt(caller, test):

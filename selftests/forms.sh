@@ -21,7 +21,7 @@ prepare() {
 	: >"$dir/file"
 }
 
-#= V1-079, NFS-034
+#= V1-079, V2-092, NFS-034
 short_messages() {
 	VERS=3
 	prepare 100
@@ -32,7 +32,7 @@ short_messages() {
 	grows sends get 100
 }
 
-#= V1-048, V1-080, NFS-009, NFS-020
+#= V1-048, V1-080, V2-022, V2-068, NFS-009, NFS-020
 read_chunk() {
 	VERS=$1
 	prepare 65536
@@ -41,7 +41,7 @@ read_chunk() {
 	get 65536
 }
 
-#= V1-048, V1-080, NFS-011, NFS-022
+#= V1-048, V1-080, V2-022, V2-087, NFS-011, NFS-022
 write_chunk() {
 	VERS=$1
 	prepare 65536
@@ -51,6 +51,7 @@ write_chunk() {
 	grows bytes_replied get 65536
 }
 
+#= V2-082
 read_and_write_chunks_with_padding() {
 	for pad in 65533 65534 65535; do
 		head -c $pad /dev/urandom >"$local/$pad"

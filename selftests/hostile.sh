@@ -11,6 +11,7 @@ WAY=
 SIZE=16384
 
 # in_version_2 TEST ARGUMENT...: a test, with a server that speaks version 2.
+#= V2-117, V2-178
 in_version_2() {
 	PEER=peer2.py PEER_PORT=20052 WAY=plain
 	modprobe rpcrdma
@@ -271,7 +272,7 @@ begins_with() {
 }
 
 # The device refuses the access, which ends the connection; nothing has changed.
-#= V1-088, V1-089, V1-141
+#= V1-088, V1-089, V1-141, V2-081, V2-182, V2-183
 is_refused() {
 	mount_through_the_peer
 	strike "$1"
@@ -630,7 +631,7 @@ what_the_server_announces_is_used() {
 	good
 }
 
-#= V1-089, V1-139
+#= V1-089, V1-139, V2-180
 memory_never_has_the_same_name_again() {
 	mount_through_the_peer
 	strike segments_of_reads 170

@@ -35,7 +35,7 @@ moves() {
 # Only krb5 leaves arguments and results as they are, to be moved by chunks of their own. What is
 # signed or encrypted and too long for a message goes whole, in a Call of its own memory or a Reply
 # chunk.
-#= V1-142
+#= V1-142, V2-189, V2-191, V2-192, V2-193, V2-194
 data_are_the_same() {
 	mount_protected "$1" "$2"
 	io=$here/io.py

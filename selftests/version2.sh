@@ -7,7 +7,7 @@
 # with CLIENT SERVER [BYTES]: the highest versions and the longest messages for this test.
 with() {
 	needs_server_command
-	trap 'speak 1 1' EXIT
+	trap speak_as_told EXIT
 	speak "$@"
 }
 
@@ -67,7 +67,7 @@ at_once() {
 
 # A page of data and what goes with it are one message, for which no memory is registered. Most buffers
 # are made when it is known that messages are so long, and the first message grants none of them.
-#= V2-054, V2-055, V2-056, V2-128
+#= V2-054, V2-055, V2-056, V2-128, V2-200
 messages_hold_a_page() {
 	with 2 2 8192
 	VERS=$1
@@ -96,7 +96,7 @@ messages_hold_a_page() {
 }
 
 # The server invalidates what it is allowed to, so nothing is left to do.
-#= V2-111, V2-112
+#= V2-111, V2-112, V2-114
 server_invalidates_memory() {
 	with 2 2
 	VERS=3
@@ -148,7 +148,7 @@ client_speaks_version_1_only() {
 }
 
 # One credit for each message, granted both ways and never used up for good.
-#= V2-044, V2-047
+#= V2-044, V2-047, V2-187
 credits_are_for_messages() {
 	with 2 2
 	VERS=3
@@ -321,9 +321,11 @@ others_speak_it() {
 	mount_export
 	python3 -c 'import sys; sys.stdout.buffer.write(bytes(n % 251 for n in range(10000)))' \
 		>"$dir/content"
+	touch "$dir/written" $(seq -f "$dir/lent%g" 10)
 	chmod 755 "$dir"
-	chmod 644 "$dir/content"
-	FILE=$EXPORT/${dir##*/} "$here/caller2.py" "$SERVER" "$PORT" >"$local/caller.log" 2>&1 || {
+	chmod 644 "$dir"/content "$dir"/lent*
+	chmod 666 "$dir/written"
+	FILE=$EXPORT/${dir##*/} SERVER_COMMAND=${SERVER_COMMAND:-lab-server} "$here/caller2.py" "$SERVER" "$PORT" >"$local/caller.log" 2>&1 || {
 		cat "$local/caller.log"
 		fail "the server does not answer as it should"
 	}
@@ -335,6 +337,7 @@ PEER_PORT=20051
 
 # A server that was written from the document, in each of its ways (peer2.py), is between the client and
 # the export.
+#= V2-101, V2-102
 other_server_is() {
 	start_peer peer2.py "$scratch/control" $$ "$1"
 	trap 'other_server_goes $? '$peer EXIT
@@ -368,7 +371,7 @@ other_server_is() {
 }
 
 # The server has refused a Call, which was sent in another form then, like all others.
-#= V2-151, V2-155
+#= V2-105, V2-151, V2-155
 refused() {
 	[ "$(says last_close)" = "Call refused" ] || fail "the connection is over: $(says last_close)"
 	[ "$(says connects)" = 2 ] || fail "it took $(says connects) connections"

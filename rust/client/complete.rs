@@ -521,7 +521,7 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 
 /// The RPC's memory is its own again: completes it.
 #[inline(always)]
-//= V1-089, V1-141
+//= V1-089, V1-141, V2-081, V2-183
 fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: Form, _proof: Unexposed) {
     match place(&client.stats, &mut rqst, source, form) {
         Ok(len) => rqst.complete(len),

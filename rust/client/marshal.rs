@@ -588,7 +588,7 @@ fn measures(of: Measures) -> Buf {
 /// Maps what the plan names, in the order of the header, for this RPC only. When a registration is
 /// missing or memory cannot be mapped now, what was mapped comes back with the error.
 #[inline]
-//= V1-026, V1-087, V1-088
+//= V1-026, V1-087, V1-088, V2-022, V2-182
 fn map_chunks(
     side: &mut SendSide,
     rqst: &RdmaRqst,

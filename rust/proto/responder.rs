@@ -302,7 +302,7 @@ fn accept_chunks<'a>(
         let max_chunks = limits.write_chunks.min(32);
         return Err(limits.refuse(ErrorReport::WriteChunks { max_chunks }));
     }
-    //= V2-071, V2-185, D-43
+    //= V2-071, V2-162, V2-185, D-43
     let system = limits.refuse(ErrorReport::System);
     let len = u32::try_from(len).map_err(|_| system)?;
     let stream_len = u32::try_from(stream_len).map_err(|_| system)?;

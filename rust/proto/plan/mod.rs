@@ -706,7 +706,7 @@ fn plan_without_inline(
 
 /// Puts what is not reduced into a Position Zero Read chunk.
 //= V1-082, V2-095
-//= V1-085, V2-194
+//= V1-085, V2-192, V2-194
 fn plan_long(
     call: &CallShape<'_>,
     limits: &Limits,

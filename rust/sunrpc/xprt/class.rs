@@ -39,7 +39,7 @@ static REGISTERED: Registered = Atomic::new(core::ptr::null_mut());
 impl<T: Transport> Class for Requester<T> {
     const IDENT: c_int = bindings::xprt_transports_XPRT_TRANSPORT_RDMA;
     const NAME: &'static CStr = c"rdma";
-    //= V1-115
+    //= V1-115, V2-177
     const NETIDS: Netids = [address::NETID, address::NETID6, c""];
 
     fn registered() -> &'static Registered {
