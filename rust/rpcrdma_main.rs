@@ -34,11 +34,11 @@ module! {
     alias: ["svcrdma", "xprtrdma", "rpcrdma6"],
     params: {
         max_version: i32 {
-            default: 1,
+            default: 2,
             description: "sunrpc.rdma_max_version to begin with: 1 or 2",
         },
         svc_max_version: i32 {
-            default: 1,
+            default: 2,
             description: "sunrpc.svc_rdma.max_version to begin with: 1 or 2",
         },
     },

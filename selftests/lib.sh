@@ -10,8 +10,8 @@
 
 PORT=${PORT:-20049}
 VERS=${VERS:-4.2}
-# The version of RPC-over-RDMA that a program's tests are to run with, on both sides; empty: as is.
-RDMA_VERSION=${RDMA_VERSION:-}
+# The version of RPC-over-RDMA that a program's tests run with, on both sides.
+RDMA_VERSION=${RDMA_VERSION:-1}
 MOUNT_OPTIONS=${MOUNT_OPTIONS:-}
 
 KSFT_SKIP=4
@@ -33,14 +33,13 @@ tests() {
 	scratch=$(mktemp -d /tmp/rpcrdma-test.XXXXXX) || exit 1
 	mnt=$scratch/mnt
 	local=$scratch/local
-	trap 'leave; [ -z "$RDMA_VERSION" ] || (speak 1 1); rm -rf "$scratch"' EXIT
+	trap 'leave; speak_by_default >/dev/null; rm -rf "$scratch"' EXIT
 	trap interrupted INT TERM HUP
 	mkdir "$mnt"
 
 	echo "TAP version 13"
 	missing=$(requirements)
-	[ -n "$missing" ] || [ -z "$RDMA_VERSION" ] ||
-		missing=$(speak "$RDMA_VERSION" "$RDMA_VERSION" | sed 's/^SKIP //')
+	[ -n "$missing" ] || missing=$(speak_as_told | sed 's/^SKIP //')
 	if [ -n "$missing" ]; then
 		echo "1..0 # SKIP $missing"
 		exit $KSFT_SKIP
@@ -65,6 +64,8 @@ tests() {
 		(
 			set -e
 			mkdir "$local"
+			# A test before may have loaded the module anew.
+			client_speaks "$RDMA_VERSION" 4096
 			$words
 		) >"$scratch/log" 2>&1
 		status=$?
@@ -131,16 +132,35 @@ start_peer() {
 	fail "the peer does not listen"
 }
 
+# Sets the highest version and the longest message of version 2: SETTINGS VERSION BYTES. A module without
+# such settings speaks version 1.
+set_version='modprobe rpcrdma
+[ -e "$1max_version" ] || exit $(($2 - 1))
+echo "$2" >"$1max_version" && echo "$3" >"$1max_message"'
+
+client_speaks() {
+	sh -c "$set_version" - /proc/sys/sunrpc/rdma_ "$@" || skip "this module speaks version 1 only"
+}
+
 # speak CLIENT SERVER [BYTES]: the highest versions of RPC-over-RDMA from the next connections on, and the
-# longest messages of version 2: the shortest there are if it is spoken, so that more is in parts.
+# longest messages of version 2: the shortest there are by default, so that more is in parts.
 speak() {
-	messages=${3:-4096}
-	[ "$1 $2" != "1 1" ] || messages=8192
-	modprobe rpcrdma
-	echo "$1" >/proc/sys/sunrpc/rdma_max_version
-	echo "$messages" >/proc/sys/sunrpc/rdma_max_message
-	on_server sh -c "modprobe rpcrdma; cd /proc/sys/sunrpc/svc_rdma; echo $2 >max_version &&
-		echo $messages >max_message" || skip "the server speaks version 1 only"
+	client_speaks "$1" "${3:-4096}"
+	if [ "$2" = 1 ] && ! has_server_command; then
+		return 0
+	fi
+	needs_server_command
+	on_server sh -c "$set_version" - /proc/sys/sunrpc/svc_rdma/ "$2" "${3:-4096}" ||
+		skip "the server speaks version 1 only"
+}
+
+speak_as_told() {
+	speak "$RDMA_VERSION" "$RDMA_VERSION"
+}
+
+# What modules speak when nobody has changed it.
+speak_by_default() {
+	(speak 2 2 8192) || :
 }
 
 selected() {

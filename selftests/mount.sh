@@ -18,7 +18,7 @@ used() {
 	[ "$(transport connect_count)" -ge 1 ]
 }
 
-#= V1-029, V1-113, V1-115
+#= V1-029, V1-113, V1-115, V2-043, V2-175, V2-177
 mounts_and_moves_data() {
 	VERS=$1
 	case $2 in
@@ -46,8 +46,30 @@ mounts_and_moves_data() {
 	[ ! -e "$dir/data" ]
 }
 
+# As they are when nobody has changed it: what both know is spoken, on the first connection.
+#= V2-060, V2-061
+mounts_and_agrees_on_a_version() {
+	on_client=/proc/sys/sunrpc/rdma_max_version
+	[ -e $on_client ] || skip "this module speaks version 1 only"
+	needs_server_command
+	trap speak_as_told EXIT
+	speak_by_default
+	[ "$(cat $on_client)" = 2 ]
+	expected=1
+	! on_server test -e /proc/sys/sunrpc/svc_rdma/max_version || expected=2
+	VERS=$1
+	mount_export
+	head -c 300001 /dev/urandom >"$local/data"
+	cp "$local/data" "$dir/data"
+	remount
+	cmp "$local/data" "$dir/data"
+	[ "$(says version)" = $expected ] || fail "they speak version $(says version)"
+	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
+	[ "$(transport bad_reply)" = 0 ]
+}
+
 # The server is asked for its port and the mount protocol's for version 3, whatever the transport.
-#= V1-112, V1-114, NFS-032, NFS-062
+#= V1-112, V1-114, V2-173, V2-174, V2-176, NFS-032, NFS-062
 mounts_without_a_port() {
 	mount -t nfs -o "rdma,vers=$VERS" "$SERVER:$EXPORT" "$mnt"
 	findmnt -no OPTIONS "$mnt" | grep -w 'proto=rdma'
@@ -103,6 +125,8 @@ tests \
 	"mounts_and_moves_data 4.0 IPv6" \
 	"mounts_and_moves_data 4.1 IPv6" \
 	"mounts_and_moves_data 4.2 IPv6" \
+	"mounts_and_agrees_on_a_version 3" \
+	"mounts_and_agrees_on_a_version 4.2" \
 	"mounts_without_a_port" \
 	"is_refused_where_nobody_listens" \
 	"is_refused_without_a_device" \

@@ -29,7 +29,7 @@ static INLINE_RANGE: Range = Range {
     max: 65536,
 };
 
-static MAX_VERSION: Atomic<i32> = Atomic::new(1);
+static MAX_VERSION: Atomic<i32> = Atomic::new(2);
 static MAX_VERSION_RANGE: Range = Range { min: 1, max: 2 };
 
 // A page of data and what goes with it have room, and little more.

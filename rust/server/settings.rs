@@ -30,7 +30,7 @@ static MAX_REQ_SIZE_RANGE: Range = Range {
 static MAX_READS: Atomic<i32> = Atomic::new(16);
 static MAX_READS_RANGE: Range = Range { min: 1, max: 255 };
 
-static MAX_VERSION: Atomic<i32> = Atomic::new(1);
+static MAX_VERSION: Atomic<i32> = Atomic::new(2);
 static MAX_VERSION_RANGE: Range = Range { min: 1, max: 2 };
 
 // A page of data and what goes with it have room, and little more.

@@ -136,13 +136,18 @@ impl Sizes {
         calls: &Range<u32>,
         version: Option<Version>,
     ) -> Buffers {
-        let receives: fn(u32, u32) -> u32 = match self.versions.high {
-            Version::V1 => ResponderResources::receives,
-            Version::V2 => ResponderResources::message_receives,
+        // Those that a connection begins with are for either version.
+        let first = match self.versions.high {
+            Version::V1 => 0,
+            Version::V2 => ResponderResources::message_receives(config.grants, SLOTS),
+        };
+        let receives = |calls| match version.unwrap_or(self.versions.high) {
+            Version::V1 => ResponderResources::receives(calls, SLOTS).max(first),
+            Version::V2 => ResponderResources::message_receives(calls, SLOTS),
         };
         let of = |calls| match calls {
             0 => (0, 0),
-            _ => (receives(calls, SLOTS), ResponderResources::sends(calls)),
+            _ => (receives(calls), ResponderResources::sends(calls)),
         };
         let ((had, sent), (receives, sends)) = (of(calls.start), of(calls.end));
         Buffers {
