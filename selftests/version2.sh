@@ -66,15 +66,15 @@ at_once() {
 }
 
 # A page of data and what goes with it are one message, for which no memory is registered. Most buffers
-# are made when it is known that messages are so long, and the first message grants none of them.
+# are made when it is known that messages are so long, and the first message promises none of them.
 #= V2-054, V2-055, V2-056, V2-128, V2-200
 messages_hold_a_page() {
 	with 2 2 8192
 	VERS=$1
 	trace mount_export noac
 	grep 'rpcrdma_protocol_transmit' "$local/events" | head -n 1 |
-		grep '=[0-9a-f]\{8\}00000002[0-9a-f]\{4\}0001' ||
-		fail "the first message grants more than one credit"
+		grep '=[0-9a-f]\{8\}0000000200010001' ||
+		fail "the first message speaks of more than one credit"
 	debugfs
 	agreed="$(says version) $(says inline_send) $(says inline_recv)"
 	[ "$agreed" = "2 8192 8192" ] || fail "version and longest messages are $agreed"
