@@ -18,18 +18,18 @@ from . import cache, debian, progress, roots
 from .cache import LAB
 from .progress import LabError
 
-# Fragments of kernels/, and the arguments of every make that builds for the flavour.
-UML = {
-    "uml": (("uml",), ("ARCH=um",)),
-    "uml-kasan": (("uml", "kasan"), ("ARCH=um", "LLVM=1")),
-    "uml-lockdep": (("uml", "lockdep"), ("ARCH=um",)),
-}
+# Fragments of kernels/.
+UML = {"uml": ("uml",), "uml-checkers": ("uml", "checkers")}
+# All checkers are in one kernel: who asks for one has the others as well.
+SAME = {"uml-kasan": "uml-checkers", "uml-lockdep": "uml-checkers"}
 # Of kernels/, in User Mode Linux alone: what its nodes cannot do without.
-PATCHES = ("vector", "yield")
-FLAVOURS = (*UML, "debian", "debian-7.3", "debian-6.12")
+PATCHES = ("vector", "yield", "secondary", "stack", "kasan")
+FLAVOURS = (*UML, *SAME, "debian", "debian-7.3", "debian-6.12")
 # What User Mode Linux is built for.
 MOST_CPUS = 4
-# Debian's own compiler, by the name that its configuration records.
+# The arguments of every make that builds for a flavour. Debian's own compiler has the name that its
+# configuration records.
+UML_MAKE = ("ARCH=um",)
 DEBIAN_MAKE = ("CC=x86_64-linux-gnu-gcc-14",)
 
 
@@ -152,15 +152,14 @@ def _build_uml(name, tree, fragment, arguments, tmp, final):
 
 def _uml(flavour):
     version, packages = debian.packages(*_wanted(flavour))
-    names, arguments = UML[flavour]
-    fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in names)))
-    inputs = [version, fragment, *_patches(), arguments, roots.compilers(),
+    fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in UML[flavour])))
+    inputs = [version, fragment, *_patches(), UML_MAKE, roots.compilers(),
               [inspect.getsource(step) for step in (_build_uml, _make, _settle)]]
     home = cache.entry(f"{flavour}-{version}", inputs, lambda tmp, final: _build_uml(
-        f"the {flavour} kernel {version}", _uml_source(version, packages), fragment, arguments,
+        f"the {flavour} kernel {version}", _uml_source(version, packages), fragment, UML_MAKE,
         tmp, final))
     release = (home / "kdir/include/config/kernel.release").read_text().strip()
-    return Kernel(flavour, release, home / "kdir", home / "boot", arguments)
+    return Kernel(flavour, release, home / "kdir", home / "boot", UML_MAKE)
 
 
 def _build_debian(version, release, tree, packages, tmp, final):
@@ -192,4 +191,5 @@ def _debian(flavour):
 
 def kernel(flavour):
     """The kernel of FLAVOUR, built if need be."""
+    flavour = SAME.get(flavour, flavour)
     return _uml(flavour) if flavour in UML else _debian(flavour)
