@@ -43,6 +43,7 @@ use crate::{
         error::ErrorReport,
         reply::Payload,
         retry::Reaction,
+        types::Xid,
         xdr::padded_len, //
     },
     rdma::{
@@ -189,6 +190,7 @@ pub(super) fn arrived(
     let client = &shared.role;
     client.xprt.peer_is_alive();
     match (claim, event) {
+        (Claim::Stray(rqst), Event::Reply(arrived)) => stray(client, arrived.fixed.xid, rqst),
         (Claim::Taken { rqst, sent, limit }, Event::Reply(arrived)) => {
             granted(client, limit);
             let xid = arrived.fixed.xid;
@@ -265,17 +267,23 @@ fn arrived_otherwise(
             if let Event::Close { why, .. } = event {
                 return Fate::Close(CloseReason::Protocol(why));
             }
-            let why = if rqst.is_some() {
-                client.stats.bad_reply.add(1);
-                "not sent, or answered already"
-            } else {
-                "no RPC waits for it"
-            };
-            trace::reply_unknown(|| (client.cid, event.xid().map_or(0, |xid| xid.0), why));
-            Fate::Done
+            stray(client, event.xid().unwrap_or(Xid(0)), rqst)
         }
         Claim::None => unclaimed(client, event),
     }
+}
+
+/// The message is for an RPC that does not wait for it.
+#[cold]
+fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Fate<Pending> {
+    let why = if rqst.is_some() {
+        client.stats.bad_reply.add(1);
+        "not sent, or answered already"
+    } else {
+        "no RPC waits for it"
+    };
+    trace::reply_unknown(|| (client.cid, xid.0, why));
+    Fate::Done
 }
 
 /// The message is for no RPC of ours.

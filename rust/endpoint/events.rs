@@ -186,31 +186,12 @@ impl<R: Role> Shared<R> {
         match protocol.handle_usual(Version::V2, R::USUAL, now(), message.bytes(), handle) {
             Some(event) => {
                 let has_to_tell = unsignaled != protocol.unsignaled() || protocol.has_to_tell();
-                let fate = if has_to_tell {
-                    self.claim_and_tell(guard, cx.qp(), event, &message, invalidated)
-                } else {
-                    self.claim(guard, cx.qp(), event, &message, invalidated, false)
-                };
+                let fate = self.claim(guard, cx.qp(), event, &message, invalidated, has_to_tell);
                 self.more_may_be_sent();
                 self.dispose(cx, message, fate);
             }
             None => self.received_other(guard, cx, message, handle, invalidated),
         }
-    }
-
-    /// As [`Self::claim`], with something to say. It is apart for the sake of the others, whose event need
-    /// not be in memory then.
-    #[cold]
-    #[inline(never)]
-    fn claim_and_tell(
-        &self,
-        guard: Guard<'_, State<R>, SpinLockBackend>,
-        qp: &QpRef<Self>,
-        event: Event<'_>,
-        message: &Received<Self>,
-        invalidated: Option<Invalidated>,
-    ) -> Fate<R::Pending> {
-        self.claim(guard, qp, event, message, invalidated, true)
     }
 
     /// A message of version 2 may have brought credits, whatever it is.

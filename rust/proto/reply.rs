@@ -28,8 +28,6 @@ pub struct Reply<'a> {
     pub payload: Payload<'a>,
     /// How many bytes of results lie in the Write chunks, all together.
     pub written: u32,
-    /// The returned Write list; its lengths say what lies in each Write chunk.
-    pub chunks: ChunkLists<'a>,
 }
 
 /// Where the Payload stream of a Reply lies.
@@ -137,11 +135,7 @@ pub fn check_conveyed<'a, C: Chunks + ?Sized>(
             }
         }
     };
-    Ok(Reply {
-        payload,
-        written,
-        chunks,
-    })
+    Ok(Reply { payload, written })
 }
 
 #[inline]

@@ -90,8 +90,10 @@ pub fn decode<'a>(
     let unknown = word & !(RESPONSE | MORE) != 0;
     let body = match fixed.htype {
         RDMA2_ERROR => return Some(decode_error(after_fixed, settled)),
-        RDMA2_MSG if !unknown => decode_msg(flags, &mut reader),
-        RDMA2_NOMSG if !unknown && !flags.more => decode_nomsg(fixed.xid, &mut reader),
+        RDMA2_MSG if !unknown => decode_rpc(Kind::Msg, fixed.xid, flags, &mut reader),
+        RDMA2_NOMSG if !unknown && !flags.more => {
+            decode_rpc(Kind::Nomsg, fixed.xid, flags, &mut reader)
+        }
         RDMA2_CONNPROP if !unknown => Ok(Body::Properties(reader.rest())),
         RDMA2_MSG | RDMA2_NOMSG | RDMA2_CONNPROP => Err(BadHeader::Flags),
         _ => Err(BadHeader::Type),
@@ -99,47 +101,37 @@ pub fn decode<'a>(
     Some(Message { flags, body })
 }
 
+/// Reads what follows the flags of a message of a type that conveys RPC messages.
+///
+/// A grant is known by its XID and its empty lists; it is taken whatever else it says.
 #[inline(always)]
-//= V2-012, V2-020, V2-036, D-16, D-17
-fn decode_msg<'a>(flags: Flags, reader: &mut Reader<'a>) -> Result<Body<'a>, BadHeader> {
+//= V2-012, V2-014, V2-015, V2-020, V2-036, D-16, D-17, D-19, D-30, D-31
+fn decode_rpc<'a>(
+    kind: Kind,
+    xid: Xid,
+    flags: Flags,
+    reader: &mut Reader<'a>,
+) -> Result<Body<'a>, BadHeader> {
     let inv_handle = Handle(reader.u32()?);
     let chunks = ChunkLists::decode(reader)?;
-    if flags.more && (inv_handle != Handle::NONE || !chunks.is_empty()) {
-        return Err(BadHeader::ChunksTooEarly);
-    }
     let payload = reader.rest();
-    if payload.is_empty() {
-        return Err(BadHeader::NoPayload);
+    match kind {
+        Kind::Msg if flags.more && (inv_handle != Handle::NONE || !chunks.is_empty()) => {
+            return Err(BadHeader::ChunksTooEarly);
+        }
+        Kind::Msg if payload.is_empty() => return Err(BadHeader::NoPayload),
+        Kind::Msg => {}
+        Kind::Nomsg if !payload.is_empty() => return Err(BadHeader::Trailing),
+        Kind::Nomsg if !chunks.is_empty() => {}
+        Kind::Nomsg if xid == Xid(0) => return Ok(Body::Grant),
+        Kind::Nomsg => return Err(BadHeader::NoPayload),
     }
     Ok(Body::Conveyed(Conveyed {
-        kind: Kind::Msg,
+        kind,
         inv_handle,
         chunks,
         payload,
     }))
-}
-
-/// A grant is known by its XID and its empty lists; it is taken whatever else it says.
-#[inline(never)]
-//= V2-014, V2-015, D-19, D-30, D-31
-fn decode_nomsg<'a>(xid: Xid, reader: &mut Reader<'a>) -> Result<Body<'a>, BadHeader> {
-    let inv_handle = Handle(reader.u32()?);
-    let chunks = ChunkLists::decode(reader)?;
-    let payload = reader.rest();
-    if !payload.is_empty() {
-        Err(BadHeader::Trailing)
-    } else if !chunks.is_empty() {
-        Ok(Body::Conveyed(Conveyed {
-            kind: Kind::Nomsg,
-            inv_handle,
-            chunks,
-            payload,
-        }))
-    } else if xid == Xid(0) {
-        Ok(Body::Grant)
-    } else {
-        Err(BadHeader::NoPayload)
-    }
 }
 
 /// Reads an error message in either layout.

@@ -149,7 +149,7 @@ impl Connection {
         fixed: &FixedWords,
         rest: Reader<'a>,
     ) -> Option<(MsgType, Arrived<'a>)> {
-        if self.assembler.open().is_some() {
+        if self.assembler.open().is_some() || !v2::is_rpc(fixed) {
             return None;
         }
         let message = v2::decode(fixed, rest, true)?;

@@ -466,7 +466,7 @@ fn reply(arrived: &Arrived<'_>, joined: &mut Vec<u8>) -> Outcome {
     match reply::check_conveyed(xid, &arrived.conveyed, start, &chunks) {
         Err(_) => terminate(xid),
         Ok(reply) => {
-            let lengths: Vec<_> = reply.chunks.writes.iter().map(|c| c.length()).collect();
+            let lengths: Vec<_> = chunks.writes.iter().map(|c| c.length()).collect();
             let outcome = Outcome::new("complete").fact("write_chunk_lengths", lengths.into());
             match reply.payload {
                 Payload::ReplyChunk { len } => outcome.fact("reply_chunk_length", len.into()),

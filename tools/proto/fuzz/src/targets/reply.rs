@@ -3,7 +3,7 @@
 //! Replies to an RPC that offered some chunks. A good Reply is taken, and one that is taken says
 //! nothing about memory that was not offered.
 
-use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks};
+use rpcrdma_proto::proto::chunk::{ChunkLists, ChunkSlices, Chunks};
 use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, RpcStart};
 use rpcrdma_proto::proto::invalidate;
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload, Reply};
@@ -52,21 +52,30 @@ fn array(source: &mut Source<'_>) -> Vec<Segment> {
 }
 
 fn arbitrary(message: &[u8], offered: &ChunkSlices<'_>) {
-    if let Some(reply) = checked(message, offered) {
-        check_taken(message, &reply, offered);
+    if let Some((reply, chunks)) = checked(message, offered) {
+        check_taken(message, &reply, &chunks, offered);
     }
 }
 
-fn checked<'a>(message: &'a [u8], offered: &ChunkSlices<'_>) -> Option<Reply<'a>> {
+fn checked<'a>(
+    message: &'a [u8],
+    offered: &ChunkSlices<'_>,
+) -> Option<(Reply<'a>, ChunkLists<'a>)> {
     let (fixed, rest) = FixedWords::split(message)?;
     let Ok(Body::Conveyed(conveyed)) = v1::decode(&fixed, rest) else {
         return None;
     };
     let start = RpcStart::peek(conveyed.payload);
-    check_conveyed(fixed.xid, &conveyed, start, offered).ok()
+    let reply = check_conveyed(fixed.xid, &conveyed, start, offered).ok()?;
+    Some((reply, conveyed.chunks))
 }
 
-fn check_taken(message: &[u8], reply: &Reply<'_>, offered: &ChunkSlices<'_>) {
+fn check_taken(
+    message: &[u8],
+    reply: &Reply<'_>,
+    chunks: &ChunkLists<'_>,
+    offered: &ChunkSlices<'_>,
+) {
     let most: u64 = offered
         .writes()
         .flatten()
@@ -86,7 +95,7 @@ fn check_taken(message: &[u8], reply: &Reply<'_>, offered: &ChunkSlices<'_>) {
         }
     }
     let mut offers = offered.writes();
-    for returned in reply.chunks.writes.iter() {
+    for returned in chunks.writes.iter() {
         let Some(offer) = offers.next() else {
             assert!(returned.segments().all(|segment| segment.length == 0));
             continue;
@@ -188,10 +197,10 @@ fn returned(
     let good =
         !spoilt && !gap && (kind == Kind::Msg || in_reply != 0) && u32::try_from(total).is_ok();
     match checked(&message, offered) {
-        Some(taken) => {
+        Some((taken, lists)) => {
             assert!(good, "a bad Reply was taken");
             assert_eq!(u64::from(taken.written), total);
-            check_taken(&message, &taken, offered);
+            check_taken(&message, &taken, &lists, offered);
         }
         None => assert!(!good, "a good Reply was refused"),
     }
