@@ -6,14 +6,14 @@ import shutil
 from . import cache, progress, roots
 from .cache import LAB
 
-SCRIPTS = ("init", "server", "client", "finish", "lab-server", "lab-krb5",
-           "lab-speak")
+SCRIPTS = ("node/init", "node/server", "node/client", "node/finish", "node/lab-server", "node/lab-krb5",
+           "node/lab-speak", "../../selftests/leaks")
 
 
 def image():
     """The image file, made of the node root and the scripts that play its roles."""
     root = roots.node_root()
-    inputs = [root.parent.name, cache.text_of(*(f"node/{name}" for name in SCRIPTS))]
+    inputs = [root.parent.name, cache.text_of(*SCRIPTS)]
 
     def build(tmp, _final):
         # The scripts go in through a second layer, so that the root is not touched.
@@ -23,7 +23,7 @@ def image():
         for directory in ("overlay", "lab", "exchange", "share", "out"):
             (layer / directory).mkdir()
         for name in SCRIPTS:
-            shutil.copy(LAB / "node" / name, home)
+            shutil.copy(LAB / name, home)
         script = ("set -e; mount -t overlay -o lowerdir=$1/layer:$2 overlay /mnt; "
                   "mkfs.erofs -T0 --quiet $1/image /mnt")
         progress.run("packing the nodes' file system", roots.in_build_root(

@@ -14,7 +14,7 @@ REPORT = re.compile("|".join((
     r"Poison overwritten", r"Redzone overwritten", r"ODEBUG: ", r"DEBUG_LOCKS_WARN_ON",
     r"turning off the locking correctness validator", r"Unknown rela relocation",
     # Said by a node's own finish script.
-    r"lab: lockdep has switched itself off", r"kmemleak: unreferenced object",
+    r"lab: lockdep has switched itself off", r"kmemleak: (unreferenced object|no stack trace)",
 )))
 # What a kernel as it ships says of itself, by a cause that is known: it is shown, and fails nothing.
 # - Soft RoCE asks for the rest of an RDMA Read again when the answer is late or frames overtake each
