@@ -120,17 +120,27 @@ ports_are_taken() {
 	ports=/proc/sys/net/ipv4/ip_local_port_range
 	before=$(cat $ports)
 	trap 'echo "$before" >$ports; kill $holder' EXIT
-	echo "40000 40007" >$ports
+	# The ports are taken before they are the only ones, or another socket of this node may be first.
 	python3 -c 'if True:
-		import socket, sys, time
-		held = [socket.create_server(("", port)) for port in range(40000, 40008, 2)]
-		open(sys.argv[1], "w").close()
+		import os, socket, sys, time
+
+		def hold(first):
+			try:
+				return [socket.create_server(("", port)) for port in range(first, first + 8, 2)]
+			except OSError:
+				return None
+
+		first, held = next((f, h) for f in range(40000, 48000, 8) if (h := hold(f)))
+		with open(sys.argv[1] + ".new", "w") as file:
+			file.write(f"{first} {first + 7}\n")
+		os.rename(sys.argv[1] + ".new", sys.argv[1])
 		time.sleep(600)' "$local/held" &
 	holder=$!
 	until [ -e "$local/held" ]; do
 		kill -0 $holder
 		sleep 0.1
 	done
+	cat "$local/held" >$ports
 	VERS=4.2
 	for _ in 1 2 3 4 5 6; do
 		mount_export
