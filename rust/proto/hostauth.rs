@@ -54,10 +54,15 @@ impl HostAuth {
         self.verdict = verdict;
     }
 
+    /// Says whether the peer has proven who it is.
+    pub fn is_proven(&self) -> bool {
+        self.verdict == Verdict::Accept
+    }
+
     /// Says whether RPCs may be exchanged with the peer now.
     #[inline]
     pub fn may_proceed(&self) -> bool {
-        self.policy != Policy::Require || self.verdict == Verdict::Accept
+        self.policy != Policy::Require || self.is_proven()
     }
 
     /// Says whether the connection has to be closed.

@@ -127,6 +127,7 @@ pub mod resources;
 pub mod respond;
 pub mod responder;
 pub mod retry;
+pub mod shared_key;
 pub mod types;
 pub mod v1;
 pub mod v2;

@@ -23,6 +23,9 @@ const HOSTAUTH: u32 = 6;
 /// The length of an encoded property set with every property but HOSTAUTH.
 pub const SET_LEN: usize = 64;
 
+/// What authentication material takes in a property set beside its own padded length.
+pub const HOSTAUTH_LEN: usize = 16;
+
 /// Which RPCs a client takes in the reverse direction.
 //= V2-132
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -63,6 +63,7 @@ use crate::proto::property::{
     self,
     Properties, //
 };
+use crate::proto::shared_key;
 use crate::proto::types::{
     Version,
     Xid, //
@@ -145,8 +146,11 @@ impl Config {
 //= D-26
 pub const MAX_PROPERTIES: u32 = 65536;
 
-/// The longest message that this module composes on its own.
-pub const MAX_CONTROL_LEN: usize = v2::PREFIX_LEN + property::SET_LEN;
+/// The longest message that is no RPC message, unless material of a mechanism that is not here is
+/// longer: authentication material is longer than all other properties.
+pub const MAX_CONTROL_LEN: usize = v2::PREFIX_LEN + property::HOSTAUTH_LEN + shared_key::MAX_LEN;
+
+const _: () = assert!(property::SET_LEN <= property::HOSTAUTH_LEN + shared_key::MAX_LEN);
 
 /// An RPC message that arrived, or a part of one.
 #[derive(Clone, Copy, Debug)]
@@ -404,6 +408,8 @@ pub struct Connection {
     /// The peer's first message was a whole Call, which nothing has answered yet.
     reply_first: bool,
     auth: HostAuth,
+    /// When this side began.
+    began: Time,
     assembler: Assembler,
     /// What this side sends in parts.
     sending: Option<(Xid, Content)>,
@@ -456,6 +462,7 @@ impl Connection {
             untold: true,
             reply_first: false,
             auth: HostAuth::new(config.auth),
+            began: now,
             assembler: Assembler::new(),
             sending: None,
             reports: Reports {
@@ -482,6 +489,11 @@ impl Connection {
     #[inline]
     pub const fn is_settled(&self) -> bool {
         self.negotiation.is_settled()
+    }
+
+    /// Says whether the peer has proven who it is.
+    pub fn is_authenticated(&self) -> bool {
+        self.auth.is_proven()
     }
 
     /// Returns what was odd about the peer.
@@ -679,6 +691,9 @@ impl Connection {
         if let Some(refused) = self.check_auth() {
             return refused;
         }
+        if self.proof_due().is_some_and(|due| now >= due) {
+            return self.close(CloseReason::NotAuthenticated);
+        }
         match self.answer_due() {
             Some(due) if now >= due => self.close(CloseReason::NoAnswer),
             _ => Event::None,
@@ -735,7 +750,16 @@ impl Connection {
             return Some(self.active);
         }
         let answer_due = self.answer_due().or_else(|| self.announcement_due());
-        answer_due.or_else(|| self.ping_due().filter(|_| waiting))
+        let next = answer_due.or_else(|| self.ping_due().filter(|_| waiting));
+        next.into_iter().chain(self.proof_due()).min()
+    }
+
+    /// Until when the peer has to have proven who it is: as long as both first messages may take
+    /// together.
+    //= V2-135, D-50
+    fn proof_due(&self) -> Option<Time> {
+        let answer = self.config.answer;
+        (!self.auth.may_proceed()).then(|| self.began.after(answer).after(answer))
     }
 
     fn answer_due(&self) -> Option<Time> {

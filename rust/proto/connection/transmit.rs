@@ -179,7 +179,19 @@ impl Connection {
             && now < self.active.after(self.config.answer)
     }
 
-    /// Writes a message with authentication material, and returns its length.
+    /// There is authentication material that has to be sent before anything else, as if it was the
+    /// rest of a property set: what comes first may be refused by a peer that waits for it.
+    //= V2-134, V2-135, D-50
+    pub fn owe_hostauth(&mut self) {
+        // What this side announces goes first in any case.
+        if self.announced {
+            let properties = (self.config.xid, Content::Properties);
+            self.sending.get_or_insert(properties);
+        }
+    }
+
+    /// Writes a message with authentication material, and returns its length. It must not follow
+    /// other parts of a property set.
     ///
     /// # Errors
     ///
@@ -187,9 +199,6 @@ impl Connection {
     /// with [`property::encode_hostauth`] and sent with [`send_properties`](Self::send_properties).
     //= V2-134, V2-197, D-50
     pub fn send_hostauth(&mut self, out: &mut [u8], material: &[u8]) -> Result<usize, SendError> {
-        if self.sending.is_some() {
-            return Err(SendError::Busy);
-        }
         let (send, mut recv) = self.credits_for_properties()?;
         let prefix = v2::encode_properties(out, self.config.xid, recv.grant(), &[], false)?;
         let mut body = Writer::new(out.get_mut(prefix..).unwrap_or_default());

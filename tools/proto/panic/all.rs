@@ -15,12 +15,14 @@ use proto::connection::{Arrived, Connection, Event};
 use proto::continuation::{Assembler, Content, Cutter};
 use proto::credit::Grant;
 use proto::header::{Conveyed, FixedWords, Outgoing};
+use proto::hostauth::Verdict;
 use proto::invalidate::Invalidated;
 use proto::negotiate::Time;
 use proto::plan::{CallShape, Limits};
 use proto::property::PropertySet;
 use proto::respond::{ReplyLimits, ReplyShape};
 use proto::responder::{CallLimits, Source};
+use proto::shared_key::Handshake;
 use proto::types::{Handle, Version, Xid};
 use proto::xdr::Writer;
 use proto::{cm_private, error, invalidate, plan, property, reply, respond, responder, retry};
@@ -81,6 +83,15 @@ fn send(
             .is_some()
         || connection.send_hostauth(out, &[]).is_ok()
         || connection.send_properties(out, &[], true).is_ok()
+}
+
+#[no_mangle]
+fn prove(
+    handshake: &mut Handshake,
+    material: &[u8],
+    mac: &dyn Fn(&[u8]) -> Option<[u8; 32]>,
+) -> bool {
+    handshake.handle(material, mac) == Verdict::Accept || handshake.pending().is_some()
 }
 
 #[no_mangle]

@@ -20,3 +20,4 @@ mod resources;
 mod respond;
 mod responder;
 mod retry;
+mod shared_key;
