@@ -51,6 +51,7 @@ struct RpcRdma {
     _server_settings: support::sysctl::Table,
     _settings: support::sysctl::Table,
     _debugfs: support::debugfs::Root,
+    _keyring: support::key::Keyring,
 }
 
 /// The value of a parameter, of which Linux 7.2 gives a reference, and 7.3 a copy.
@@ -61,6 +62,7 @@ fn value(parameter: impl Borrow<i32>) -> i32 {
 impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
+            _keyring: support::key::Keyring::new(c".rpcrdma")?,
             _debugfs: support::debugfs::Root::new(c"rpcrdma")?,
             _settings: client::settings::register(value(module_parameters::max_version.value()))?,
             _server_settings: server::settings::register(value(

@@ -19,13 +19,13 @@ from pyverbs.pyverbs_error import PyverbsError
 from caller import (CONTENT, FILE, GETFH, GETSIZE, PUTROOTFH, QUICK, Caller, Client, Session, Skip,
                     Wrong, compound, expect, good, lists_of, reads, recall_reply, rpc, writes)
 from verbs import waiting
-from wire import SECONDS, Lost, Segment, words
+from wire import SECONDS, Decoder, Lost, Segment, words
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
 BAD_XDR, INVAL_HTYPE, INVAL_FLAG = 2, 3, 4
 READ_CHUNKS, WRITE_CHUNKS, SEGMENTS, WRITE_RESOURCE, SYSTEM = 5, 6, 7, 8, 10
-SBSIZ, RBSIZ, RSSIZ, RCSIZ, BRS = 1, 2, 3, 4, 5
+SBSIZ, RBSIZ, RSSIZ, RCSIZ, BRS, HOSTAUTH = 1, 2, 3, 4, 5, 6
 # How many messages of the server there are Receives for.
 CEILING = 64
 # How long a message is waited for that need not come.
@@ -64,15 +64,15 @@ def properties(*values):
     return words(len(values)) + b"".join(words(kind, 4, value) for kind, value in values)
 
 
-def numbers_of(message):
+def properties_of(message):
     """The properties that a message of the server has."""
-    count, = struct.unpack_from(">I", message.body)
+    at = Decoder(message.body)
     found = {}
-    for at in range(4, 4 + 12 * count, 12):
-        kind, length, value = struct.unpack_from(">3I", message.body, at)
-        expect(length == 4, "a property that is no number:", message)
-        found[kind] = value
-    expect(len(message.body) == 4 + 12 * count, "a property set that is cut:", message)
+    for _ in range(at.word()):
+        kind, value = at.word(), Decoder(at.opaque())
+        found[kind] = value.opaque() if kind == HOSTAUTH else value.word()
+        expect(not value.rest(), "a property that is too long:", message)
+    expect(not at.rest(), "more than a property set:", message)
     return found
 
 
@@ -145,7 +145,7 @@ class Talk:
                 self.given -= 1
             expect(len(message.message) <= (self.announced or {}).get(SBSIZ, 4096), "too long:", message)
             if message.kind == CONNPROP:
-                self.announced = numbers_of(message)
+                self.announced = properties_of(message)
             elif message.is_call():
                 self.calls.append(message)
             elif not message.is_grant():
@@ -200,11 +200,18 @@ class Talk:
         xid = self.ask(**options)
         expect(self.replied(xid).payload[:8] == words(xid, 1), "not the Reply to NULL")
 
-    def refused(self, xid, code, *arguments):
+    def well(self):
+        """A new connection is as it should be."""
+        self.lives()
+
+    def error(self, xid, code, *arguments):
         message = self.hear()
         expect(message, "no error message")
         expect((message.xid, message.version, message.kind) == (xid, 2, ERROR), message)
         expect(message.flags == RESPONSE and message.body == words(code, *arguments), message)
+
+    def refused(self, xid, code, *arguments):
+        self.error(xid, code, *arguments)
         self.lives()
 
 
@@ -728,7 +735,7 @@ def ends(talk, act):
             raise Wrong("the connection lives")
     except (Lost, PyverbsError):
         pass
-    Talk(talk.caller).lives()
+    type(talk)(talk.caller).well()
 
 
 #= V2-178
@@ -821,15 +828,15 @@ def no_message_is_waited_for_for_ever(talk):
 TESTS = {name: value for name, value in globals().items()
          if callable(value) and getattr(value, "__module__", "") == __name__
          and not isinstance(value, type)
-         and name not in ("properties", "numbers_of", "a_file", "ends", "changed", "written", "write",
+         and name not in ("properties", "properties_of", "a_file", "ends", "changed", "written", "write",
                           "lends")}
 
 
-def attempt(caller, test):
+def attempt(caller, test, talk):
     """What is wrong; a test that cannot be run says so by Skip."""
     try:
-        test(Talk(caller))
-        Talk(caller).lives()
+        test(talk(caller))
+        talk(caller).well()
     except (Lost, Wrong, PyverbsError, struct.error) as error:
         return f"{type(error).__name__}: {error}"
     finally:
@@ -837,12 +844,13 @@ def attempt(caller, test):
     return ""
 
 
-def main():
+def run(tests, usage, talk=Talk):
+    """Runs the tests that the arguments name."""
     if len(sys.argv) < 2:
-        sys.exit(__doc__)
+        sys.exit(usage)
     server, port, *names = sys.argv[1:] + ["20049"][len(sys.argv) - 2:]
     caller = Caller(server, port)
-    chosen = [name for name in TESTS
+    chosen = [name for name in tests
               if not names or any(name.startswith(beginning) for beginning in names)]
     if not chosen:
         sys.exit("no test begins with " + " or ".join(names))
@@ -851,7 +859,7 @@ def main():
     for number, name in enumerate(chosen, 1):
         note = ""
         try:
-            said = attempt(caller, TESTS[name])
+            said = attempt(caller, tests[name], talk)
         except Skip as why:
             said, note = "", f" # SKIP {why}"
         failed += bool(said)
@@ -862,4 +870,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(TESTS, __doc__))

@@ -22,12 +22,16 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     replies     refuses Calls whose Reply would have to go in parts
     silent      does not answer version 2; a client speaks version 1 on its next connection
     begins      does not answer its first client yet, and knows no version but 2
+    keyed       proves that it has the key KEY of the environment, and wants that of the client, too
+    forger      does the same without having the key
 """
 
+import os
 import struct
 import sys
 
 import faults2
+import sharedkey
 
 from peer import Call, Connection, Peer, Reply, reduced
 from verbs import waiting
@@ -82,6 +86,8 @@ class Connection2(Connection):
         # What this side may send, what the client may, and what the client has said.
         self.balance, self.given, self.properties = 0, 1, {}
         self.arrived, self.parts, self.announced = [], b"", False
+        # The nonces of client and server, and whether the client has proven who it is.
+        self.nonces, self.proven = None, self.way not in ("keyed", "forger")
         # Errors of the client: the XID, and which one. The credits that the next message is to grant.
         self.refusals, self.next_credits = [], None
         self.most = 1024 if self.way == "small" else INLINE
@@ -205,6 +211,8 @@ class Connection2(Connection):
             self.parts += message[36:]
             if not self.given:
                 self.grant()
+        elif not self.proven:
+            sys.exit("a Call before the client has proven who it is")
         else:
             call, self.parts = Call2(message, self.parts), b""
             if not self.refused(call):
@@ -213,13 +221,33 @@ class Connection2(Connection):
     def know(self, at):
         for _ in range(at.word()):
             kind, value = at.word(), at.opaque()
-            if len(value) == 4:
+            if kind == sharedkey.HOSTAUTH:
+                self.judge(Decoder(value).opaque())
+            else:
                 self.properties[kind], = struct.unpack(">I", value)
         # Credits that had to be given may be more than Receives. And what takes fewer Segments than
         # everybody does would not have sent more.
         segments = self.properties.get(RCSIZ, MOST_SEGMENTS)
         if "RNR retries 7" not in self.request or segments < MOST_SEGMENTS:
             sys.exit(f"the client's request: {self.request}, {segments} Segments")
+
+    def judge(self, material):
+        """The client says hello, or proves who it is."""
+        key = os.environ["KEY"].encode()
+        hello = sharedkey.said(sharedkey.HELLO)
+        if self.nonces is None and material.startswith(hello) and len(material) == 40:
+            self.nonces = material[8:], os.urandom(32)
+            forged = b"x" if self.way == "forger" else b""
+            proof = sharedkey.proof(key + forged, sharedkey.SERVER, *self.nonces)
+            said = sharedkey.said(sharedkey.SERVER, self.nonces[1], proof)
+            self.message(CONNPROP, sharedkey.property_set(said), 7)
+            return
+        proof = sharedkey.proof(key, sharedkey.CLIENT, *self.nonces)
+        if self.proven or material != sharedkey.said(sharedkey.CLIENT, proof):
+            sys.exit(f"the client proves nothing: {material.hex()}")
+        if self.way == "forger":
+            sys.exit("the client has told who it is to somebody else")
+        self.proven = True
 
     def next_call(self):
         self.take()

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* The kernel headers that the module's bindings are generated from. */
 
+#include <crypto/sha2.h>
+#include <keys/user-type.h>
 #include <linux/completion.h>
 #include <linux/errno.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/jiffies.h>
+#include <linux/key.h>
 #include <linux/module.h>
 #include <linux/net.h>
 #include <linux/scatterlist.h>

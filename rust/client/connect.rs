@@ -19,10 +19,14 @@ use super::{
 use crate::{
     endpoint::{
         Endpoint,
+        HostAuth,
         Resolved,
         ANSWER, //
     },
-    proto::types::Version,
+    proto::{
+        connection::Side,
+        types::Version, //
+    },
     rdma::cm::ConnectParams,
     sunrpc::{
         ConnectError,
@@ -69,8 +73,18 @@ pub(super) fn resolve(
         pr_err!("the RDMA device cannot register memory as RPC over RDMA needs it\n");
     })?;
     let role = resolved.role();
-    let first = versions::first(net, &xprt.peer(), sizes.versions);
-    role.settle(sizes.config(role.cid, first), first);
+    let mut first = versions::first(net, &xprt.peer(), sizes.versions);
+    let hostauth = HostAuth::with(Side::Client, xprt.peer())?;
+    if hostauth.is_some() {
+        // Version 1 would not do, whatever is remembered of the server.
+        first = sizes.versions.high;
+    }
+    let mut config = sizes.config(role.cid, first);
+    if let Some(hostauth) = &hostauth {
+        hostauth.demand(&mut config);
+    }
+    role.settle(config, first);
+    resolved.demand(hostauth);
     Ok((resolved.endpoint(sizes.qp)?, sizes))
 }
 

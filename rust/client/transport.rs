@@ -315,6 +315,7 @@ impl Show for Rdma {
                 "remote_invalidation={}\n",
                 u32::from(facts.remote_invalidation)
             );
+            seq_print!(seq, "authenticated={}\n", u32::from(facts.authenticated));
             seq_print!(seq, "credits={}\n", facts.credits);
             if let Some(messages) = facts.messages {
                 seq_print!(seq, "may_send={}\n", messages.may_send);

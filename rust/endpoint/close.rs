@@ -98,7 +98,7 @@ impl CloseReason {
 
 impl CloseReason {
     /// What a task is told that connects.
-    fn errno(&self) -> Error {
+    pub(super) fn errno(&self) -> Error {
         match self {
             Self::Protocol(connection::CloseReason::NoCommonVersion) => errno::protocol(),
             _ => errno::not_connected(),

@@ -73,7 +73,9 @@ impl<R: Role> Handler for Shared<R> {
                 // Of the accepting side it has begun with the request.
                 if self.lock().protocol.is_none() {
                     let protocol = self.role.begin(private_data, now());
-                    self.lock().protocol = protocol;
+                    let mut state = self.lock();
+                    let hostauth = state.hostauth.take();
+                    state.protocol = protocol.map(|protocol| protocol.with(hostauth));
                 }
                 return self.progress.reached(Step::Established);
             }

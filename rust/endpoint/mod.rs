@@ -12,6 +12,7 @@
 //! - `config`: what both roles bring along
 //! - `protocol`: the protocol's state, and a record of the calls on it
 //! - `progress`: how far connecting has come
+//! - `hostauth`: what is demanded of a peer, and how it is proven
 //! - `join`: messages in several parts
 //! - `tick`: what is due when nothing happens
 //! - `close`: why a connection ends, and the order in which it does
@@ -29,6 +30,7 @@ mod accept;
 mod close;
 mod config;
 mod events;
+mod hostauth;
 mod join;
 mod progress;
 mod protocol;
@@ -46,6 +48,7 @@ pub(crate) use config::{
     ANSWER, //
 };
 pub(crate) use events::Fate;
+pub(crate) use hostauth::HostAuth;
 pub(crate) use join::{
     Budget,
     Joined, //
@@ -347,6 +350,12 @@ impl<R: Role> Resolved<R> {
         &self.shared.role
     }
 
+    /// Has the peer prove what `hostauth` wants, which the configuration demands (the connecting
+    /// side).
+    pub(crate) fn demand(&self, hostauth: Option<KBox<HostAuth>>) {
+        self.shared.lock().hostauth = hostauth;
+    }
+
     /// What the device can do.
     pub(crate) fn attributes(&self) -> Result<Attributes> {
         self.id.attributes()
@@ -387,12 +396,19 @@ impl<R: Role> Endpoint<R> {
     /// Context: process, sleeps.
     pub(crate) fn settle(&self, timeout: u32) -> Result<Option<Version>> {
         let mut state = self.shared.lock();
-        if state.protocol().is_some_and(Protocol::is_version2) {
-            let sent = state.transmit(&self.qp);
-            sent.map_err(|_| errno::not_connected())?;
+        if let Err(why) = state.tick(&self.qp) {
             drop(state);
-            self.shared.progress.wait(Step::Settled, timeout)?;
+            self.shared.lose(why);
+            return Err(why.errno());
+        }
+        if state.protocol().is_some_and(Protocol::is_version2) {
+            drop(state);
+            let settled = self.shared.progress.wait(Step::Settled, timeout);
             state = self.shared.lock();
+            if let (Err(_), Some(protocol)) = (settled, state.protocol()) {
+                protocol.give_up();
+            }
+            settled?;
         }
         Ok(state.protocol().and_then(Protocol::settled))
     }
@@ -401,8 +417,11 @@ impl<R: Role> Endpoint<R> {
     /// `messages` at a time (version 2). Context: process, sleeps.
     pub(crate) fn provide(&self, buffers: &Buffers, messages: u16) -> Result {
         self.make(buffers)?;
-        self.shared.lock().provided(buffers.receives, messages);
-        Ok(())
+        let mut state = self.shared.lock();
+        state.provided(buffers.receives, messages);
+        state
+            .transmit_rest(&self.qp)
+            .map_err(|_| errno::not_connected())
     }
 
     /// Makes buffers, and posts the Receives among them. Context: process, sleeps.

@@ -6,7 +6,10 @@
 //! driven with once more, on any machine (`tools/proto/tests/replay.rs`). Therefore the endpoint
 //! and its roles have no other way to a [`Connection`].
 
-use super::now;
+use super::{
+    now,
+    HostAuth, //
+};
 use crate::{
     proto::{
         chunk::Chunks,
@@ -19,7 +22,10 @@ use crate::{
             Transmit, //
         },
         credit::RecvCredits,
-        error::ErrorReport,
+        error::{
+            BadHeader,
+            ErrorReport, //
+        },
         header::{
             FixedWords,
             Flags,
@@ -39,6 +45,7 @@ use crate::{
     },
     support::trace, //
 };
+use kernel::prelude::*;
 
 /// How many bytes of an arriving message are recorded: its header, whatever it has.
 const RECORDED: usize = 512;
@@ -53,6 +60,8 @@ pub(crate) struct Protocol {
     /// The longest message in parts.
     continued: u32,
     connection: Connection,
+    /// What the peer has to prove, if anything.
+    hostauth: Option<KBox<HostAuth>>,
 }
 
 /// What holds on a connection.
@@ -66,6 +75,8 @@ pub(crate) struct Facts {
     pub(crate) inline_recv: u32,
     /// The peer may invalidate registrations with its Replies.
     pub(crate) remote_invalidation: bool,
+    /// The peer has proven that it has our key (version 2).
+    pub(crate) authenticated: bool,
     /// How many Calls of this side may be in flight.
     pub(crate) credits: u32,
     /// The most bytes of Payload stream that are sent in several messages.
@@ -115,7 +126,65 @@ impl Protocol {
             remote_invalidation: config.cm_private.remote_invalidation,
             continued: config.continued,
             connection,
+            hostauth: None,
         }
+    }
+
+    /// Goes by `hostauth` in what the configuration of the connection demands of the peer.
+    pub(crate) fn with(mut self, hostauth: Option<KBox<HostAuth>>) -> Self {
+        self.hostauth = hostauth;
+        self
+    }
+
+    /// Has material of the peer judged; tells the administrator what comes of it.
+    #[inline]
+    fn authenticate<'a>(&mut self, event: Event<'a>) -> Event<'a> {
+        let Some(hostauth) = &mut self.hostauth else {
+            return event;
+        };
+        let event = match event {
+            Event::HostAuth(material) => {
+                let verdict = hostauth.judge(material);
+                if hostauth.pending().is_some() {
+                    self.connection.owe_hostauth();
+                }
+                self.connection.handle_auth(verdict)
+            }
+            other => other,
+        };
+        if let Event::Close {
+            why: connection::CloseReason::NotAuthenticated,
+            ..
+        }
+        | Event::Refused(BadHeader::NotAuthenticated) = event
+        {
+            hostauth.report();
+        }
+        event
+    }
+
+    /// Nobody waits any longer for what the peer has to prove.
+    #[cold]
+    pub(super) fn give_up(&self) {
+        let is_settled = self.settled() == Some(Version::V2);
+        if let Some(hostauth) = self.hostauth.as_ref().filter(|_| is_settled) {
+            hostauth.report();
+        }
+    }
+
+    /// Composes a message with what this side has to prove, if it is time for that.
+    #[cold]
+    fn transmit_proof(&mut self, out: &mut [u8]) -> Option<Transmit> {
+        let hostauth = self.hostauth.as_mut()?;
+        let len = self
+            .connection
+            .send_hostauth(out, hostauth.pending()?)
+            .ok()?;
+        hostauth.sent();
+        Some(Transmit {
+            len,
+            credited: true,
+        })
     }
 
     /// As [`Connection::set_grants`], and for version 2 as [`Connection::set_ceiling`].
@@ -208,7 +277,7 @@ impl Protocol {
     ) -> Event<'a> {
         let event = self.connection.handle_message(now, message, invalidated);
         self.trace_message(now, message, invalidated, &event);
-        event
+        self.authenticate(event)
     }
 
     /// Traces a message: from when it is, and what the core has made of it.
@@ -241,7 +310,8 @@ impl Protocol {
         flags: Flags,
         set: &'a [u8],
     ) -> Event<'a> {
-        self.connection.handle_properties(fixed, flags, set)
+        let event = self.connection.handle_properties(fixed, flags, set);
+        self.authenticate(event)
     }
 
     /// As [`Connection::handle_call_ended`].
@@ -254,7 +324,10 @@ impl Protocol {
     /// As [`Connection::poll_transmit`], with nothing to wait for.
     pub(super) fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         let waiting = self.is_waiting();
-        let transmit = self.connection.poll_transmit(now, waiting, false, out)?;
+        let transmit = match self.connection.poll_transmit(now, waiting, false, out) {
+            Some(transmit) => transmit,
+            None => self.transmit_proof(out)?,
+        };
         trace::protocol_transmit(|| {
             let bytes = out.get(..transmit.len).unwrap_or_default();
             (self.cid, now.0, waiting, false, bytes)
@@ -269,7 +342,8 @@ impl Protocol {
 
     /// Whether nothing will ever be due, as in version 1, once that is settled.
     pub(super) fn needs_no_time(&self) -> bool {
-        self.connection.is_settled() && !self.is_version2()
+        let version1 = self.connection.is_settled() && !self.is_version2();
+        version1 && self.poll_timeout().is_none()
     }
 
     /// As [`Connection::poll_timeout`].
@@ -279,7 +353,8 @@ impl Protocol {
 
     /// As [`Connection::handle_timeout`].
     pub(super) fn handle_timeout(&mut self, now: Time) -> Event<'static> {
-        self.connection.handle_timeout(now)
+        let event = self.connection.handle_timeout(now);
+        self.authenticate(event)
     }
 
     /// As [`Connection::handle_sent`].
@@ -377,6 +452,7 @@ impl Protocol {
             } else {
                 self.connection.cm().remote_invalidation
             },
+            authenticated: self.connection.is_authenticated(),
             credits: self.limit(),
             continued: if self.is_version2() {
                 self.continued

@@ -5,6 +5,7 @@
 use super::{
     now,
     CloseReason,
+    HostAuth,
     Joined,
     Protocol,
     Role,
@@ -50,6 +51,8 @@ use kernel::prelude::*;
 pub(crate) struct State<R: Role> {
     /// What decides about messages; none before the peer has accepted.
     pub(super) protocol: Option<Protocol>,
+    /// What the peer has to prove, before the protocol goes by it.
+    pub(super) hostauth: Option<KBox<HostAuth>>,
     /// Send buffers that hold no message.
     pub(super) sends: SendList<Shared<R>>,
     /// Sends under way.
@@ -109,6 +112,7 @@ impl<R: Role> State<R> {
     pub(super) fn new(role: R::Locked) -> Self {
         Self {
             protocol: None,
+            hostauth: None,
             sends: SendList::new(),
             queue: SendQueue::new(),
             sends_made: 0,
@@ -286,6 +290,15 @@ impl<R: Role> State<R> {
             self.transmit(qp).map_err(|_| CloseReason::NotPosted)?;
         }
         Ok(self.protocol.as_ref().and_then(Protocol::poll_timeout))
+    }
+
+    /// Sends what there was no Send buffer for, now that there are more.
+    pub(super) fn transmit_rest(&mut self, qp: &QpRef<Shared<R>>) -> Result {
+        if self.untold {
+            self.transmit(qp)
+        } else {
+            Ok(())
+        }
     }
 
     /// Sends what the protocol has to say on its own: errors about what the peer sent, and in

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <keys/user-type.h>
 #include <linux/completion.h>
+#include <linux/cred.h>
 #include <linux/kernel.h>
+#include <linux/key.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
@@ -91,4 +94,27 @@ __rust_helper void rust_helper_copy_from_page(void *to, struct page *page, size_
 					      size_t len)
 {
 	memcpy_from_page(to, page, offset, len);
+}
+
+/* A keyring that root may see and change. */
+__rust_helper struct key *rust_helper_root_keyring(const char *name)
+{
+	return keyring_alloc(name, GLOBAL_ROOT_UID, GLOBAL_ROOT_GID, current_cred(),
+			     (KEY_POS_ALL & ~KEY_POS_SETATTR) | (KEY_USR_ALL & ~KEY_USR_SETATTR),
+			     KEY_ALLOC_NOT_IN_QUOTA, NULL, NULL);
+}
+
+/* Returns a reference to a key in @keyring, which whoever asks possesses, or an error. */
+__rust_helper struct key *rust_helper_keyring_find(struct key *keyring, struct key_type *type,
+						   const char *name)
+{
+	key_ref_t found = keyring_search(make_key_ref(keyring, true), type, name, true);
+
+	return IS_ERR(found) ? ERR_CAST(found) : key_ref_to_ptr(found);
+}
+
+__rust_helper const struct user_key_payload *
+rust_helper_user_key_payload_rcu(const struct key *key)
+{
+	return user_key_payload_rcu(key);
 }

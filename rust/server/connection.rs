@@ -17,6 +17,7 @@ use crate::{
         ComposeError,
         Endpoint,
         Facts,
+        HostAuth,
         Protocol,
         Resolved,
         Shared,
@@ -24,11 +25,15 @@ use crate::{
     },
     proto::{
         chunk::NoChunks,
-        connection::SendError,
+        connection::{
+            SendError,
+            Side, //
+        },
         header::{
             Kind,
             Outgoing, //
         },
+        hostauth::Policy,
         plan::Item,
         types::{
             Handle,
@@ -102,9 +107,13 @@ impl Connection {
     ) -> Result<(Self, Addresses)> {
         let sizes = Sizes::new(&request, most).ok_or_else(errno::not_supported)?;
         let cid = CONNECTIONS.fetch_add(1, Relaxed);
-        let config = sizes.config(cid);
+        let mut config = sizes.config(cid);
+        let hostauth = HostAuth::with(Side::Server, request.peer())?;
+        if let Some(hostauth) = &hostauth {
+            hostauth.demand(&mut config);
+        }
         //= CM-002, CM-011
-        let protocol = Protocol::accepted(cid, &config, request.private_data());
+        let protocol = Protocol::accepted(cid, &config, request.private_data()).with(hostauth);
         let server = Server::new(xprt, cid, sizes);
         let resolved = Resolved::asked(server, Queue::new(), request)?;
         // From here on resources hold each other, and dropping the connection lets them go.
@@ -126,7 +135,7 @@ impl Connection {
             initiator_depth: sizes.reads,
             rnr_retry_count: RNR_RETRIES,
         };
-        if sizes.versions.high == Version::V2 {
+        if sizes.versions.high == Version::V2 || config.auth == Policy::Require {
             this.ticker = Some(Ticker::new(this.endpoint.clone())?);
         }
         this.endpoint.accept(protocol, &params)?;

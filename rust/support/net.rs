@@ -66,6 +66,11 @@ impl SockAddr {
         };
         Some(SocketAddr::new(address, u16::from_be(port)))
     }
+
+    /// The address alone.
+    pub(crate) fn host(&self) -> Option<Host> {
+        self.socket().map(|address| Host(address.ip()))
+    }
 }
 
 impl fmt::Display for SockAddr {
@@ -75,6 +80,17 @@ impl fmt::Display for SockAddr {
             Some(address) => write!(f, "{address}"),
             None => f.write_str("none"),
         }
+    }
+}
+
+/// A host's address, without a port.
+pub(crate) struct Host(IpAddr);
+
+impl fmt::Display for Host {
+    /// Writes it as in `192.0.2.1` and `2001:db8::1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(address) = self;
+        write!(f, "{address}")
     }
 }
 
