@@ -83,9 +83,10 @@ the_other_side_has() {
 	is_kept_out 30
 }
 
-# A key that was taken away proves nothing, neither to nor of this side; it is still demanded.
+# A key that was taken away proves nothing, neither to nor of this side; it is still demanded, of a
+# server that demands nothing itself.
 a_key_is() {
-	keys - "$KEY"
+	keys - -
 	# Only who possesses a key may let root do with it what it likes.
 	key=$(keyctl session - sh -c '
 		key=$(keyctl add logon "$1" "$2" @s) && keyctl setperm "$key" 0x3f3f0000 &&
@@ -98,14 +99,21 @@ a_key_is() {
 	dmesg | tail -n 20 | grep "the key for $SERVER:$PORT cannot be used"
 }
 
+# Nor does it for the side that has a key when the other has none.
 version_1_does_not_do() {
 	speak "$1" "$2"
-	keys "$KEY" "$KEY"
+	if [ "$1" = 1 ]; then
+		keys "$KEY" -
+	else
+		keys - "$KEY"
+	fi
 	before=$(logs_of_both "has not proven" | wc -l)
 	! timeout -k 5 15 mount -t nfs -o "proto=rdma,port=$PORT,vers=$VERS,soft,timeo=50,retrans=0,retry=0" \
 		"$SERVER:$EXPORT" "$mnt" || fail "it is mounted"
 	[ "$(logs_of_both "has not proven" | wc -l)" -gt "$before" ] || fail "nobody is told why"
 	speak 2 2
+	forget
+	keys "$KEY" "$KEY"
 	mount_export
 	[ "$(says version)" = 2 ]
 }
