@@ -249,6 +249,10 @@ fn a_proof_is_good_for_one_connection_one_side_and_once() {
     assert_eq!(other.handle(&reflected, mac(1)), Verdict::Refuse);
     // After a refusal, nothing helps.
     assert_eq!(other.handle(&last, mac(1)), Verdict::Refuse);
+    let mut other = Handshake::new(Side::Server, [2; 32]);
+    assert_eq!(other.handle(&hello, mac(1)), Verdict::Continue);
+    assert_eq!(other.handle(b"", mac(1)), Verdict::Refuse);
+    assert_eq!(other.handle(&last, mac(1)), Verdict::Refuse);
     // Messages of the wrong side, out of turn, or twice.
     for out_of_turn in [&proof, &last] {
         let mut other = Handshake::new(Side::Server, [2; 32]);
@@ -259,6 +263,23 @@ fn a_proof_is_good_for_one_connection_one_side_and_once() {
     assert_eq!(other.handle(&hello, mac(1)), Verdict::Refuse);
     assert_eq!(server.handle(&last, mac(1)), Verdict::Accept);
     assert_eq!(server.handle(&last, mac(1)), Verdict::Refuse);
+}
+
+//= V2-134, D-50 (test)
+#[test]
+fn every_octet_of_a_proof_counts() {
+    let (_, _, [hello, proof, last]) = said();
+    for at in 0..32 {
+        let mut client = Handshake::new(Side::Client, [1; 32]);
+        let mut wrong = proof.clone();
+        wrong[40 + at] ^= 1;
+        assert_eq!(client.handle(&wrong, mac(1)), Verdict::Refuse);
+        let mut server = Handshake::new(Side::Server, [2; 32]);
+        assert_eq!(server.handle(&hello, mac(1)), Verdict::Continue);
+        let mut wrong = last.clone();
+        wrong[8 + at] ^= 1;
+        assert_eq!(server.handle(&wrong, mac(1)), Verdict::Refuse);
+    }
 }
 
 //= V2-135, D-50 (test)
