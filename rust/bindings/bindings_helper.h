@@ -34,3 +34,6 @@
 #include <rdma/rw.h>
 
 #include <trace/events/rpcrdma_rs.h>
+
+/* bindgen takes HZ for that of user space, which is defined first (include/asm-generic/param.h). */
+static const unsigned long rpcrdma_hz = HZ;

@@ -77,6 +77,11 @@ layout! {
     completion 32 {}
 }
 
+// By which the kernel itself converts jiffies to milliseconds (include/generated/timeconst.h).
+kernel::static_assert!(
+    HZ * HZ_TO_MSEC_NUM as kernel::ffi::c_ulong == 1000 * HZ_TO_MSEC_DEN as kernel::ffi::c_ulong
+);
+
 // `ib_device` is only read, at `attrs`; Linux 7.2 and 7.3 differ in what is before it.
 kernel::static_assert!(matches!(
     (size_of::<ib_device>(), offset_of!(ib_device, attrs)),

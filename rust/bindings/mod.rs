@@ -44,4 +44,7 @@ mod helpers {
 pub use generated::*;
 pub use helpers::*;
 
+/// Jiffies per second. It hides `kernel::bindings::HZ`, which is 100 whatever the kernel's is.
+pub const HZ: kernel::ffi::c_ulong = rpcrdma_hz;
+
 mod layout;

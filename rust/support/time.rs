@@ -12,5 +12,5 @@ pub(crate) fn milliseconds() -> u64 {
     // SAFETY: `jiffies` (kernel/time/timer.c) is written by the timekeeping CPU only, a word at a
     // time; a volatile read sees some value of it.
     let now = unsafe { core::ptr::read_volatile(&raw const bindings::jiffies) };
-    now as u64 * (1000 / u64::from(bindings::HZ))
+    now as u64 * 1000 / bindings::HZ as u64
 }

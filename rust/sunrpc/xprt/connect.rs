@@ -20,7 +20,7 @@ use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-const HZ: c_ulong = bindings::HZ as c_ulong;
+const HZ: c_ulong = bindings::HZ;
 
 /// How long an RPC waits for its reply before the connection is given up; no retries, since a
 /// reliable connection either delivers or breaks. In jiffies, like all times here.

@@ -271,14 +271,14 @@ impl Xprt {
     /// The counters that the core keeps, in the order of the `xprt:` line of mountstats.
     pub(crate) fn core_stats(&self) -> CoreStats {
         let idle = if self.connected() {
-            now().wrapping_sub(read_once!(self, last_used)) / bindings::HZ as usize
+            now().wrapping_sub(read_once!(self, last_used)) / bindings::HZ
         } else {
             0
         };
         CoreStats {
             bind_count: read_once!(self, stat.bind_count),
             connect_count: read_once!(self, stat.connect_count),
-            connect_time: read_once!(self, stat.connect_time) / bindings::HZ as usize,
+            connect_time: read_once!(self, stat.connect_time) / bindings::HZ,
             idle_time: idle,
             sends: read_once!(self, stat.sends),
             recvs: read_once!(self, stat.recvs),
