@@ -449,6 +449,25 @@ def a_reply_chunk(talk):
     expect(CONTENT in talk.connection.got(*pieces), "not the file")
 
 
+#= V2-101
+def a_reply_chunk_that_is_too_small(talk):
+    """There are parts, too."""
+    talk.open()
+    xid = talk.ask(a_file(), lists_of(reply=[talk.connection.piece(0, 100)]))
+    stream, _ = talk.parts_of(xid)
+    expect(CONTENT in stream, "not the file")
+
+
+def a_long_call_that_need_not_be_one(talk):
+    talk.open()
+    xid = talk.caller.next_xid()
+    call = rpc()(xid)
+    lists = lists_of([(0, talk.connection.piece(data=call))])
+    talk.send(NOMSG, words(0) + lists, xid)
+    talk.replied(xid)
+    talk.lives()
+
+
 #= V2-084, V2-085, V2-089, V2-186
 def a_write_chunk_with_room_to_spare(talk):
     """It is filled from its first Segment on; what is behind the result stays as it was."""

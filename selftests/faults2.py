@@ -56,6 +56,12 @@ def is_answered(name, make):
     strikes(READ)(fault)
 
 
+def called(reply, lists):
+    """A Call to the client with these chunk lists."""
+    call = words(reply.xid, 0, 2, 0x40000000, 1, 0, 0, 0, 0, 0)
+    return message(reply, MSG, 0, words(0) + lists + call)
+
+
 # --- Messages that are for no RPC -----------------------------------------------------------
 
 before("empty", lambda _: b"")
@@ -84,6 +90,8 @@ is_answered("flag_unknown", lambda reply: message(reply, MSG, 0x80, NOTHING + wo
 is_answered("nothing_conveyed", lambda reply: message(reply, NOMSG, 0, NOTHING))
 is_answered("nomsg_with_more", lambda reply: message(reply, NOMSG, MORE, NOTHING))
 is_answered("call_without_lists", lambda reply: message(reply, MSG, 0, words(0)))
+is_answered("call_that_reads", lambda reply: called(reply, words(1, 40, 1, 64, 0, 0, 0, 0, 0)))
+is_answered("call_that_writes", lambda reply: called(reply, words(0, 1, 1, 1, 64, 0, 0, 0, 0)))
 is_answered("properties_cut_short", lambda reply: message(reply, CONNPROP, 0, words(5, 1, 4)))
 is_answered("property_twice",
             lambda reply: message(reply, CONNPROP, 0, words(2, 1, 4, 4096, 1, 4, 4096)))

@@ -229,6 +229,7 @@ fails_with_its_connection() {
 	done
 }
 
+#= V2-118, V2-171
 # is_answered FAULT=ERROR...: each is refused with such an error of version 2, and that is all.
 #= V2-142
 is_answered() {
@@ -944,6 +945,7 @@ tests \
 	"in_version_2 is_dropped bad_xids foreign_xid twice error_for_nobody part_for_nobody" \
 	"in_version_2 is_answered type_unknown=3 flag_unknown=4 nothing_conveyed=2 nomsg_with_more=4" \
 	"in_version_2 is_answered call_without_lists=2 properties_cut_short=2 property_twice=2" \
+	"in_version_2 is_answered call_that_reads=5 call_that_writes=9" \
 	"in_version_2 does_no_harm no_credits no_ceiling endless_credits flood_of_grants flood other_properties" \
 	"in_version_2 does_no_harm result_inline reply_chunk_not_offered_and_unused" \
 	"in_version_2 fails_its_rpc error_unknown error_bad_xdr error_system error_of_a_chunk_that_is_not" \

@@ -18,6 +18,7 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     invalidates invalidates the handle of each Call that has one
     reads       refuses Calls with Read chunks: it takes 0
     long        refuses Calls with normal Read chunks: it takes 1, that of a long Call
+    segments    takes no Segment that is longer than 600,000 bytes
     writes      refuses Calls with Write chunks: it takes 0
     replies     refuses Calls whose Reply would have to go in parts
     silent      does not answer version 2; a client speaks version 1 on its next connection
@@ -26,6 +27,7 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     forger      does the same without having the key
 """
 
+import itertools
 import os
 import struct
 import sys
@@ -43,6 +45,8 @@ RESPONSE, MORE = 1, 2
 ERR_VERS = 1
 # The most Segments of a header, and how many everybody takes.
 RCSIZ, MOST_SEGMENTS = 4, 16
+# The longest Segment, and how long it is in the way that has it.
+RSSIZ, LONGEST = 3, 600000
 EMPTY = bytes(16)
 CEILING = 32
 
@@ -70,6 +74,11 @@ class Call2(Call):
         if at.word():
             self.reply = at.segments()
         self.payload = before + at.rest()
+
+    def segments(self):
+        """All that are named."""
+        reads = (segment for _, segment in self.reads)
+        return list(itertools.chain(reads, *self.writes, self.reply or ()))
 
 
 class Connection2(Connection):
@@ -135,6 +144,8 @@ class Connection2(Connection):
                 self.message(CONNPROP, body, 7)
             return
         own = numbers((1, self.most), (2, self.most))
+        if self.way == "segments":
+            own = numbers((1, self.most), (2, self.most), (RSSIZ, LONGEST))
         if self.way == "strange":
             own = words(4, 99, 5) + b"hello\0\0\0" + words(1, 4, self.most, 98, 0, 2, 4, self.most)
             self.message(CONNPROP, own[:12], 7, MORE)
@@ -215,6 +226,9 @@ class Connection2(Connection):
             sys.exit("a Call before the client has proven who it is")
         else:
             call, self.parts = Call2(message, self.parts), b""
+            longest = max((segment.length for segment in call.segments()), default=0)
+            if self.way == "segments" and longest > LONGEST:
+                sys.exit(f"a Segment of {longest} bytes")
             if not self.refused(call):
                 self.arrived.append(call)
 

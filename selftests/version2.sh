@@ -337,7 +337,7 @@ PEER_PORT=20051
 
 # A server that was written from the document, in each of its ways (peer2.py), is between the client and
 # the export.
-#= V2-101, V2-102
+#= V2-101, V2-102, V2-130
 other_server_is() {
 	start_peer peer2.py "$scratch/control" $$ "$1"
 	trap 'other_server_goes $? '$peer EXIT
@@ -423,6 +423,7 @@ tests \
 	"other_server_is parts" \
 	"other_server_is strange" \
 	"other_server_is invalidates" \
+	"other_server_is segments" \
 	"other_server_is reads" \
 	"other_server_is long" \
 	"other_server_is writes" \

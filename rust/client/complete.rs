@@ -42,8 +42,15 @@ use crate::{
         },
         error::ErrorReport,
         reply::Payload,
+        responder::{
+            self,
+            CallLimits, //
+        },
         retry::Reaction,
-        types::Xid,
+        types::{
+            Version,
+            Xid, //
+        },
         xdr::padded_len, //
     },
     rdma::{
@@ -289,8 +296,14 @@ fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Fate<Pending> {
 /// The message is for no RPC of ours.
 fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
     match event {
-        //= V1-117, V1-129, NFS-050
+        //= V1-117, V1-129, V2-118, V2-171, NFS-050, D-49
         Event::Call(call) => {
+            let version = Version::from_number(call.fixed.version).unwrap_or(Version::V1);
+            let limits = CallLimits::reverse(version, u32::MAX);
+            if let Err(report) = responder::accept(&call.conveyed, call.part.len, &limits) {
+                client.stats.bad_reply.add(1);
+                return Fate::Refuse(call.fixed, report);
+            }
             let (xid, payload) = (call.fixed.xid.0, call.conveyed.payload);
             trace::callback(|| (client.cid, xid, payload.len() as u32));
             match client.backchannel.receive(&client.xprt, xid, payload) {
