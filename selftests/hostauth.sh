@@ -161,9 +161,9 @@ other_server_is() {
 	trap 'other_server_goes $? '$peer EXIT
 	keyctl add logon "rpcrdma:$address" "$KEY" %:.rpcrdma >/dev/null
 	PORT=$PEER_PORT VERS=3
-	MOUNT_OPTIONS="mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=50,retrans=0,retry=0"
+	MOUNT_OPTIONS="mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2"
 	case $1 in
-	keyed)
+	keyed | hesitates)
 		mount_export
 		[ "$(says authenticated)" = 1 ]
 		head -c 100000 /dev/urandom >"$local/file"
@@ -172,7 +172,7 @@ other_server_is() {
 		cmp "$local/file" "$dir/file"
 		;;
 	forger)
-		! timeout -k 5 15 mount -t nfs -o "proto=rdma,port=$PORT,vers=3,$MOUNT_OPTIONS" \
+		! timeout -k 5 15 mount -t nfs -o "proto=rdma,port=$PORT,vers=3,$MOUNT_OPTIONS,retry=0" \
 			"$address:$EXPORT" "$mnt" || fail "it is mounted"
 		dmesg | tail -n 20 | grep "$address:$PORT has not proven"
 		;;
@@ -204,4 +204,5 @@ tests \
 	"io_waits_for_the_key" \
 	"others_prove_it" \
 	"other_server_is keyed" \
-	"other_server_is forger"
+	"other_server_is forger" \
+	"other_server_is hesitates"

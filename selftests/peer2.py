@@ -25,6 +25,7 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     begins      does not answer its first client yet, and knows no version but 2
     keyed       proves that it has the key KEY of the environment, and wants that of the client, too
     forger      does the same without having the key
+    hesitates   does the same, but has nothing to say to its first client's hello
 """
 
 import itertools
@@ -96,7 +97,7 @@ class Connection2(Connection):
         self.balance, self.given, self.properties = 0, 1, {}
         self.arrived, self.parts, self.announced = [], b"", False
         # The nonces of client and server, and whether the client has proven who it is.
-        self.nonces, self.proven = None, self.way not in ("keyed", "forger")
+        self.nonces, self.proven = None, self.way not in ("keyed", "forger", "hesitates")
         # Errors of the client: the XID, and which one. The credits that the next message is to grant.
         self.refusals, self.next_credits = [], None
         self.most = 1024 if self.way == "small" else INLINE
@@ -247,6 +248,8 @@ class Connection2(Connection):
 
     def judge(self, material):
         """The client says hello, or proves who it is."""
+        if self.way == "hesitates" and Connection2.made == 1:
+            return
         key = os.environ["KEY"].encode()
         hello = sharedkey.said(sharedkey.HELLO)
         if self.nonces is None and material.startswith(hello) and len(material) == 40:

@@ -52,6 +52,14 @@ local PROPERTIES = {
 }
 local HOSTAUTH = 6
 
+-- The messages of the mechanism that is known for HOSTAUTH: a shared key.
+local SHARED_KEY = 0x50534b31
+local PROOFS = {
+    [1] = "hello of the client",
+    [2] = "proof of the server",
+    [3] = "proof of the client",
+}
+
 local REVERSE = {
     [0] = "RDMA_RVREQSUP_NONE",
     [1] = "RDMA_RVREQSUP_INLINE",
@@ -98,6 +106,7 @@ local f = {
     rdma_which = word("rdma_which", base.DEC, PROPERTIES),
     rdma_data = ProtoField.bytes("rpcrdma2.rdma_data", "rdma_data"),
     prop_hostauth = ProtoField.bytes("rpcrdma2.prop_hostauth", "Host Authentication Message"),
+    shared_key = ProtoField.uint32("rpcrdma2.shared_key", "Shared key", base.DEC, PROOFS),
 
     payload = ProtoField.bytes("rpcrdma2.payload", "Payload stream in this message"),
     payload_len = ProtoField.uint32("rpcrdma2.payload.length", "Length"),
@@ -369,7 +378,12 @@ local function dissect_property(r, tree, seen)
             refuse(BAD_XDR, "Bytes follow the Host Authentication Message in its property")
         end
         if material then
-            tree:add(f.prop_hostauth, material)
+            local shown = tree:add(f.prop_hostauth, material)
+            if material:len() >= 8 and material:range(0, 4):uint() == SHARED_KEY then
+                local which = material:range(4, 4)
+                shown:add(f.shared_key, which)
+                return name .. ", " .. (PROOFS[which:uint()] or "shared key")
+            end
         end
         return name
     end
