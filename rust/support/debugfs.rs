@@ -8,18 +8,13 @@
 //! As debugfs wants it, what cannot be created is not there, and nobody is told.
 
 use super::foreign::Context;
+use super::once::Once;
 use crate::bindings;
 use core::marker::PhantomData;
 use kernel::fmt;
 use kernel::prelude::*;
 use kernel::seq_file::SeqFile;
 use kernel::str::CString;
-use kernel::sync::atomic::{
-    Acquire,
-    AtomicFlag,
-    Full,
-    Release, //
-};
 use kernel::sync::{
     global_lock,
     Arc, //
@@ -52,14 +47,12 @@ impl Drop for Dir {
 }
 
 global_lock! {
-    // SAFETY: `Root::new` initialises it, and `READY` says to `File::new` that it has.
+    // SAFETY: `Root::new` initialises it, and `ONCE` says to `File::new` that it has.
     unsafe(uninit) static ROOT: Mutex<Option<Arc<Dir>>> = None;
 }
 
-/// Set before [`ROOT`] is initialised, which must happen once.
-static BEGUN: AtomicFlag = AtomicFlag::new(false);
-/// Set when [`ROOT`] can be locked.
-static READY: AtomicFlag = AtomicFlag::new(false);
+/// Whether [`ROOT`] can be locked.
+static ONCE: Once = Once::new();
 
 /// The module's directory; dropping it takes it away.
 pub(crate) struct Root(());
@@ -71,12 +64,8 @@ impl Root {
     ///
     /// `EEXIST`: there was one already. `ENOMEM`.
     pub(crate) fn new(name: &CStr) -> Result<Self> {
-        if BEGUN.xchg(true, Full) {
-            return Err(EEXIST);
-        }
-        // SAFETY: this is reached once, and nobody locks before `READY` is set.
-        unsafe { ROOT.init() };
-        READY.store(true, Release);
+        // SAFETY: this is reached once, and nobody locks before it is done.
+        ONCE.begin(|| unsafe { ROOT.init() })?;
         // SAFETY: the name is a C string; no parent means the root of debugfs.
         let dentry =
             unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), core::ptr::null_mut()) };
@@ -116,7 +105,7 @@ impl File {
     ///
     /// Context: process, may sleep.
     pub(crate) fn new<T: Show>(name: fmt::Arguments<'_>, shown: Arc<T>) -> Option<Self> {
-        if !READY.load(Acquire) {
+        if !ONCE.is_done() {
             return None;
         }
         let dir = ROOT.lock().clone()?;

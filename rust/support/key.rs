@@ -4,6 +4,7 @@
 //!
 //! C headers: `include/linux/key.h`, `include/keys/user-type.h`, `include/crypto/sha2.h`.
 
+use super::once::Once;
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
@@ -12,12 +13,6 @@ use kernel::{
     prelude::*,
     str::CString,
     sync::{
-        atomic::{
-            Acquire,
-            AtomicFlag,
-            Full,
-            Release, //
-        },
         global_lock,
         rcu, //
     }, //
@@ -27,43 +22,63 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The object holds a reference to the key, which is a keyring or of the type `logon`.
-pub(crate) struct Key(NonNull<bindings::key>);
+/// The object holds a reference to the key (`usage`).
+struct Reference(NonNull<bindings::key>);
 
-// SAFETY: a key does not belong to a task (`struct key` has a lock of its own).
-unsafe impl Send for Key {}
-// SAFETY: a shared `Key` is only read under RCU, or searched, which takes its own lock.
-unsafe impl Sync for Key {}
+// SAFETY: `usage` is a refcount_t, and key_put() may be called by any task.
+unsafe impl Send for Reference {}
+// SAFETY: a shared reference gives access to what is read under RCU (`payload`) or searched, which
+// keyring_search() does under RCU, too.
+unsafe impl Sync for Reference {}
 
-impl Drop for Key {
+impl Drop for Reference {
     fn drop(&mut self) {
         // SAFETY: by the type invariant. key_put() sleeps nowhere.
         unsafe { bindings::key_put(self.0.as_ptr()) };
     }
 }
 
-impl Key {
-    /// The key of the type `logon` with this name in the keyring. Context: process, may sleep.
+/// A keyring.
+///
+/// # Invariants
+///
+/// The key is one of the type `keyring`.
+struct Ring(Reference);
+
+impl Ring {
+    /// The key of the type `logon` with this name. Context: process, may sleep.
     ///
     /// # Errors
     ///
     /// `EAGAIN`: there is none. `EKEYREVOKED`, `EKEYEXPIRED`: it must not be used any more.
-    fn find(&self, name: &CStr) -> Result<Self> {
+    fn find(&self, name: &CStr) -> Result<Key> {
+        let Self(Reference(ring)) = self;
         let logon = &raw mut bindings::key_type_logon;
-        // SAFETY: by the type invariant; the type is one of the kernel's own, which never goes; the
-        // name is a C string.
-        let found = unsafe { bindings::keyring_find(self.0.as_ptr(), logon, name.as_char_ptr()) };
-        // INVARIANT: keyring_search() has taken a reference.
-        NonNull::new(from_err_ptr(found)?).map(Self).ok_or(ENOENT)
+        // SAFETY: a keyring, by the type invariant; the type is one of the kernel's own, which never
+        // goes; the name is a C string.
+        let found = unsafe { bindings::keyring_find(ring.as_ptr(), logon, name.as_char_ptr()) };
+        let found = NonNull::new(from_err_ptr(found)?).ok_or(ENOENT)?;
+        // INVARIANT: keyring_search() finds keys of that type only, and has taken a reference.
+        Ok(Key(Reference(found)))
     }
+}
 
+/// A key of an administrator.
+///
+/// # Invariants
+///
+/// The key is one of the type `logon`.
+pub(crate) struct Key(Reference);
+
+impl Key {
     /// The HMAC-SHA256 (RFC 2104) of `octets` with the key. None, if the key was taken away.
     /// Context: any but hard interrupts.
     pub(crate) fn hmac_sha256(&self, octets: &[u8]) -> Option<[u8; 32]> {
+        let Self(Reference(key)) = self;
         let _reading = rcu::read_lock();
-        // SAFETY: by the type invariant; what the key consists of is read under RCU, as
-        // user_key_payload_rcu() wants it.
-        let payload = unsafe { bindings::user_key_payload_rcu(self.0.as_ptr()) };
+        // SAFETY: of the type `logon`, by the type invariant, whose payload is read under RCU
+        // (dereference_key_rcu()).
+        let payload = unsafe { bindings::user_key_payload_rcu(key.as_ptr()) };
         // SAFETY: it is null, or stays as it is until `_reading` ends (user_update(), user_revoke()).
         let payload = unsafe { payload.as_ref() }?;
         let mut mac = [0; 32];
@@ -83,14 +98,12 @@ impl Key {
 }
 
 global_lock! {
-    // SAFETY: `Keyring::new` initialises it, and `READY` says to `Keyring::find` that it has.
-    unsafe(uninit) static KEYRING: Mutex<Option<Key>> = None;
+    // SAFETY: `Keyring::new` initialises it, and `ONCE` says to `Keyring::find` that it has.
+    unsafe(uninit) static KEYRING: Mutex<Option<Ring>> = None;
 }
 
-/// Set before [`KEYRING`] is initialised, which must happen once.
-static BEGUN: AtomicFlag = AtomicFlag::new(false);
-/// Set when [`KEYRING`] can be locked.
-static READY: AtomicFlag = AtomicFlag::new(false);
+/// Whether [`KEYRING`] can be locked.
+static ONCE: Once = Once::new();
 
 /// The module's keyring; dropping it takes it away, with the keys in it that nobody else has.
 pub(crate) struct Keyring(());
@@ -103,16 +116,12 @@ impl Keyring {
     ///
     /// `EEXIST`: there was one already. `ENOMEM`.
     pub(crate) fn new(name: &CStr) -> Result<Self> {
-        if BEGUN.xchg(true, Full) {
-            return Err(EEXIST);
-        }
-        // SAFETY: this is reached once, and nobody locks before `READY` is set.
-        unsafe { KEYRING.init() };
-        READY.store(true, Release);
+        // SAFETY: this is reached once, and nobody locks before it is done.
+        ONCE.begin(|| unsafe { KEYRING.init() })?;
         // SAFETY: the name is a C string.
         let keyring = from_err_ptr(unsafe { bindings::root_keyring(name.as_char_ptr()) })?;
-        // INVARIANT: keyring_alloc() returns a reference.
-        *KEYRING.lock() = NonNull::new(keyring).map(Key);
+        // INVARIANT: keyring_alloc() returns a reference to a keyring.
+        *KEYRING.lock() = NonNull::new(keyring).map(|ring| Ring(Reference(ring)));
         Ok(Self(()))
     }
 
@@ -122,7 +131,7 @@ impl Keyring {
     ///
     /// It is there and cannot be used.
     pub(crate) fn find(name: fmt::Arguments<'_>) -> Result<Option<Key>> {
-        if !READY.load(Acquire) {
+        if !ONCE.is_done() {
             return Ok(None);
         }
         let name = CString::try_from_fmt(name)?;
