@@ -13,6 +13,8 @@ keys() {
 	needs_server_command
 	! on_server keyctl show %:.rpcrdma 2>&1 | grep -q "Can't find" || skip "the server has no keyring"
 	trap forget EXIT
+	# A key is not replaced by one of the same name.
+	forget
 	[ "$1" = - ] || keyctl add logon "rpcrdma:$SERVER" "$1" %:.rpcrdma >/dev/null
 	[ "$2" = - ] || on_server keyctl add logon rpcrdma:any "$2" %:.rpcrdma >/dev/null
 }
@@ -40,7 +42,6 @@ is_kept_out() {
 	[ "$(on_server sed -n 's/^rpc \([0-9]*\).*/\1/p' /proc/net/rpc/nfsd)" = "$calls" ] ||
 		fail "the server has executed something"
 	[ "$(logs_of_both "has not proven" | wc -l)" -gt "$before" ] || fail "nobody is told why"
-	forget
 	keys "$KEY" "$KEY"
 	mount_export
 }
@@ -112,7 +113,6 @@ version_1_does_not_do() {
 		"$SERVER:$EXPORT" "$mnt" || fail "it is mounted"
 	[ "$(logs_of_both "has not proven" | wc -l)" -gt "$before" ] || fail "nobody is told why"
 	speak 2 2
-	forget
 	keys "$KEY" "$KEY"
 	mount_export
 	[ "$(says version)" = 2 ]

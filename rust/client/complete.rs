@@ -47,10 +47,7 @@ use crate::{
             CallLimits, //
         },
         retry::Reaction,
-        types::{
-            Version,
-            Xid, //
-        },
+        types::Xid,
         xdr::padded_len, //
     },
     rdma::{
@@ -298,8 +295,7 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
     match event {
         //= V1-117, V1-129, V2-118, V2-171, NFS-050, D-49
         Event::Call(call) => {
-            let version = Version::from_number(call.fixed.version).unwrap_or(Version::V1);
-            let limits = CallLimits::reverse(version, u32::MAX);
+            let limits = CallLimits::reverse(call.version(), u32::MAX);
             if let Err(report) = responder::accept(&call.conveyed, call.part.len, &limits) {
                 client.stats.bad_reply.add(1);
                 return Fate::Refuse(call.fixed, report);

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     endpoint::{
         Endpoint,
-        HostAuth,
         Resolved,
+        SharedKey,
         ANSWER, //
     },
     proto::{
@@ -74,7 +74,7 @@ pub(super) fn resolve(
     })?;
     let role = resolved.role();
     let mut first = versions::first(net, &xprt.peer(), sizes.versions);
-    let hostauth = HostAuth::with(Side::Client, xprt.peer())?;
+    let hostauth = SharedKey::with(Side::Client, xprt.peer())?;
     if hostauth.is_some() {
         // Version 1 would not do, whatever is remembered of the server.
         first = sizes.versions.high;

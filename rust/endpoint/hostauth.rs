@@ -33,14 +33,14 @@ use crate::{
 use kernel::prelude::*;
 
 /// What proves to a peer who this side is, and judges the peer's proof.
-pub(crate) struct HostAuth {
+pub(crate) struct SharedKey {
     peer: SockAddr,
     handshake: Handshake,
     /// None: there is one that cannot be used, so that nobody can prove anything.
     key: Option<Key>,
 }
 
-impl HostAuth {
+impl SharedKey {
     /// What the administrator demands of `peer`; none: nothing. Context: process, may sleep.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ pub(crate) use config::{
     ANSWER, //
 };
 pub(crate) use events::Fate;
-pub(crate) use hostauth::HostAuth;
+pub(crate) use hostauth::SharedKey;
 pub(crate) use join::{
     Budget,
     Joined, //
@@ -352,7 +352,7 @@ impl<R: Role> Resolved<R> {
 
     /// Has the peer prove what `hostauth` wants, which the configuration demands (the connecting
     /// side).
-    pub(crate) fn demand(&self, hostauth: Option<KBox<HostAuth>>) {
+    pub(crate) fn demand(&self, hostauth: Option<KBox<SharedKey>>) {
         self.shared.lock().hostauth = hostauth;
     }
 

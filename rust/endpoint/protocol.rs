@@ -8,7 +8,7 @@
 
 use super::{
     now,
-    HostAuth, //
+    SharedKey, //
 };
 use crate::{
     proto::{
@@ -61,7 +61,7 @@ pub(crate) struct Protocol {
     continued: u32,
     connection: Connection,
     /// What the peer has to prove, if anything.
-    hostauth: Option<KBox<HostAuth>>,
+    hostauth: Option<KBox<SharedKey>>,
 }
 
 /// What holds on a connection.
@@ -131,7 +131,7 @@ impl Protocol {
     }
 
     /// Goes by `hostauth` in what the configuration of the connection demands of the peer.
-    pub(crate) fn with(mut self, hostauth: Option<KBox<HostAuth>>) -> Self {
+    pub(crate) fn with(mut self, hostauth: Option<KBox<SharedKey>>) -> Self {
         self.hostauth = hostauth;
         self
     }
@@ -166,8 +166,8 @@ impl Protocol {
     /// Nobody waits any longer for what the peer has to prove.
     #[cold]
     pub(super) fn give_up(&self) {
-        let is_settled = self.settled() == Some(Version::V2);
-        if let Some(hostauth) = self.hostauth.as_ref().filter(|_| is_settled) {
+        let owed = self.settled() == Some(Version::V2) && !self.connection.is_authenticated();
+        if let Some(hostauth) = self.hostauth.as_ref().filter(|_| owed) {
             hostauth.report();
         }
     }

@@ -5,11 +5,11 @@
 use super::{
     now,
     CloseReason,
-    HostAuth,
     Joined,
     Protocol,
     Role,
     Shared, //
+    SharedKey,
 };
 use crate::{
     proto::{
@@ -52,7 +52,7 @@ pub(crate) struct State<R: Role> {
     /// What decides about messages; none before the peer has accepted.
     pub(super) protocol: Option<Protocol>,
     /// What the peer has to prove, before the protocol goes by it.
-    pub(super) hostauth: Option<KBox<HostAuth>>,
+    pub(super) hostauth: Option<KBox<SharedKey>>,
     /// Send buffers that hold no message.
     pub(super) sends: SendList<Shared<R>>,
     /// Sends under way.

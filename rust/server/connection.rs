@@ -17,10 +17,10 @@ use crate::{
         ComposeError,
         Endpoint,
         Facts,
-        HostAuth,
         Protocol,
         Resolved,
         Shared,
+        SharedKey,
         Ticker, //
     },
     proto::{
@@ -108,7 +108,7 @@ impl Connection {
         let sizes = Sizes::new(&request, most).ok_or_else(errno::not_supported)?;
         let cid = CONNECTIONS.fetch_add(1, Relaxed);
         let mut config = sizes.config(cid);
-        let hostauth = HostAuth::with(Side::Server, request.peer())?;
+        let hostauth = SharedKey::with(Side::Server, request.peer())?;
         if let Some(hostauth) = &hostauth {
             hostauth.demand(&mut config);
         }

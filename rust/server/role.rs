@@ -202,12 +202,6 @@ impl Server {
     }
 }
 
-/// The version that a Call is of.
-#[inline]
-fn version_of(call: &FixedWords) -> Version {
-    Version::from_number(call.version).unwrap_or(Version::V1)
-}
-
 impl Role for Server {
     type Locked = Queue;
     type Claim = Option<Claim>;
@@ -330,7 +324,7 @@ impl Server {
     #[inline(always)]
     //= V1-107, NFS-044, NFS-045
     fn check(&self, arrived: &Arrived<'_>) -> Fate<Kept> {
-        let version = version_of(&arrived.fixed);
+        let version = arrived.version();
         let version2;
         let limits = match version {
             Version::V1 => &self.limits,

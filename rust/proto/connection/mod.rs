@@ -165,6 +165,14 @@ pub struct Arrived<'a> {
     pub more: bool,
 }
 
+impl Arrived<'_> {
+    /// Returns the version that it is of.
+    #[inline]
+    pub fn version(&self) -> Version {
+        Version::from_number(self.fixed.version).unwrap_or(Version::V1)
+    }
+}
+
 /// What an arriving message means to the caller.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
