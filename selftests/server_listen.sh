@@ -113,6 +113,26 @@ bad_listeners_are_refused() {
 	serves "$PORT"
 }
 
+# Who waits for a listener without threads hears that it goes away, and not only that nothing comes. The
+# C module's forgets them.
+waiting_clients_are_refused() {
+	needs_server_command
+	needs_crowd
+	on_server sh -c 'command -v nfsdctl' >/dev/null || skip "the server needs nfsdctl"
+	trap begin_again EXIT
+	on_server nfsdctl threads 0
+	on_server nfsdctl listener "+rdma:$SERVER:20057"
+	timeout 60 "$here/crowd.py" "$SERVER" 20057 4 4 >"$local/waiting" 2>&1 &
+	crowd=$!
+	sleep 3
+	kill -0 $crowd || fail "nobody waits: $(cat "$local/waiting")"
+	on_server nfsdctl listener "-rdma:$SERVER:20057"
+	begun=$(date +%s)
+	wait $crowd || :
+	[ $(($(date +%s) - begun)) -lt 15 ] || fail "told after $(($(date +%s) - begun)) s"
+	grep "$rejected" "$local/waiting" || fail "not refused: $(tail -n 1 "$local/waiting")"
+}
+
 # What becomes of clients that connect at any moment, a line for each time: all are served in the end,
 # or one is rejected.
 # A client that does not hear that a listener has gone (todo.rst) keeps its crowd from ending.
@@ -265,6 +285,7 @@ tests \
 	"ports_are_added" \
 	"listeners_have_addresses" \
 	"bad_listeners_are_refused" \
+	"waiting_clients_are_refused" \
 	"listeners_under_a_crowd 10" \
 	"the_module_stays_while_it_listens" \
 	"namespace_goes_away last" \
