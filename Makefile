@@ -74,7 +74,7 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python demo cost check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-dissector check-nfstest check-demo check-end
+.PHONY: python demo cost bench check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-dissector check-nfstest check-demo check-end
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -85,6 +85,9 @@ demo: python ## Build for Debian's kernel, boot two nodes with it, mount, move d
 
 cost: python ## Count what one RPC executes on either side, with our module and with the kernel's own
 	@tools/cost/cost
+
+bench: python ## Measure our client, our server, then both in either version, beside the kernel's own (an hour)
+	@for side in client server both; do tools/bench/compare --side $$side || exit; done
 
 check: python ## Every test; ends with: N passed, N failed
 	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build \
