@@ -225,6 +225,35 @@ connections_break() {
 	moves_data
 }
 
+# sides_speak CLIENT SERVER EXPECTED: behind a restart of the service.
+sides_speak() {
+	speak "$1" "$2"
+	before=$(says connection)
+	on_server rpc.nfsd 0
+	sleep 0.5
+	on_server rpc.nfsd
+	ls "$dir" >/dev/null
+	[ "$(says connection)" != "$before" ] || fail "the connection goes on"
+	[ "$(says version)" = "$3" ] || fail "sides of $1 and $2 speak version $(says version)"
+}
+
+# Either side becomes an older one and a newer one again, while data is moved.
+#= V2-060, V2-062
+sides_change_under_load() {
+	with 2 2
+	VERS=4.2
+	mount_export
+	begin_io 4
+	sides_speak 1 2 1
+	sides_speak 2 2 2
+	sides_speak 1 1 1
+	sides_speak 2 2 2
+	# That the server knows no other version is learned here, and forgotten with the module.
+	sides_speak 2 1 1
+	trap 'leave; modprobe -r rpcrdma; speak 1 1' EXIT
+	end_io
+}
+
 # parts_in EVENT RESPONSE: there is a message that more parts follow, a Call (0) or a Reply (1).
 parts_in() {
 	header="[0-9a-f]\{8\}00000002[0-9a-f]\{8\}00000000"
@@ -432,5 +461,6 @@ tests \
 	"other_server_is begins" \
 	"silent_server_is_asked" \
 	"connections_break" \
+	"sides_change_under_load" \
 	"server_calls_the_client" \
 	"server_speaks_version_1_only"
