@@ -427,6 +427,49 @@ def parts_without_end(talk):
     talk.lives()
 
 
+def unfinished(talk, connections):
+    """How many bytes of Calls in parts the server keeps until it has no memory for more."""
+    kept = 0
+    for _ in range(400):
+        other = Talk(talk.caller).open((SBSIZ, 65536))
+        connections.append(other.connection)
+        part = bytes(other.announced[RBSIZ] - 36)
+        # nfsd ends connections that have asked for no file when there are many.
+        other.good(other.ask(compound(PUTROOTFH, GETSIZE)))
+        xid = talk.caller.next_xid()
+        other.part(rpc()(xid), xid, flags=MORE)
+        for _ in range((800 << 10) // len(part)):
+            while not other.balance:
+                refusal = other.hear(for_credit=True)
+                if refusal:
+                    expect((refusal.xid, refusal.body) == (xid, words(SYSTEM)), refusal)
+                    return kept
+            other.part(part, xid, flags=MORE)
+            kept += len(part)
+    raise Wrong(f"the server keeps {kept} bytes, and would keep more")
+
+
+#= V2-037
+def parts_of_more_calls_than_there_is_memory_for(talk):
+    """All clients together have a part of the server's memory for them, and have it again later."""
+    said = talk.caller.on_server("sed", "-n", "s/^MemTotal: *//p", "/proc/meminfo")
+    total = int(said.split()[0]) << 10
+    counts = []
+    for _ in range(2):
+        connections = []
+        try:
+            counts.append(unfinished(talk, connections))
+        finally:
+            for connection in connections:
+                connection.close()
+        talk.lives()
+        time.sleep(2)
+    # The memory of a message grows by doubling.
+    first, second = counts
+    expect(total // 40 < first <= total // 16, first, "bytes of Calls in", total, "of memory")
+    expect(second > first * 3 // 4, "there was room for", first, "bytes, and later for", second)
+
+
 #= V2-040, V2-100
 def a_reply_in_parts(talk):
     talk.open()
@@ -848,7 +891,9 @@ TESTS = {name: value for name, value in globals().items()
          if callable(value) and getattr(value, "__module__", "") == __name__
          and not isinstance(value, type)
          and name not in ("properties", "properties_of", "a_file", "ends", "changed", "written", "write",
-                          "lends")}
+                          "lends", "unfinished")}
+# Takes long, and all of the memory for joined messages.
+BY_NAME_ONLY = "parts_of_more_calls_than_there_is_memory_for"
 
 
 def attempt(caller, test, talk):
@@ -870,7 +915,8 @@ def run(tests, usage, talk=Talk):
     server, port, *names = sys.argv[1:] + ["20049"][len(sys.argv) - 2:]
     caller = Caller(server, port)
     chosen = [name for name in tests
-              if not names or any(name.startswith(beginning) for beginning in names)]
+              if (any(name.startswith(beginning) for beginning in names) if names
+                  else name != BY_NAME_ONLY)]
     if not chosen:
         sys.exit("no test begins with " + " or ".join(names))
     print(f"TAP version 13\n1..{len(chosen)}", flush=True)

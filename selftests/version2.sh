@@ -342,6 +342,25 @@ attributes() {
 	done
 }
 
+# caller2 [NAME...]: a client that was written from the document, all that it does or some of it.
+caller2() {
+	FILE=$EXPORT/${dir##*/} SERVER_COMMAND=${SERVER_COMMAND:-lab-server} \
+		"$here/caller2.py" "$SERVER" "$PORT" "$@" >"$local/caller.log" 2>&1 || {
+		cat "$local/caller.log"
+		fail "the server does not answer as it should"
+	}
+}
+
+# All Calls in parts that are joined have a part of the server's memory together.
+all_calls_in_parts_share_memory() {
+	with 2 2 65536
+	needs_crowd
+	VERS=3
+	mount_export
+	caller2 parts_of_more
+	[ "$(says last_close)" = none ]
+}
+
 # A client that was written from the document opens connections in other ways, and breaks rules.
 others_speak_it() {
 	with 2 2
@@ -354,10 +373,7 @@ others_speak_it() {
 	chmod 755 "$dir"
 	chmod 644 "$dir"/content "$dir"/lent*
 	chmod 666 "$dir/written"
-	FILE=$EXPORT/${dir##*/} SERVER_COMMAND=${SERVER_COMMAND:-lab-server} "$here/caller2.py" "$SERVER" "$PORT" >"$local/caller.log" 2>&1 || {
-		cat "$local/caller.log"
-		fail "the server does not answer as it should"
-	}
+	caller2
 	note "$(grep -c '^ok' "$local/caller.log") ways; skipped: $(grep -c SKIP "$local/caller.log")"
 	[ "$(says last_close)" = none ]
 }
@@ -443,6 +459,7 @@ tests \
 	"replies_come_in_parts" \
 	"parts_share_the_credits" \
 	"others_speak_it" \
+	"all_calls_in_parts_share_memory" \
 	"other_server_is plain" \
 	"other_server_is default" \
 	"other_server_is unwilling" \
