@@ -46,7 +46,8 @@ from wire import (INLINE, NFS, PRIVATE_DATA, RDMA_DONE, RDMA_ERROR, RDMA_MSG, RD
 
 MEMORY = 2 << 20
 ALL_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE
-# Without the R bit: the memory of a program cannot be invalidated by the server.
+# Without the R bit: the memory of a program cannot be invalidated by the server, and a connection ends
+# when it tries to.
 PRIVATE_DATA = PRIVATE_DATA[:5] + bytes(1) + PRIVATE_DATA[6:]
 ERR_VERS, ERR_CHUNK = 1, 2
 LARGE = bytes(n % 251 for n in range(200000))
@@ -919,7 +920,7 @@ def an_inline_reply_to_the_byte(c):
 
 
 #= V1-073, V1-071
-#= NFS-036
+#= NFS-036, CM-013
 @case(stock="lets the operation fail")
 def a_write_chunk_to_the_byte(c):
     for length in (1, 1000, 4097):

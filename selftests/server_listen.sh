@@ -23,6 +23,7 @@ begin_again() {
 }
 
 # Ports that are added while a client works, for each family.
+#= NFS-016, NFS-031
 ports_are_added() {
 	needs_server_command
 	needs_crowd
