@@ -4,6 +4,14 @@
 # has to be one that has the setting.
 . "$(dirname "$0")/lib.sh"
 
+known=/proc/sys/sunrpc/rdma_known_servers
+
+# What the client has learned of servers is forgotten.
+forget() {
+	echo 0 >$known
+	[ "$(cat $known)" = 0 ] || fail "$(cat $known) servers are still known"
+}
+
 # with CLIENT SERVER [BYTES]: the highest versions and the longest messages for this test.
 with() {
 	needs_server_command
@@ -131,13 +139,20 @@ server_speaks_version_1_only() {
 	[ "$ended" -le $((sent / 4)) ] || fail "a completion was asked for too often"
 	rm "$dir"/*
 	moves_data
-	# What was learned holds for other mounts, too. What is unloaded has forgotten it.
-	trap 'leave; modprobe -r rpcrdma; speak 1 1' EXIT
+	# What was learned holds for other mounts, too, until it is forgotten.
+	trap 'forget; speak 1 1' EXIT
+	[ "$(cat $known)" = 1 ] || fail "$(cat $known) servers are known"
 	leave
+	speak 2 2 8192
 	trace mount_export
 	! grep '^rpcrdma_protocol_message: .*event=version' "$local/events" ||
 		fail "the server was asked again"
 	[ "$(says version)" = 1 ]
+	leave
+	forget
+	mount_export
+	[ "$(says version)" = 2 ] || fail "an upgraded server is not noticed"
+	[ "$(cat $known)" = 0 ]
 }
 
 client_speaks_version_1_only() {
@@ -248,9 +263,10 @@ sides_change_under_load() {
 	sides_speak 2 2 2
 	sides_speak 1 1 1
 	sides_speak 2 2 2
-	# That the server knows no other version is learned here, and forgotten with the module.
 	sides_speak 2 1 1
-	trap 'leave; modprobe -r rpcrdma; speak 1 1' EXIT
+	trap 'forget; speak 1 1' EXIT
+	forget
+	sides_speak 2 2 2
 	end_io
 }
 
@@ -429,8 +445,7 @@ other_server_goes() {
 	leave || :
 	# The next one listens at the same port.
 	kill "$2" 2>/dev/null && wait "$2" || :
-	# What the client has learned about this server.
-	modprobe -r rpcrdma || :
+	forget
 	exit "$1"
 }
 

@@ -6,6 +6,7 @@
 //! They are read when they count: the slots when a transport is created (a mount), the lengths of
 //! messages and the version whenever it connects.
 
+use super::versions::KNOWN;
 use crate::proto::negotiate::Versions;
 use crate::support::memory::PAGE_SIZE;
 use crate::support::sysctl::{
@@ -51,12 +52,13 @@ static STRATEGY: Atomic<i32> = Atomic::new(5);
 static STRATEGY_RANGE: Range = Range { min: 0, max: 6 };
 static PAD_OPTIMIZE: Atomic<i32> = Atomic::new(0);
 
-static ENTRIES: [Entry; 8] = [
+static ENTRIES: [Entry; 9] = [
     Entry::new(c"rdma_slot_table_entries", &SLOTS, Some(&SLOTS_RANGE)),
     Entry::new(c"rdma_max_inline_read", &INLINE_READ, Some(&INLINE_RANGE)),
     Entry::new(c"rdma_max_inline_write", &INLINE_WRITE, Some(&INLINE_RANGE)),
     Entry::new(c"rdma_max_version", &MAX_VERSION, Some(&MAX_VERSION_RANGE)),
     Entry::new(c"rdma_max_message", &MAX_MESSAGE, Some(&MAX_MESSAGE_RANGE)),
+    Entry::counter(c"rdma_known_servers", &KNOWN),
     Entry::new(c"rdma_inline_write_padding", &PADDING, Some(&PADDING_RANGE)),
     Entry::new(c"rdma_memreg_strategy", &STRATEGY, Some(&STRATEGY_RANGE)),
     Entry::new(c"rdma_pad_optimize", &PAD_OPTIMIZE, None),

@@ -21,9 +21,12 @@ use crate::{
         },
         types::Version, //
     },
-    support::net::{
-        Net,
-        SockAddr, //
+    support::{
+        net::{
+            Net,
+            SockAddr, //
+        },
+        sysctl::Count, //
     }, //
 };
 use core::net::IpAddr;
@@ -37,7 +40,29 @@ const PLACES: usize = 64;
 
 /// What is known, by a number that stands for the server: the upper half of that number, and until
 /// which second the server counts as one without version 2.
-static KNOWN: [Atomic<u64>; PLACES] = [const { Atomic::new(0) }; PLACES];
+pub(super) struct Known([Atomic<u64>; PLACES]);
+
+pub(super) static KNOWN: Known = Known([const { Atomic::new(0) }; PLACES]);
+
+/// For who looks: how many servers count as such now. Zero has all of them asked again.
+impl Count for Known {
+    fn sum(&self) -> usize {
+        let now = endpoint::now();
+        let is_known = |place: &&Atomic<u64>| until(place.load(Relaxed)) > now;
+        self.0.iter().filter(is_known).count()
+    }
+
+    fn reset(&self) {
+        for place in &self.0 {
+            place.store(0, Relaxed);
+        }
+    }
+}
+
+/// Until when a server counts as one without version 2.
+fn until(known: u64) -> Time {
+    Time((known & u64::from(u32::MAX)) * 1_000)
+}
 
 /// A number for a server, as seen from a network namespace. Two may have the same, or a namespace
 /// may take the place of another; then one of them is not asked for its version for a while.
@@ -61,14 +86,13 @@ fn number(net: Net, server: &SockAddr) -> u64 {
 }
 
 fn place(number: u64) -> &'static Atomic<u64> {
-    &KNOWN[number as usize % PLACES]
+    &KNOWN.0[number as usize % PLACES]
 }
 
 fn memory(number: u64) -> Memory {
     let known = place(number).load(Relaxed);
     let is_this = known >> 32 == number >> 32;
-    let until = Time((known & u64::from(u32::MAX)) * 1_000);
-    Memory::new(is_this.then_some(until))
+    Memory::new(is_this.then_some(until(known)))
 }
 
 /// Returns the version to begin a connection with.

@@ -2,6 +2,7 @@
 
 //! A number that all processors count up.
 
+use super::sysctl::Count;
 use kernel::{
     cpu::CpuId,
     sync::atomic::{
@@ -39,15 +40,15 @@ impl Counter {
         let part = CpuId::current().as_u32() as usize % PARTS;
         self.0[part].0.fetch_add(number, Relaxed);
     }
+}
 
-    /// What has been counted. Context: any.
-    pub(crate) fn sum(&self) -> usize {
+impl Count for Counter {
+    fn sum(&self) -> usize {
         let parts = self.0.iter().map(|part| part.0.load(Relaxed));
         parts.fold(0, usize::wrapping_add)
     }
 
-    /// Begins at zero again. Context: any.
-    pub(crate) fn reset(&self) {
+    fn reset(&self) {
         for part in &self.0 {
             part.0.store(0, Relaxed);
         }

@@ -5,7 +5,6 @@
 //! A setting is a static atomic. The kernel writes it by itself, after it has checked the range;
 //! whoever uses it loads it at the moment when it counts, and gets the newest value.
 
-use super::counter::Counter;
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::prelude::*;
@@ -82,16 +81,25 @@ impl Entry {
     }
 }
 
+/// A number that is found when it is asked for, and that userspace can only set to zero.
+pub(crate) trait Count: Sync + 'static {
+    /// The number. Context: process.
+    fn sum(&self) -> usize;
+
+    /// Begins at zero again. Context: process.
+    fn reset(&self);
+}
+
 impl Entry {
-    /// The counter `name`, which any write sets to zero.
-    pub(crate) const fn counter(name: &'static CStr, value: &'static Counter) -> Self {
+    /// The number `name`, which any write sets to zero.
+    pub(crate) const fn counter<C: Count>(name: &'static CStr, value: &'static C) -> Self {
         // INVARIANT: all of these are static; `counter_callback` hands on a table of another kind.
         Self(bindings::ctl_table {
             procname: name.to_bytes_with_nul().as_ptr().cast(),
             data: (&raw const *value).cast_mut().cast(),
             maxlen: core::mem::size_of::<usize>() as i32,
             mode: 0o644,
-            proc_handler: Some(counter_callback),
+            proc_handler: Some(counter_callback::<C>),
             poll: core::ptr::null_mut(),
             extra1: core::ptr::null_mut(),
             extra2: core::ptr::null_mut(),
@@ -99,12 +107,13 @@ impl Entry {
     }
 }
 
-/// Called by proc_sys_call_handler() to read or write a counter.
+/// Called by proc_sys_call_handler() to read or write a number.
 ///
 /// # Safety
 ///
-/// `table` must be that of [`Entry::counter`], and the other arguments what a `proc_handler` gets.
-unsafe extern "C" fn counter_callback(
+/// `table` must be that of [`Entry::counter`] for a `C`, and the other arguments what a `proc_handler`
+/// gets.
+unsafe extern "C" fn counter_callback<C: Count>(
     table: *const bindings::ctl_table,
     write: kernel::ffi::c_int,
     buffer: *mut kernel::ffi::c_void,
@@ -113,8 +122,8 @@ unsafe extern "C" fn counter_callback(
 ) -> kernel::ffi::c_int {
     // SAFETY: sysctl keeps the table registered during the call, nobody writes it, and a copy owns nothing.
     let mut table = unsafe { core::ptr::read(table) };
-    // SAFETY: the data is a `Counter`, which is static.
-    let counter = unsafe { &*table.data.cast::<Counter>() };
+    // SAFETY: the data is a `C`, which is static.
+    let counter = unsafe { &*table.data.cast::<C>() };
     if write != 0 {
         counter.reset();
         return 0;
