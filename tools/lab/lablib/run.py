@@ -15,6 +15,10 @@ from .sandbox import mounts
 
 LAB_FAILED, TIMED_OUT, REPORTED = 125, 124, 99
 BOOT_TIMEOUT = 300
+# After so many seconds nodes are started once more if a kernel has not come to its first process:
+# an emulated machine with two processors may hang in its first second.
+KERNEL_TIMEOUT = 120
+FIRST_PROCESS = b"lab: the first process"
 FINISH_TIMEOUT = 60
 
 
@@ -35,6 +39,8 @@ class Run:
         self.deadline = None
         self.pending = {}           # per channel: the beginning of a line
         self.ready = set()
+        self.begun = None
+        self.started_again = False
         self.selector = selectors.DefaultSelector()
 
     def __call__(self):
@@ -75,9 +81,7 @@ class Run:
             jail.mount("--bind", path, target)
 
     def _boot(self):
-        two = self.options.nodes == 2
-        roles = {"server": ("server",), "client": ("client",)} if two else {
-            "client": ("server", "client")}
+        roles = self._roles()
         for name in roles:
             home = self.lab / name
             home.mkdir()
@@ -87,7 +91,17 @@ class Run:
             (home / "node").write_text(nodes.settings(self.options, name, roles[name]))
             (home / "command").write_text(nodes.command_file(self.options.command))
             self.logs[name] = self._log(name)
-        ends = nodes.link(self.kernels["client"]) if two else [None]
+        self._start()
+
+    def _roles(self):
+        if self.options.nodes == 2:
+            return {"server": ("server",), "client": ("client",)}
+        return {"client": ("server", "client")}
+
+    def _start(self):
+        self.begun = time.monotonic()
+        roles = self._roles()
+        ends = nodes.link(self.kernels["client"]) if len(roles) == 2 else [None]
         for name, end in zip(roles, ends):
             plugin = (self.options.plugin and name == self.options.plugin_on
                       and f"/lab/share/{self.options.plugin}")
@@ -99,13 +113,35 @@ class Run:
                 relay = {"stdout": self._stdout, "stderr": self._stderr}.get(channel, self._lines)
                 self.selector.register(end, selectors.EVENT_READ, (relay, node, channel))
 
+    def _look_after_boot(self, seconds):
+        if seconds > KERNEL_TIMEOUT and not self.started_again and self._hangs():
+            self._start_again()
+        elif seconds > BOOT_TIMEOUT:
+            raise LabError(f"the nodes did not start within {BOOT_TIMEOUT} s")
+
+    def _start_again(self):
+        say(f"a kernel has not come to its first process in {KERNEL_TIMEOUT} s: once more")
+        self.started_again = True
+        for node in self.nodes.values():
+            node.process.kill()
+            node.process.wait()
+        for key in list(self.selector.get_map().values()):
+            self.selector.unregister(key.fileobj)
+        self.ready.clear()
+        self.pending.clear()
+        self._start()
+
+    def _hangs(self):
+        """Whether some kernel has not come to its first process."""
+        return any(FIRST_PROCESS not in os.pread(log.fileno(), 1 << 20, 0)
+                   for log in self.logs.values())
+
     def _log(self, name):
         directory = Path(self.options.out) if self.options.out else HOME / "run"
         return open(directory / f"{name}.log", "w+b", buffering=0)
 
     def _serve(self):
-        begun = time.monotonic()
-        self.deadline = begun + self.options.timeout
+        self.deadline = self.begun + self.options.timeout
         while self.outcome is None:
             now = time.monotonic()
             if now > self.deadline and self.status is None:
@@ -113,8 +149,8 @@ class Run:
                 self.outcome = TIMED_OUT
             elif now > self.deadline:
                 raise LabError(f"the server's node did not answer for {FINISH_TIMEOUT} s at the end")
-            elif now > begun + BOOT_TIMEOUT and len(self.ready) < 2:
-                raise LabError(f"the nodes did not start within {BOOT_TIMEOUT} s")
+            elif len(self.ready) < 2:
+                self._look_after_boot(now - self.begun)
             for key, _ in self.selector.select(0.5):
                 handle, *arguments = key.data
                 handle(key.fileobj, *arguments)
