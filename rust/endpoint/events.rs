@@ -181,6 +181,27 @@ impl<R: Role> Shared<R> {
     ) {
         guard.count_receives();
         let is_joining = guard.joining.parts() != 0;
+        if let (Some(protocol), None, false) = (&mut guard.protocol, handle, is_joining) {
+            if let Some(event) = protocol.handle_plain_v2(R::USUAL, now(), message.bytes()) {
+                let fate = self.claim(guard, cx.qp(), event, &message, None, false);
+                self.more_may_be_sent();
+                return self.dispose(cx, message, fate);
+            }
+        }
+        self.received_with_more(guard, cx, message, handle, invalidated);
+    }
+
+    /// As [`received_v2`](Self::received_v2), with more to do than hand the message over.
+    #[inline(never)]
+    fn received_with_more(
+        &self,
+        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        cx: &mut Completions<'_, Self>,
+        message: Received<Self>,
+        handle: Option<Handle>,
+        invalidated: Option<Invalidated>,
+    ) {
+        let is_joining = guard.joining.parts() != 0;
         let Some(protocol) = guard.protocol.as_mut().filter(|_| !is_joining) else {
             return self.received_other(guard, cx, message, handle, invalidated);
         };

@@ -262,6 +262,19 @@ impl Protocol {
         Some(event)
     }
 
+    /// As [`Connection::handle_plain_v2`].
+    #[inline(always)]
+    pub(super) fn handle_plain_v2<'a>(
+        &mut self,
+        kind: MsgType,
+        now: Time,
+        message: &'a [u8],
+    ) -> Option<Event<'a>> {
+        let event = self.connection.handle_plain_v2(kind, now, message)?;
+        self.trace_message(now, message, None, &event);
+        Some(event)
+    }
+
     /// As [`Connection::has_to_tell`].
     #[inline]
     pub(super) fn has_to_tell(&self) -> bool {

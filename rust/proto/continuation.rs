@@ -71,6 +71,12 @@ impl Assembler {
         Self { open: None }
     }
 
+    /// Says whether no sequence is open.
+    #[inline]
+    pub const fn is_idle(&self) -> bool {
+        self.open.is_none()
+    }
+
     /// Returns the open sequence.
     #[inline]
     pub const fn open(&self) -> Option<Sequence> {

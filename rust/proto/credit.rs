@@ -233,6 +233,7 @@ impl SendCredits {
     }
 
     /// Returns how many messages may be on their way.
+    #[inline]
     pub const fn ceiling(&self) -> u32 {
         self.ceiling
     }
@@ -271,6 +272,7 @@ impl SendCredits {
     }
 
     /// Adds credits to those that wait, and frees as many as there is room for.
+    #[inline]
     fn settle(&mut self, granted: u32) {
         let total = self
             .balance
@@ -281,7 +283,7 @@ impl SendCredits {
     }
 
     /// Adds a grant. `false` means that it grants nothing, which no peer should do.
-    #[inline]
+    #[inline(always)]
     //= V2-039, V2-045, V2-048, V2-049, V2-053, D-09, D-10
     pub fn handle_grant(&mut self, grant: Grant) -> bool {
         if grant.ceiling != 0 {

@@ -101,6 +101,37 @@ pub fn decode<'a>(
     Some(Message { flags, body })
 }
 
+/// Reads what follows the fixed words of a message that conveys a whole RPC message of the kind
+/// `only`, without any chunk, as most messages do. Of anything else nothing is read.
+#[inline(always)]
+//= V2-005, V2-007, V2-009, V2-012, V2-014, V2-026
+pub fn decode_plain<'a>(
+    fixed: &FixedWords,
+    mut reader: Reader<'a>,
+    only: MsgType,
+) -> Option<Conveyed<'a>> {
+    let (flags, msg_type) = match only {
+        MsgType::Call => (0, 0),
+        MsgType::Reply => (RESPONSE, 1),
+    };
+    let [f0, f1, f2, f3, handle @ ..] = *reader.array::<8>().ok()?;
+    if fixed.htype != RDMA2_MSG || u32::from_be_bytes([f0, f1, f2, f3]) != flags {
+        return None;
+    }
+    let inv_handle = Handle(u32::from_be_bytes(handle));
+    if *reader.array().ok()? != [0; 12] {
+        return None;
+    }
+    let payload = reader.rest();
+    let start = (u64::from(fixed.xid.0) << 32) | msg_type;
+    (reader.u64().ok()? == start).then_some(Conveyed {
+        kind: Kind::Msg,
+        inv_handle,
+        chunks: ChunkLists::EMPTY,
+        payload,
+    })
+}
+
 /// Reads what follows the flags of a message of a type that conveys RPC messages.
 ///
 /// A grant is known by its XID and its empty lists; it is taken whatever else it says.

@@ -386,6 +386,11 @@ impl Reports {
         }
     }
 
+    #[inline]
+    fn is_empty(&self) -> bool {
+        matches!(self.queue.first(), None | Some(None))
+    }
+
     fn first(&self) -> Option<(FixedWords, ErrorReport)> {
         self.queue.first().copied().flatten()
     }

@@ -114,6 +114,56 @@ impl Connection {
         }
     }
 
+    /// Does what [`handle_usual`](Self::handle_usual) does, with a message of version 2 after which
+    /// this side has nothing to tell, and that has no chunks: most are like that. Of anything else it
+    /// takes no notice, and `handle_usual` is to be called.
+    ///
+    /// The peer's ceiling is what it was then, too.
+    #[inline(always)]
+    //= V2-030, V2-044, V2-048
+    pub fn handle_plain_v2<'a>(
+        &mut self,
+        only: MsgType,
+        now: Time,
+        message: &'a [u8],
+    ) -> Option<Event<'a>> {
+        let (fixed, rest) = FixedWords::split(message)?;
+        if fixed.version != Version::V2.number() || !self.is_between_messages_v2() {
+            return None;
+        }
+        let conveyed = v2::decode_plain(&fixed, rest, only)?;
+        let (mut send, mut recv) = (self.send, self.recv);
+        let plain = recv.handle_message()
+            && !recv.is_short()
+            && send.handle_grant(Grant::from_word(fixed.credit))
+            && send.ceiling() == self.send.ceiling();
+        if !plain {
+            return None;
+        }
+        (self.send, self.recv) = (send, recv);
+        self.may_grant = true;
+        self.active = now;
+        let start = RpcStart {
+            xid: fixed.xid,
+            msg_type: Some(only),
+        };
+        let arrived = whole(&fixed, conveyed, Some(start));
+        match only {
+            MsgType::Reply => Some(Event::Reply(arrived)),
+            MsgType::Call => Some(Event::Call(arrived)),
+        }
+    }
+
+    /// Says whether the version is 2, RPC messages may be exchanged, no message has come in part, and
+    /// there is nothing to tell but perhaps credits.
+    #[inline(always)]
+    fn is_between_messages_v2(&self) -> bool {
+        self.negotiation.is_settled_on(Version::V2)
+            && self.auth.may_proceed()
+            && self.assembler.is_idle()
+            && !self.has_more_to_tell_than_credits()
+    }
+
     #[inline(always)]
     fn take_usual(&mut self, version: Version, kind: MsgType, fixed: &FixedWords, now: Time) {
         match (version, kind) {
@@ -149,7 +199,7 @@ impl Connection {
         fixed: &FixedWords,
         rest: Reader<'a>,
     ) -> Option<(MsgType, Arrived<'a>)> {
-        if self.assembler.open().is_some() || !v2::is_rpc(fixed) {
+        if !self.assembler.is_idle() || !v2::is_rpc(fixed) {
             return None;
         }
         let message = v2::decode(fixed, rest, true)?;

@@ -89,8 +89,31 @@ impl Connection {
     }
 
     #[inline(never)]
-    //= V2-038, V2-040, V2-047, V2-054, V2-170, D-12, D-14, D-28, D-49, NFS-053
+    //= V2-038, V2-054
     fn send_v2<C: Chunks + ?Sized>(
+        &mut self,
+        now: Time,
+        out: &mut [u8],
+        message: &Outgoing,
+        chunks: &C,
+    ) -> Result<usize, SendError> {
+        let reverse = self.side == Side::Server && message.direction == MsgType::Call;
+        let started = self.announced && self.is_settled();
+        if started && self.sending.is_none() && !message.more && !reverse {
+            // Most messages are like that: nothing is to be asked but for a credit.
+            let whole = Outgoing {
+                more: false,
+                ..*message
+            };
+            return self.compose_v2(now, out, whole, chunks);
+        }
+        self.send_v2_part(now, out, message, chunks)
+    }
+
+    /// Asks all that is to be asked before an RPC message or a part of one is sent in version 2.
+    #[inline(never)]
+    //= V2-038, V2-040, V2-170, D-12, D-14, D-49, NFS-053
+    fn send_v2_part<C: Chunks + ?Sized>(
         &mut self,
         now: Time,
         out: &mut [u8],
@@ -108,27 +131,40 @@ impl Connection {
         if !self.is_settled() || !ready {
             return Err(SendError::NotReady);
         }
-        if self.side == Side::Server && message.direction == MsgType::Call {
+        if self.side == Side::Server && !reply {
             let explicit = names_memory(message, chunks);
             if !self.properties().reverse.allows(explicit) {
                 return Err(SendError::NotSupported);
             }
         }
+        self.compose_v2(now, out, *message, chunks)
+    }
+
+    /// Composes a message, or a part of the one that is being sent, if there is a credit for it.
+    #[inline(always)]
+    //= V2-047, V2-110, D-28
+    fn compose_v2<C: Chunks + ?Sized>(
+        &mut self,
+        now: Time,
+        out: &mut [u8],
+        mut message: Outgoing,
+        chunks: &C,
+    ) -> Result<usize, SendError> {
         let (mut send, mut recv) = (self.send, self.recv);
         if !send.take() {
             return Err(SendError::NoCredit);
         }
-        let message = Outgoing {
-            inv_handle: self.offer(message, chunks),
-            ..*message
-        };
+        message.inv_handle = self.offer(&message, chunks);
         let len = v2::encode(out, &message, recv.grant(), chunks)?;
         (self.send, self.recv) = (send, recv);
-        if !reply && self.sending != Some(this) {
+        let reply = message.direction == MsgType::Reply;
+        if !reply && self.sending.is_none() {
             self.calls.start();
         }
         self.owes_grant = false;
-        self.sending = message.more.then_some(this);
+        self.sending = message
+            .more
+            .then_some((message.xid, Content::Rpc { response: reply }));
         self.reply_first = false;
         self.active = now;
         Ok(len)
@@ -136,6 +172,7 @@ impl Connection {
 
     /// The handle that the Reply may invalidate: the one that the caller names, or else one of
     /// the message's.
+    #[inline(always)]
     //= V2-110, V2-113, D-23
     fn offer<C: Chunks + ?Sized>(&self, message: &Outgoing, chunks: &C) -> Handle {
         let call = message.direction == MsgType::Call && !message.more;
@@ -287,7 +324,12 @@ impl Connection {
     #[inline]
     //= V2-051, D-11
     pub fn has_to_tell(&self) -> bool {
-        !self.announced || self.owes_grant || self.reports.first().is_some() || self.recv.is_short()
+        self.has_more_to_tell_than_credits() || self.recv.is_short()
+    }
+
+    #[inline(always)]
+    pub(super) fn has_more_to_tell_than_credits(&self) -> bool {
+        !self.announced || self.owes_grant || !self.reports.is_empty()
     }
 
     //= V1-093, V1-094, V1-095, V2-029, V2-142, V2-143, D-02, D-11

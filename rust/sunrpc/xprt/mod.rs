@@ -239,7 +239,12 @@ impl Xprt {
     }
 
     /// Wakes the sender that waits for send buffers. Context: process.
+    #[inline]
     pub(crate) fn write_space(&self) {
+        // Mostly nobody waits.
+        if read_once!(self, state) & (1 << bindings::XPRT_WRITE_SPACE) == 0 {
+            return;
+        }
         // SAFETY: takes the transport lock itself; the transport is alive while borrowed.
         unsafe { bindings::xprt_write_space(self.as_raw()) };
     }

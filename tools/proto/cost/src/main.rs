@@ -4,9 +4,9 @@
 
 use std::hint::black_box;
 
-use common::{buf, conveyed, rpc, v1_client, v1_message};
+use common::{buf, config, conveyed, rpc, v1_client, v1_message};
 use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, Laid, Layout, NoChunks};
-use rpcrdma_proto::proto::connection::{Connection, Event};
+use rpcrdma_proto::proto::connection::{Connection, Event, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
 use rpcrdma_proto::proto::negotiate::Time;
@@ -205,6 +205,17 @@ measured! {
         v1_handle(connection, message)
     }
 
+    fn [cost_v2_send_call](connection: &mut Connection, out: &mut [u8]) -> usize {
+        connection.send(NOW, out, &OUTGOING, &NoChunks).unwrap_or(0)
+    }
+
+    fn [cost_v2_handle_plain_reply](connection: &mut Connection, message: &[u8]) -> usize {
+        match connection.handle_plain_v2(MsgType::Reply, NOW, message) {
+            Some(Event::Reply(arrived)) => arrived.conveyed.payload.len(),
+            _ => usize::MAX,
+        }
+    }
+
     fn [cost_v2_encode_call](out: &mut [u8]) -> usize {
         v2::encode(out, &OUTGOING, GRANT, &NoChunks).unwrap_or(0)
     }
@@ -310,18 +321,7 @@ fn main() {
         SEGMENT.length,
         cost_check_conveyed_write(&conveyed, &laid_write)
     );
-    let reply = Outgoing {
-        direction: MsgType::Reply,
-        ..OUTGOING
-    };
-    let v2 = |chunks: &ChunkSlices<'_>| {
-        let mut message = vec![0; 256];
-        let len = v2::encode(&mut message, &reply, GRANT, chunks).expect("room");
-        message.truncate(len);
-        message.extend(rpc(XID.0, 1, 24));
-        message
-    };
-    let (short, filled) = (v2(&none), v2(&written));
+    let (short, filled) = (v2_reply_message(&none), v2_reply_message(&written));
     count!(24, cost_v2_decode_reply(&short));
     count!(24, cost_v2_decode_reply_write(&filled));
     count!(24, cost_v2_check_reply(&short, &none));
@@ -382,6 +382,39 @@ fn connections() {
     count!(24, cost_v1_handle_reply_write(&mut client, &filled));
     count!(24, cost_v1_handle_reply_nomsg(&mut client, &long));
     count!(24, cost_v1_decode_reply_nomsg(&long));
+
+    let mut client = v2_client();
+    count!(36, cost_v2_send_call(&mut client, &mut room));
+    let mut client = v2_client();
+    let plain = v2_reply_message(&none);
+    count!(24, cost_v2_handle_plain_reply(&mut client, &plain));
+}
+
+/// A client that may send and receive as many messages as are counted.
+fn v2_client() -> Connection {
+    let mut client = Connection::client(config::both(1000), Version::V2, &[], NOW);
+    let mut out = [0; MAX_CONTROL_LEN];
+    assert!(client.poll_transmit(NOW, false, false, &mut out).is_some());
+    let first = v2_reply_message(&ChunkSlices::default());
+    let event = client.handle_message(NOW, &first, None);
+    assert!(matches!(event, Event::Reply(_)));
+    client
+}
+
+fn v2_reply_message(chunks: &ChunkSlices<'_>) -> Vec<u8> {
+    let reply = Outgoing {
+        direction: MsgType::Reply,
+        ..OUTGOING
+    };
+    let grant = Grant {
+        granted: 1000,
+        ceiling: 1000,
+    };
+    let mut message = vec![0; 256];
+    let len = v2::encode(&mut message, &reply, grant, chunks).expect("room");
+    message.truncate(len);
+    message.extend(rpc(XID.0, 1, 24));
+    message
 }
 
 fn plans() {

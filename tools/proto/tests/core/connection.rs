@@ -221,6 +221,110 @@ fn version_2_may_be_handled_in_a_hurry() {
     }
 }
 
+/// A plain message takes the shortest way, and does there what it does otherwise; what is not quite
+/// plain is let alone there.
+//= V2-005, V2-014, V2-026, V2-030, V2-044, V2-048 (test)
+#[test]
+fn plain_messages_of_version_2_take_the_shortest_way() {
+    let later = NOW.after(Time(1));
+    for (ready, begun, kind, flags) in [
+        (v2_client(), client(Version::V2), MsgType::Reply, 1),
+        (v2_server(), server(), MsgType::Call, 0),
+    ] {
+        let hurried = |connection: &mut Connection, message| {
+            let event = connection.handle_plain_v2(kind, later, message);
+            event.map(|event| format!("{event:?}"))
+        };
+        let is_let_alone = |connection: &Connection, message| {
+            let mut copy = connection.clone();
+            assert_eq!(hurried(&mut copy, message), None, "{message:?}");
+            assert_eq!(format!("{copy:?}"), format!("{connection:?}"));
+        };
+        let other = 1 - flags;
+        let message = v2_msg(10, flags, &rpc(10, flags, 40));
+        let (mut usual, mut plain) = (ready.clone(), ready.clone());
+        let event = format!("{:?}", usual.handle_message(later, message, None));
+        assert_eq!(hurried(&mut plain, message), Some(event));
+        assert_eq!(format!("{plain:?}"), format!("{usual:?}"));
+
+        let with = |version, credit, htype, flags, list| {
+            let header = [10, version, credit, htype, flags, 0, 0, list, 0];
+            join(&header, &rpc(10, flags & 1, 40))
+        };
+        assert_eq!(with(2, CREDIT, 0, flags, 0), message);
+        for other in [
+            v2_msg(10, flags, &rpc(11, flags, 40)),
+            v2_msg(10, flags, &rpc(10, other, 40)),
+            v2_msg(10, flags, &rpc(10, flags, 40)[..7]),
+            v2_msg(10, other, &rpc(10, other, 40)),
+            with(1, CREDIT, 0, flags, 0),
+            with(3, CREDIT, 0, flags, 0),
+            // A ceiling that is another one, or none, and a grant of nothing.
+            with(2, CREDIT + 0x1_0000, 0, flags, 0),
+            with(2, CREDIT & 0xffff, 0, flags, 0),
+            with(2, CREDIT & !0xffff, 0, flags, 0),
+            with(2, CREDIT, 1, flags, 0),
+            with(2, CREDIT, 0, flags | 2, 0),
+            with(2, CREDIT, 0, flags | 4, 0),
+            with(2, CREDIT, 0, flags, 1),
+            &message[..message.len() - 33],
+            &[],
+        ] {
+            is_let_alone(&ready, other);
+        }
+
+        // Nothing is settled, or not all is told.
+        is_let_alone(&begun, message);
+        let (xid, version) = (Xid(9), 2);
+        let fixed = FixedWords {
+            xid,
+            version,
+            credit: CREDIT,
+            htype: 0,
+        };
+        let mut owing = ready.clone();
+        assert_eq!(owing.refuse(&fixed, ErrorReport::System), Ok(()));
+        is_let_alone(&owing, message);
+        let mut out = [0; MAX_CONTROL_LEN];
+        assert!(owing.poll_transmit(NOW, false, false, &mut out).is_some());
+        is_let_alone(&owing, message);
+        // Between parts, it breaks them.
+        let mut joining = ready.clone();
+        joining.handle_message(NOW, v2_msg(9, flags | 2, &rpc(9, flags, 40)), None);
+        is_let_alone(&joining, message);
+
+        // With less than half of 32 credits the peer is to be given more, if there are any; and it
+        // must not use more than it has.
+        let credits = ready.recv_credits().balance() as usize;
+        for (receives, handled) in [(1000, credits - 16), (0, credits)] {
+            let mut running_out = ready.clone();
+            running_out.handle_posted(receives);
+            let all = (0..100).take_while(|_| hurried(&mut running_out, message).is_some());
+            assert_eq!(all.count(), handled);
+        }
+    }
+    // Nobody may call who has not proven who it is.
+    let mut unproven = Connection::server(
+        Config {
+            auth: Policy::Require,
+            mechanism: true,
+            ..config()
+        },
+        &[],
+        NOW,
+    );
+    unproven.handle_message(NOW, props(0, &[0]), None);
+    transmit(&mut unproven);
+    let message = v2_msg(10, 0, &rpc(10, 0, 40));
+    let hurried = |connection: &mut Connection| {
+        let event = connection.handle_plain_v2(MsgType::Call, NOW, message);
+        event.is_some()
+    };
+    assert!(!hurried(&mut unproven));
+    unproven.handle_auth(Verdict::Accept);
+    assert!(hurried(&mut unproven));
+}
+
 //= V1-033, V1-035 (test)
 #[test]
 fn a_reply_may_be_handled_in_a_hurry() {

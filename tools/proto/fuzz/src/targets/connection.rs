@@ -107,7 +107,20 @@ impl Subject {
             self.granted += u64::from(Grant::from_word(fixed.credit).granted).max(1);
         }
         let v2 = |connection: &Connection| connection.version() == Some(Version::V2);
-        match self.connection.handle_message(self.now, message, None) {
+        let hurried = [MsgType::Call, MsgType::Reply]
+            .into_iter()
+            .find_map(|kind| {
+                let mut hurried = self.connection.clone();
+                let event = hurried.handle_plain_v2(kind, self.now, message)?;
+                Some((format!("{event:?}"), hurried))
+            });
+        let event = self.connection.handle_message(self.now, message, None);
+        if let Some((hurried_event, hurried)) = hurried {
+            assert_eq!(hurried_event, format!("{event:?}"));
+            assert_eq!(format!("{hurried:?}"), format!("{:?}", self.connection));
+            assert!(!hurried.has_to_tell());
+        }
+        match event {
             Event::Call(arrived) | Event::Reply(arrived) => {
                 let payload = arrived.conveyed.payload;
                 assert!(message.ends_with(payload));
