@@ -6,10 +6,7 @@
 
 # What caller.py knows of, in a mount that has nothing else to do.
 make_files() {
-	VERS=3
-	mount_export
-	python3 -c 'import sys; sys.stdout.buffer.write(bytes(n % 251 for n in range(10000)))' \
-		>"$dir/content"
+	make_files_to_call_for
 	# Page by page, so that few of them follow each other in the server's memory.
 	python3 -c 'import os, sys
 file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_SYNC)
@@ -17,14 +14,8 @@ data = bytes(n % 251 for n in range(200000))
 for first in 0, 4096:
 	for at in range(first, len(data), 8192):
 		os.pwrite(file, data[at:at + 4096], at)' "$dir/large"
-	touch "$dir/written" $(seq -f "$dir/lent%g" 40)
 	ln -s where/the/link/leads/to "$dir/link"
-	chmod 755 "$dir"
-	chmod 644 "$dir"/content "$dir"/large "$dir"/lent*
-	chmod 666 "$dir/written"
-	FILE=$EXPORT/${dir##*/}
-	SERVER_COMMAND=${SERVER_COMMAND:-$(command -v lab-server)} || :
-	export FILE SERVER_COMMAND
+	chmod 644 "$dir/large"
 }
 
 # break_rules [NAME...]

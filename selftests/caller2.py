@@ -83,6 +83,8 @@ class Talk:
         self.caller, self.connection = caller, Client(caller)
         caller.kept.append(self.connection)
         self.balance, self.ceiling = 1, 1
+        # What it may have to send at a time, unless a message says otherwise.
+        self.most = CEILING
         # What the server may still send, what it has said, and whom it has called.
         self.given, self.announced, self.calls = 0, None, []
 
@@ -96,7 +98,7 @@ class Talk:
     def send(self, kind, body, xid=None, flags=0, grant=None):
         """Sends a message. By default it gives the server all credits that it may have."""
         if grant is None:
-            grant = CEILING - self.given
+            grant = self.most - self.given
         # Zero is never sent, and so is one.
         grant = max(grant, 1)
         self.given = min(self.given + grant, CEILING)
@@ -664,28 +666,56 @@ def lends(talk):
     talk.caller.connect().ask(writes(4, data=b"data", name=name))
 
 
+def called(talk):
+    """The Call that the server makes."""
+    for _ in waiting(SECONDS):
+        expect(talk.hear(0) is None, "nothing was asked for")
+        if talk.calls:
+            return talk.calls[-1]
+    raise Wrong("no Call of the server")
+
+
 #= V2-132, V2-168
 def calls_of_the_server(talk):
     talk.open((BRS, 1))
     lends(talk)
-    for _ in waiting(SECONDS):
-        expect(talk.hear(0) is None, "nothing was asked for")
-        if talk.calls:
-            break
-    expect(talk.calls, "no Call of the server")
-    call = talk.calls[-1]
+    call = called(talk)
     expect(call.body[:16] == words(0) + NO_LISTS, "chunks in a Call to a client that takes none")
     # As in version 1, behind its header.
     talk.part(recall_reply(call)[28:], call.xid, flags=RESPONSE)
     talk.lives()
 
 
+def calls_unsent(talk):
+    return int(talk.caller.on_server("cat", "/proc/sys/sunrpc/svc_rdma/rdma_stat_cb_unsent"))
+
+
+# The server tries again, but not without a pause.
 #= V2-132, V2-170
 def a_client_that_takes_no_calls(talk):
     talk.open((BRS, 0))
+    before = calls_unsent(talk)
     lends(talk)
     expect(talk.hear(3) is None, "nothing was asked for")
     expect(not talk.calls, "a Call of the server")
+    tried = calls_unsent(talk) - before
+    expect(1 <= tried <= 3, "tried", tried, "times in three seconds")
+    talk.lives()
+
+
+#= V2-038, V2-047
+def a_call_waits_for_a_credit(talk):
+    talk.most = 1
+    talk.open((BRS, 1))
+    before = calls_unsent(talk)
+    lends(talk)
+    expect(talk.hear(1) is None, "nothing was asked for")
+    expect(not talk.calls, "a Call without a credit")
+    tried = calls_unsent(talk) - before
+    expect(2 <= tried <= 8, "tried", tried, "times in a second")
+    talk.grant(1)
+    call = called(talk)
+    talk.part(recall_reply(call)[28:], call.xid, flags=RESPONSE)
     talk.lives()
 
 
@@ -891,7 +921,7 @@ TESTS = {name: value for name, value in globals().items()
          if callable(value) and getattr(value, "__module__", "") == __name__
          and not isinstance(value, type)
          and name not in ("properties", "properties_of", "a_file", "ends", "changed", "written", "write",
-                          "lends", "unfinished")}
+                          "lends", "called", "calls_unsent", "unfinished")}
 # Takes long, and all of the memory for joined messages.
 BY_NAME_ONLY = "parts_of_more_calls_than_there_is_memory_for"
 

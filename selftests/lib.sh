@@ -162,6 +162,13 @@ speak_as_told() {
 	speak "$RDMA_VERSION" "$RDMA_VERSION"
 }
 
+# with CLIENT SERVER [BYTES]: as `speak`, during this test.
+with() {
+	needs_server_command
+	trap speak_as_told EXIT
+	speak "$@"
+}
+
 # What modules speak when nobody has changed it.
 speak_by_default() {
 	(speak 2 2 8192) || :
@@ -441,6 +448,21 @@ has_a_callback() {
 	on_server sh -c "echo after >>$shared"
 	exec 3<&-
 	rm "$dir/shared"
+}
+
+# A mount with the files that caller.py and caller2.py know of, and what tells them where that is.
+make_files_to_call_for() {
+	VERS=3
+	mount_export
+	python3 -c 'import sys; sys.stdout.buffer.write(bytes(n % 251 for n in range(10000)))' \
+		>"$dir/content"
+	touch "$dir/written" $(seq -f "$dir/lent%g" 40)
+	chmod 755 "$dir"
+	chmod 644 "$dir"/content "$dir"/lent*
+	chmod 666 "$dir/written"
+	FILE=$EXPORT/${dir##*/}
+	SERVER_COMMAND=${SERVER_COMMAND:-$(command -v lab-server)} || :
+	export FILE SERVER_COMMAND
 }
 
 # The connection's file in debugfs. That of an earlier mount goes when its connection is closed.

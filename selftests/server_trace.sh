@@ -154,6 +154,31 @@ events_of_callbacks() {
 	shows "svcrdma_cb_reply: cid=[0-9]* xid=$xid len=[1-9]"
 }
 
+# why_unsent PROGRAM NAME...: what is said of Calls to clients that are not sent.
+why_unsent() {
+	needs_crowd
+	program=$1
+	shift
+	make_files_to_call_for
+	server_trace sh -c '"$@" >"$0" 2>&1 || { cat "$0"; exit 1; }' "$local/caller.log" \
+		"$here/$program" "$SERVER" "$PORT" "$@"
+	! grep SKIP "$local/caller.log" || skip "$program does not do that here"
+}
+
+events_of_calls_that_are_not_sent() {
+	with 2 2
+	why_unsent caller2.py a_client_that_takes_no_calls a_call_waits_for_a_credit
+	shows 'svcrdma_cb_unsent: cid=[0-9]* xid=0x[0-9a-f]* why="the client takes no Calls"$'
+	shows 'svcrdma_cb_unsent: cid=[0-9]* xid=0x[0-9a-f]* why="no credit"$'
+}
+
+events_of_calls_to_who_answers_nothing() {
+	export QUICK=
+	why_unsent caller.py callbacks_never_answered
+	shows 'svcrdma_cb_unsent: cid=[0-9]* xid=0x[0-9a-f]* why="another Call is not answered"$'
+	shows 'svcrdma_cb_unsent: cid=[0-9]* xid=0x[0-9a-f]* why="the connection ends"$'
+}
+
 tests \
 	"events_of_a_connection" \
 	"events_of_a_connection_that_the_server_ends" \
@@ -162,4 +187,6 @@ tests \
 	"events_of_long_calls" \
 	"events_of_errors" \
 	"events_of_credits" \
-	"events_of_callbacks"
+	"events_of_callbacks" \
+	"events_of_calls_that_are_not_sent" \
+	"events_of_calls_to_who_answers_nothing"

@@ -12,13 +12,6 @@ forget() {
 	[ "$(cat $known)" = 0 ] || fail "$(cat $known) servers are still known"
 }
 
-# with CLIENT SERVER [BYTES]: the highest versions and the longest messages for this test.
-with() {
-	needs_server_command
-	trap speak_as_told EXIT
-	speak "$@"
-}
-
 # grant COUNT: so many credits for clients that connect during this test, behind `with`.
 grant() {
 	setting=/proc/sys/sunrpc/svc_rdma/max_requests
@@ -360,8 +353,7 @@ attributes() {
 
 # caller2 [NAME...]: a client that was written from the document, all that it does or some of it.
 caller2() {
-	FILE=$EXPORT/${dir##*/} SERVER_COMMAND=${SERVER_COMMAND:-lab-server} \
-		"$here/caller2.py" "$SERVER" "$PORT" "$@" >"$local/caller.log" 2>&1 || {
+	"$here/caller2.py" "$SERVER" "$PORT" "$@" >"$local/caller.log" 2>&1 || {
 		cat "$local/caller.log"
 		fail "the server does not answer as it should"
 	}
@@ -371,8 +363,7 @@ caller2() {
 all_calls_in_parts_share_memory() {
 	with 2 2 65536
 	needs_crowd
-	VERS=3
-	mount_export
+	make_files_to_call_for
 	caller2 parts_of_more
 	[ "$(says last_close)" = none ]
 }
@@ -381,14 +372,7 @@ all_calls_in_parts_share_memory() {
 others_speak_it() {
 	with 2 2
 	needs_crowd
-	VERS=3
-	mount_export
-	python3 -c 'import sys; sys.stdout.buffer.write(bytes(n % 251 for n in range(10000)))' \
-		>"$dir/content"
-	touch "$dir/written" $(seq -f "$dir/lent%g" 10)
-	chmod 755 "$dir"
-	chmod 644 "$dir"/content "$dir"/lent*
-	chmod 666 "$dir/written"
+	make_files_to_call_for
 	caller2
 	note "$(grep -c '^ok' "$local/caller.log") ways; skipped: $(grep -c SKIP "$local/caller.log")"
 	[ "$(says last_close)" = none ]

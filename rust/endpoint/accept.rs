@@ -555,10 +555,14 @@ impl<R: Responder> Endpoint<R> {
         })
     }
 
-    /// As [`Self::sending`] for a message alone, but none if the send queue has no room now.
+    /// As [`Self::sending`] for a message alone, but without any waiting.
+    ///
+    /// # Errors
+    ///
+    /// `NotPosted`: the connection ends. `NoRoom`: the send queue has none now.
     ///
     /// Context: process, does not wait for the peer.
-    pub(crate) fn sending_now(&self) -> Option<Sending<'_, R>> {
+    pub(crate) fn sending_now(&self) -> Result<Sending<'_, R>, ComposeError> {
         let mut state = self.shared.lock();
         if state.sends.is_empty() {
             let len = self.send_len(&state);
@@ -566,13 +570,18 @@ impl<R: Responder> Endpoint<R> {
             // The task may be one that writes pages back.
             let buffer = {
                 let _scope = NofsScope::enter();
-                SendBuf::new(self.pd.clone(), len).ok()?
+                SendBuf::new(self.pd.clone(), len).map_err(|_| ComposeError::NoRoom)?
             };
             state = self.shared.lock();
             state.add_send(buffer);
         }
-        let fits = self.shared.closing.load(Relaxed) == 0 && state.has_room(0);
-        fits.then_some(Sending {
+        if self.shared.closing.load(Relaxed) != 0 {
+            return Err(ComposeError::NotPosted);
+        }
+        if !state.has_room(0) {
+            return Err(ComposeError::NoRoom);
+        }
+        Ok(Sending {
             state,
             shared: &self.shared,
             qp: &self.qp,

@@ -12,9 +12,7 @@ use super::{
 };
 use crate::{
     endpoint::{
-        now,
         CloseReason,
-        ComposeError,
         Endpoint,
         Facts,
         Protocol,
@@ -24,41 +22,25 @@ use crate::{
         Ticker, //
     },
     proto::{
-        chunk::NoChunks,
-        connection::{
-            SendError,
-            Side, //
-        },
-        header::{
-            Kind,
-            Outgoing, //
-        },
+        connection::Side,
         hostauth::Policy,
         plan::Item,
-        types::{
-            Handle,
-            MsgType,
-            Version,
-            Xid, //
-        }, //
+        types::Version, //
     },
     rdma::{
         cm::AcceptParams,
         listen::Request,
         rw::Pull, //
     },
-    sunrpc::{
-        svc::{
-            self,
-            rqst::{
-                Delivered,
-                Reply,
-                Rqst, //
-            },
-            Addresses,
-            SvcHandle, //
+    sunrpc::svc::{
+        self,
+        rqst::{
+            Delivered,
+            Reply,
+            Rqst, //
         },
-        CallBuf, //
+        Addresses,
+        SvcHandle, //
     },
     support::{
         errno,
@@ -81,10 +63,6 @@ use kernel::{
 /// keeps to its credits finds one, and one that does not only waits.
 const RNR_RETRIES: u8 = 7;
 
-/// How long a client has for a Reply at least, in milliseconds, before it counts as one that answers no
-/// more. nfsd gives a Call up after a tenth of the time of a lease: 9 seconds by default.
-const CALL_TIME: u64 = 5_000;
-
 /// Numbers connections that were accepted, apart from those that were made.
 static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
 
@@ -95,7 +73,7 @@ pub(crate) struct Connection {
     endpoint: Arc<Endpoint<Server>>,
     facts: Facts,
     /// When the client was last called.
-    called: Atomic<u64>,
+    pub(super) called: Atomic<u64>,
 }
 
 impl Connection {
@@ -264,54 +242,6 @@ impl svc::Connection for Connection {
         if let Err(why) = self.endpoint.drop_call(call, held) {
             self.shared().lose(why);
         }
-    }
-
-    //= V1-117, V1-119, NFS-053
-    fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result {
-        let mut sending = self.endpoint.sending_now().ok_or_else(errno::no_buffers)?;
-        let outgoing = Outgoing {
-            xid: Xid(xid),
-            direction: MsgType::Call,
-            kind: Kind::Msg,
-            more: false,
-            inv_handle: Handle::NONE,
-        };
-        let facts = sending.facts().ok_or_else(errno::not_connected)?;
-        let version = Version::from_number(facts.version).unwrap_or(Version::V1);
-        let room = facts.inline_send.checked_sub(version.empty_header_len());
-        if room.is_none_or(|room| call.len() > room) {
-            return Err(errno::message_size());
-        }
-        let len = call.len() as usize;
-        let payload = |out: &mut [u8]| {
-            let out = out.get_mut(..len)?;
-            call.read(0, out).ok().map(|()| len)
-        };
-        match sending.compose(&outgoing, &NoChunks, payload) {
-            Ok(()) => {}
-            Err(ComposeError::TooLong) => return Err(errno::message_size()),
-            // Those that were given up go on counting. A client that connects anew can be called again.
-            Err(ComposeError::Protocol(SendError::NoCredit)) if sending.needs_reply() => {
-                drop(sending);
-                let late = now().0.saturating_sub(self.called.load(Relaxed)) >= CALL_TIME;
-                if late && alone() {
-                    self.shared().lose(CloseReason::Unanswered);
-                    return Err(errno::not_connected());
-                }
-                return Err(errno::no_buffers());
-            }
-            // The client takes nothing now.
-            Err(ComposeError::Protocol(
-                SendError::NoCredit | SendError::NotReady | SendError::Busy,
-            )) => return Err(errno::no_buffers()),
-            Err(_) => return Err(errno::not_connected()),
-        }
-        self.called.store(now().0, Relaxed);
-        trace::svc_callback(|| (self.cid(), xid, call.len()));
-        sending.post(None, None).map_err(|why| {
-            self.shared().lose(why);
-            errno::not_connected()
-        })
     }
 
     fn has_space(&self) -> bool {

@@ -11,12 +11,14 @@
 //! - `role`: what arrives, up to the threads of the service
 //! - `call`: a Call, from its message to a thread, with its Read chunks pulled
 //! - `reply`: a Reply, from a thread to its message, with its results written
+//! - `callback`: a Call to the client, and why one is not sent
 //! - `sizes`: how large a connection is, from the device and the settings
 //! - `settings`: sysctls and counters
 
 #![deny(unsafe_code)]
 
 mod call;
+mod callback;
 mod connection;
 mod listener;
 mod reply;

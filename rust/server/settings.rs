@@ -52,8 +52,10 @@ pub(crate) static RECEIVES: Counter = Counter::new();
 pub(crate) static WRITES: Counter = Counter::new();
 /// Times that a sender had to wait for room in the send queue.
 pub(crate) static STARVED: Counter = Counter::new();
+/// Times that a Call to a client was not sent.
+pub(super) static CALLS_UNSENT: Counter = Counter::new();
 
-static ENTRIES: [Entry; 14] = [
+static ENTRIES: [Entry; 15] = [
     Entry::new(c"max_requests", &MAX_REQUESTS, Some(&MAX_REQUESTS_RANGE)),
     Entry::new(c"max_req_size", &MAX_REQ_SIZE, Some(&MAX_REQ_SIZE_RANGE)),
     Entry::new(
@@ -67,6 +69,7 @@ static ENTRIES: [Entry; 14] = [
     Entry::counter(c"rdma_stat_recv", &RECEIVES),
     Entry::counter(c"rdma_stat_write", &WRITES),
     Entry::counter(c"rdma_stat_sq_starve", &STARVED),
+    Entry::counter(c"rdma_stat_cb_unsent", &CALLS_UNSENT),
     Entry::new(c"rdma_stat_rq_starve", &UNUSED, Some(&UNUSED_RANGE)),
     Entry::new(c"rdma_stat_rq_poll", &UNUSED, Some(&UNUSED_RANGE)),
     Entry::new(c"rdma_stat_rq_prod", &UNUSED, Some(&UNUSED_RANGE)),

@@ -272,6 +272,9 @@ events! {
     /// A Call to the client is about to be posted, of so many bytes.
     fn svc_callback = svcrdma_cb_call(cid: u32, xid: u32, len: u32);
 
+    /// A Call to the client was not sent, and why.
+    fn svc_callback_unsent = svcrdma_cb_unsent(cid: u32, xid: u32, why: &'a str);
+
     /// The Reply to a Call to the client arrived, of so many bytes.
     fn svc_callback_reply = svcrdma_cb_reply(cid: u32, xid: u32, len: u32);
 

@@ -4,12 +4,12 @@
 //!
 //! The core's RPC client sends them, so there is a `struct rpc_xprt` beside the `svc_xprt`. It is
 //! connected from the start, never connects again, and has nothing of its own: messages go by the
-//! [`Connection`]. It lives as long as the `svc_xprt` at least, which keeps a reference
+//! [`Connection`](super::Connection). It lives as long as the `svc_xprt` at least, which keeps a reference
 //! (`xpt_bc_xprt`), and may live longer; but nobody sends by it then, for whoever does (nfsd) has a
 //! reference to the `svc_xprt`.
 
 use super::{
-    Connection,
+    Called,
     Instance,
     Part,
     Service,

@@ -95,8 +95,19 @@ pub(crate) struct Next<W> {
     pub(crate) more: bool,
 }
 
+/// Whom the server calls.
+pub(crate) trait Called {
+    /// Sends a Call to the client, which is small. `alone` says whether no other waits for its Reply: it
+    /// takes the transport lock. Context: process, does not wait for the client.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN`: the connection ends. `ENOBUFS`: not now. `EPERM`: not on this connection.
+    fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result;
+}
+
 /// A connected client.
-pub(crate) trait Connection: Send + Sync {
+pub(crate) trait Connection: Called + Send + Sync {
     /// A Call, while the core works on it.
     type Call: Lent;
     /// A piece of work for a thread.
@@ -124,14 +135,6 @@ pub(crate) trait Connection: Send + Sync {
 
     /// The core is done with a Call, and there was no Reply. Context: process.
     fn drop_call(&self, call: Self::Call);
-
-    /// Sends a Call to the client, which is small. `alone` says whether no other waits for its Reply: it
-    /// takes the transport lock. Context: process, does not wait for the client.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTCONN`: the connection ends. `EMSGSIZE`: it is too long. `ENOBUFS`: not now.
-    fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result;
 
     /// Whether another Call may be begun. Context: any.
     fn has_space(&self) -> bool;

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls to a client, and why one is not sent.
+//!
+//! The core tries again, sooner or later by what it is told, until the Call is too old; then nfsd makes
+//! a new one at once. So nothing that lasts may be an error that ends a Call or is tried again at once.
+
+use super::{
+    connection::Connection,
+    settings, //
+};
+use crate::{
+    endpoint::{
+        now,
+        CloseReason,
+        ComposeError, //
+    },
+    proto::{
+        chunk::NoChunks,
+        connection::SendError,
+        header::{
+            Kind,
+            Outgoing, //
+        },
+        types::{
+            Handle,
+            MsgType,
+            Version,
+            Xid, //
+        }, //
+    },
+    sunrpc::{
+        svc::Called,
+        CallBuf, //
+    },
+    support::{
+        errno,
+        trace, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
+
+/// How long a client has for a Reply at least, in milliseconds, before it counts as one that answers no
+/// more. nfsd gives a Call up after a tenth of the time of a lease: 9 seconds by default.
+const CALL_TIME: u64 = 5_000;
+
+/// Why a Call is not sent.
+#[derive(Clone, Copy)]
+enum Unsent {
+    /// The connection ends.
+    Ended,
+    /// There is no Send buffer, or no room in the send queue.
+    NoRoom,
+    /// The client has to answer another Call first (version 1).
+    Unanswered,
+    /// The client takes no more messages now (version 2).
+    NoCredit,
+    /// The client has not said yet who it is, or what it takes (version 2).
+    NotReady,
+    /// A message in parts goes first (version 2).
+    Busy,
+    /// The client takes no Calls (version 2).
+    NotTaken,
+    /// The Call is longer than a message.
+    TooLong,
+}
+
+impl Unsent {
+    /// The reason in words, for traces.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ended => "the connection ends",
+            Self::NoRoom => "no room",
+            Self::Unanswered => "another Call is not answered",
+            Self::NoCredit => "no credit",
+            Self::NotReady => "not ready",
+            Self::Busy => "a message in parts goes first",
+            Self::NotTaken => "the client takes no Calls",
+            Self::TooLong => "too long",
+        }
+    }
+
+    /// What the core is told.
+    fn errno(self) -> Error {
+        match self {
+            // It looks for another connection, and ends the Call if the client has not made one.
+            Self::Ended => errno::not_connected(),
+            // It tries again after a quarter of a second.
+            Self::NoRoom | Self::Unanswered | Self::NoCredit | Self::NotReady | Self::Busy => {
+                errno::no_buffers()
+            }
+            // Nothing changes on this connection: it tries again after three seconds.
+            Self::NotTaken | Self::TooLong => EPERM,
+        }
+    }
+}
+
+impl Called for Connection {
+    //= V1-036, V1-037
+    fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result {
+        let why = match self.post_call(xid, call) {
+            Ok(()) => return Ok(()),
+            // Those that were given up go on counting. A client that connects anew can be called again.
+            Err(Unsent::Unanswered) if self.is_late() && alone() => {
+                self.shared().lose(CloseReason::Unanswered);
+                Unsent::Ended
+            }
+            Err(why) => why,
+        };
+        settings::CALLS_UNSENT.add(1);
+        trace::svc_callback_unsent(|| (self.cid(), xid, why.as_str()));
+        Err(why.errno())
+    }
+}
+
+impl Connection {
+    /// Whether the client was last called so long ago that it does not answer any more.
+    fn is_late(&self) -> bool {
+        now().0.saturating_sub(self.called.load(Relaxed)) >= CALL_TIME
+    }
+
+    //= V1-117, V1-119, NFS-053
+    fn post_call(&self, xid: u32, call: &CallBuf<'_>) -> Result<(), Unsent> {
+        let mut sending = self.endpoint().sending_now().map_err(|why| match why {
+            ComposeError::NotPosted => Unsent::Ended,
+            _ => Unsent::NoRoom,
+        })?;
+        let outgoing = Outgoing {
+            xid: Xid(xid),
+            direction: MsgType::Call,
+            kind: Kind::Msg,
+            more: false,
+            inv_handle: Handle::NONE,
+        };
+        let facts = sending.facts().ok_or(Unsent::Ended)?;
+        let version = Version::from_number(facts.version).unwrap_or(Version::V1);
+        let room = facts.inline_send.checked_sub(version.empty_header_len());
+        if room.is_none_or(|room| call.len() > room) {
+            return Err(Unsent::TooLong);
+        }
+        let len = call.len() as usize;
+        let payload = |out: &mut [u8]| {
+            let out = out.get_mut(..len)?;
+            call.read(0, out).ok().map(|()| len)
+        };
+        sending
+            .compose(&outgoing, &NoChunks, payload)
+            .map_err(|why| match why {
+                ComposeError::Protocol(SendError::NoCredit) if sending.needs_reply() => {
+                    Unsent::Unanswered
+                }
+                ComposeError::Protocol(SendError::NoCredit) => Unsent::NoCredit,
+                ComposeError::Protocol(SendError::NotReady) => Unsent::NotReady,
+                ComposeError::Protocol(SendError::Busy) => Unsent::Busy,
+                ComposeError::Protocol(SendError::NotSupported) => Unsent::NotTaken,
+                ComposeError::Protocol(SendError::NoRoom) | ComposeError::TooLong => {
+                    Unsent::TooLong
+                }
+                ComposeError::NoRoom | ComposeError::NoRoomForParts(..) => Unsent::NoRoom,
+                ComposeError::NotPosted => Unsent::Ended,
+            })?;
+        self.called.store(now().0, Relaxed);
+        trace::svc_callback(|| (self.cid(), xid, call.len()));
+        sending.post(None, None).map_err(|why| {
+            self.shared().lose(why);
+            Unsent::Ended
+        })
+    }
+}
