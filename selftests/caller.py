@@ -1696,10 +1696,8 @@ def is_gone(c):
         return True
 
 
-#= V1-036, V1-037
-@case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
-def callbacks_never_answered(c):
-    """Only a Reply brings a credit. Who gives none has to connect anew to be called again."""
+def never_answers(c):
+    """A client that is called until the server ends its connection; its session."""
     other = c.caller.connect()
     session, names = lends(other, 3)
     somebody_writes(other, names[:2])
@@ -1710,6 +1708,20 @@ def callbacks_never_answered(c):
         time.sleep(0.1)
     lived = time.monotonic() - begun
     expect(3 < lived < 60, "the connection has lived", lived, "s")
+    return session
+
+
+#= V1-036, V1-037
+@case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
+def callbacks_without_answers(c):
+    """Only a Reply brings a credit. Who gives none is called no more."""
+    never_answers(c)
+
+
+@case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
+def callbacks_never_answered(c):
+    """Who connects anew is called again."""
+    session = never_answers(c)
     again = c.caller.connect()
     good(again.replies(compound_41(words(41) + session.id + words(3, 0))).payload)
     # nfsd gives up a recall that begins while there is no way back.

@@ -174,7 +174,7 @@ events_of_calls_that_are_not_sent() {
 
 events_of_calls_to_who_answers_nothing() {
 	export QUICK=
-	why_unsent caller.py callbacks_never_answered
+	why_unsent caller.py callbacks_without_answers
 	shows 'svcrdma_cb_unsent: cid=[0-9]* xid=0x[0-9a-f]* why="another Call is not answered"$'
 	shows 'svcrdma_cb_unsent: cid=[0-9]* xid=0x[0-9a-f]* why="the connection ends"$'
 }
