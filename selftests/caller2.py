@@ -686,20 +686,22 @@ def calls_of_the_server(talk):
     talk.lives()
 
 
-def calls_unsent(talk):
-    return int(talk.caller.on_server("cat", "/proc/sys/sunrpc/svc_rdma/rdma_stat_cb_unsent"))
+def tries(talk, seconds):
+    """How often the server tries to call a client that cannot be called, in so many seconds."""
+    counter = "/proc/sys/sunrpc/svc_rdma/rdma_stat_cb_unsent"
+    before = int(talk.caller.on_server("cat", counter))
+    lends(talk)
+    expect(talk.hear(seconds) is None, "nothing was asked for")
+    expect(not talk.calls, "a Call of the server")
+    return int(talk.caller.on_server("cat", counter)) - before
 
 
-# The server tries again, but not without a pause.
+# Again, but not without a pause.
 #= V2-132, V2-170
 def a_client_that_takes_no_calls(talk):
     talk.open((BRS, 0))
-    before = calls_unsent(talk)
-    lends(talk)
-    expect(talk.hear(3) is None, "nothing was asked for")
-    expect(not talk.calls, "a Call of the server")
-    tried = calls_unsent(talk) - before
-    expect(1 <= tried <= 3, "tried", tried, "times in three seconds")
+    count = tries(talk, 3)
+    expect(1 <= count <= 3, "tried", count, "times in three seconds")
     talk.lives()
 
 
@@ -707,12 +709,8 @@ def a_client_that_takes_no_calls(talk):
 def a_call_waits_for_a_credit(talk):
     talk.most = 1
     talk.open((BRS, 1))
-    before = calls_unsent(talk)
-    lends(talk)
-    expect(talk.hear(1) is None, "nothing was asked for")
-    expect(not talk.calls, "a Call without a credit")
-    tried = calls_unsent(talk) - before
-    expect(2 <= tried <= 8, "tried", tried, "times in a second")
+    count = tries(talk, 1)
+    expect(2 <= count <= 8, "tried", count, "times in a second")
     talk.grant(1)
     call = called(talk)
     talk.part(recall_reply(call)[28:], call.xid, flags=RESPONSE)
@@ -921,7 +919,7 @@ TESTS = {name: value for name, value in globals().items()
          if callable(value) and getattr(value, "__module__", "") == __name__
          and not isinstance(value, type)
          and name not in ("properties", "properties_of", "a_file", "ends", "changed", "written", "write",
-                          "lends", "called", "calls_unsent", "unfinished")}
+                          "lends", "called", "tries", "unfinished")}
 # Takes long, and all of the memory for joined messages.
 BY_NAME_ONLY = "parts_of_more_calls_than_there_is_memory_for"
 

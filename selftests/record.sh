@@ -49,11 +49,17 @@ save() {
 	recorder "cat $instance/trace" >"$RECORD"
 	recorder "cat $instance/per_cpu/*/stats" | grep '^\(overrun\|dropped events\): [1-9]' &&
 		fail "events were lost"
-	has 'protocol_connect: .* recv=' 'protocol_send: .* nomsg=0' 'protocol_send: .* nomsg=1' \
+	has protocol_config 'protocol_connect: .* recv=' 'protocol_send: .* nomsg=0' \
 		'protocol_message: .* event=reply' 'protocol_message: .* event=call' \
-		'protocol_send: .* call=0 nomsg=0 result=0' protocol_ended protocol_lost
+		'protocol_send: .* call=0 nomsg=0 more=0 result=0' protocol_ended protocol_lost
+	case $RDMA_VERSION in
+	1) has 'protocol_send: .* nomsg=1' ;;
+	2) has protocol_transmit protocol_sent protocol_posted ;;
+	esac
+	[ "$RDMA_VERSION" = 1 ] || [ $SIDE = server ] || has 'protocol_send: .* more=1' protocol_timeout
 	[ $SIDE = client ] || has 'protocol_connect: .* first=0' 'protocol_send: .* call=1 nomsg=0' \
-		'protocol_message: .* event=refused' protocol_grants protocol_refuse protocol_transmit
+		'protocol_message: .* event=refused' protocol_grants protocol_ceiling protocol_refuse \
+		protocol_transmit
 }
 
 breaks_the_connection() {
@@ -65,14 +71,29 @@ breaks_the_connection() {
 	[ "$(transport connect_count)" -gt "$before" ]
 }
 
-# Headers that are no good, and Calls that a server has to refuse (caller.py).
-breaks_rules() {
-	needs_crowd
-	"$here/caller.py" "$SERVER" "$PORT" other_ presence_words two_payloads positions short_messages \
-		errors_of_the_client replies_to_nothing >"$local/caller" 2>&1 || {
+# breaks PROGRAM NAME...
+breaks() {
+	program=$1
+	shift
+	"$here/$program" "$SERVER" "$PORT" "$@" >"$local/caller" 2>&1 || {
 		cat "$local/caller"
 		exit 1
 	}
+}
+
+# Headers that are no good, and Calls that a server has to refuse (caller.py, caller2.py).
+breaks_rules() {
+	needs_crowd
+	case $RDMA_VERSION in
+	1)
+		breaks caller.py other_ presence_words two_payloads positions short_messages \
+			errors_of_the_client replies_to_nothing
+		;;
+	*)
+		breaks caller2.py opens_ too_many_ more_than_any_call_has grants_without_payload \
+			properties_that_are_malformed more_messages_than_credits
+		;;
+	esac
 }
 
 everything() {

@@ -32,16 +32,19 @@ use crate::{
             Kind,
             Outgoing, //
         },
+        hostauth::Policy,
         negotiate::{
             Memory,
             Time, //
         },
         plan::Limits,
+        property,
         types::{
             Handle,
             MsgType,
             Version, //
-        }, //
+        },
+        xdr::Writer, //
     },
     support::trace, //
 };
@@ -195,8 +198,14 @@ impl Protocol {
             trace::protocol_grants(|| (self.cid, grants));
             self.grants = grants;
             self.connection.set_grants(grants);
-            self.connection.set_ceiling(self.messages_for(grants));
+            self.set_ceiling(self.messages_for(grants));
         }
+    }
+
+    /// As [`Connection::set_ceiling`].
+    fn set_ceiling(&mut self, messages: u16) {
+        trace::protocol_ceiling(|| (self.cid, messages.into()));
+        self.connection.set_ceiling(messages);
     }
 
     /// As [`Connection::refuse`].
@@ -206,13 +215,15 @@ impl Protocol {
         report: ErrorReport,
     ) -> Result<(), connection::CloseReason> {
         trace::protocol_refuse(|| {
-            (
-                self.cid,
-                fixed.xid.0,
-                fixed.version,
-                fixed.credit,
-                fixed.htype,
-            )
+            let FixedWords {
+                xid,
+                version,
+                credit,
+                htype,
+            } = *fixed;
+            let [first, second] = report.arguments();
+            let code = report.code();
+            (self.cid, xid.0, version, credit, htype, code, first, second)
         });
         self.connection.refuse(fixed, report)
     }
@@ -234,12 +245,13 @@ impl Protocol {
                 message.xid.0,
                 message.direction == MsgType::Call,
                 message.kind == Kind::Nomsg,
+                message.more,
                 result.map_or_else(|error| error.number().into(), |_| 0),
                 result
                     .ok()
                     .and_then(|len| out.get(..len))
                     .unwrap_or_default(),
-                self.limit(),
+                self.may_send_now(),
             )
         });
         result
@@ -311,7 +323,7 @@ impl Protocol {
                 message.get(..RECORDED).unwrap_or(message),
                 event.name(),
                 event.xid().map_or(0, |xid| xid.0),
-                self.limit(),
+                self.may_send_now(),
             )
         });
     }
@@ -367,18 +379,28 @@ impl Protocol {
     /// As [`Connection::handle_timeout`].
     pub(super) fn handle_timeout(&mut self, now: Time) -> Event<'static> {
         let event = self.connection.handle_timeout(now);
+        trace::protocol_timeout(|| (self.cid, now.0, event.name()));
         self.authenticate(event)
     }
 
     /// As [`Connection::handle_sent`].
     pub(super) fn handle_sent(&mut self, count: u32) {
+        trace::protocol_sent(|| (self.cid, count));
         self.connection.handle_sent(count);
     }
 
     /// As [`Connection::handle_posted`] and [`Connection::set_ceiling`].
     pub(super) fn handle_posted(&mut self, receives: u32, messages: u16) {
-        self.connection.handle_posted(receives);
-        self.connection.set_ceiling(messages);
+        self.count_posted(receives);
+        self.set_ceiling(messages);
+    }
+
+    /// As [`Connection::handle_posted`], when that changes something.
+    fn count_posted(&mut self, receives: u32) {
+        if receives != self.connection.recv_credits().posted() {
+            trace::protocol_posted(|| (self.cid, receives));
+            self.connection.handle_posted(receives);
+        }
     }
 
     /// As [`Connection::handle_posted`], when there are Receives for `calls` Calls of the peer and
@@ -386,7 +408,7 @@ impl Protocol {
     #[cold]
     pub(super) fn handle_receives(&mut self, calls: u32, held: u32) {
         let posted = RecvCredits::receives(self.messages_for(calls)).saturating_sub(held);
-        self.connection.handle_posted(posted);
+        self.count_posted(posted);
     }
 
     /// How many messages there are for so many Calls of the peer: those, and Replies to as many
@@ -448,6 +470,16 @@ impl Protocol {
         self.connection.calls().limit()
     }
 
+    /// How many Calls of this side may be in flight, or in version 2 how many messages it may send now;
+    /// for traces.
+    fn may_send_now(&self) -> u32 {
+        if self.is_version2() {
+            self.connection.send_credits().balance()
+        } else {
+            self.limit()
+        }
+    }
+
     /// Whether nothing but a Reply brings a credit for another Call of this side (version 1).
     //= V1-036, V1-037
     pub(super) fn needs_reply(&self) -> bool {
@@ -505,6 +537,20 @@ impl Protocol {
 /// A connection begins; `first` is the version that the connecting side begins with, and 0 on the
 /// accepting side.
 fn trace_begin(cid: u32, config: &Config, first: u32, private_data: &[u8], now: Time) {
+    let mut set = [0; property::SET_LEN];
+    // It has room for all of them.
+    let _ = config.properties.encode(&mut Writer::new(&mut set));
+    trace::protocol_config(|| {
+        (
+            cid,
+            config.ceiling.into(),
+            config.continued,
+            config.keep_alive.0,
+            config.answer.0,
+            config.auth != Policy::Ignore,
+            &set[..],
+        )
+    });
     trace::protocol_connect(|| {
         (
             cid,

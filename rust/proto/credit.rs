@@ -349,6 +349,11 @@ impl RecvCredits {
         self.balance
     }
 
+    /// Returns how many Receives are posted.
+    pub const fn posted(&self) -> u32 {
+        self.posted
+    }
+
     /// Takes over how many Receives are posted now.
     ///
     /// Until this is called for the first time, as many count as posted as there ought to be.

@@ -175,4 +175,20 @@ impl ErrorReport {
             Self::Unknown(code) => code,
         }
     }
+
+    /// Returns the words that may stand behind the code; zero is none, or unknown.
+    pub const fn arguments(self) -> [u32; 2] {
+        match self {
+            Self::Version { low, high } => [low, high],
+            Self::ReadChunks { max_chunks: most }
+            | Self::WriteChunks { max_chunks: most }
+            | Self::Segments { max_segments: most } => [most, 0],
+            Self::WriteResource {
+                chunk_index,
+                length_needed,
+            } => [chunk_index, length_needed],
+            Self::ReplyResource { length_needed } => [length_needed, 0],
+            _ => [0, 0],
+        }
+    }
 }

@@ -278,6 +278,17 @@ events! {
     /// The Reply to a Call to the client arrived, of so many bytes.
     fn svc_callback_reply = svcrdma_cb_reply(cid: u32, xid: u32, len: u32);
 
+    /// What a connection that is about to begin brings along beside what the next event says.
+    fn protocol_config = rpcrdma_protocol_config(
+        cid: u32,
+        ceiling: u32,
+        continued: u32,
+        keep: u64,
+        answer: u64,
+        auth: bool,
+        set: &'a [u8],
+    );
+
     /// `Connection::client`; see the header for this and the following.
     fn protocol_connect = rpcrdma_protocol_connect(
         cid: u32,
@@ -301,6 +312,7 @@ events! {
         xid: u32,
         call: bool,
         nomsg: bool,
+        more: bool,
         result: u32,
         header: &'a [u8],
         limit: u32,
@@ -334,10 +346,25 @@ events! {
         vers: u32,
         credit: u32,
         htype: u32,
+        code: u32,
+        first: u32,
+        second: u32,
     );
 
     /// `Connection::set_grants`, when that changes something.
-    fn protocol_grants = rpcrdma_protocol_grants(cid: u32, grants: u32);
+    fn protocol_grants = rpcrdma_protocol_grants(cid: u32, count: u32);
+
+    /// `Connection::set_ceiling`.
+    fn protocol_ceiling = rpcrdma_protocol_ceiling(cid: u32, count: u32);
+
+    /// `Connection::handle_posted`, when that changes something.
+    fn protocol_posted = rpcrdma_protocol_posted(cid: u32, count: u32);
+
+    /// `Connection::handle_sent`.
+    fn protocol_sent = rpcrdma_protocol_sent(cid: u32, count: u32);
+
+    /// `Connection::handle_timeout`.
+    fn protocol_timeout = rpcrdma_protocol_timeout(cid: u32, now: u64, event: &'a str);
 
     /// `Connection::handle_call_ended`.
     fn protocol_ended = rpcrdma_protocol_ended(cid: u32);

@@ -527,6 +527,35 @@ DEFINE_EVENT(rpcrdma_callback_class, svcrdma_cb_reply,
  * Times are in milliseconds.
  */
 
+/* Beside rpcrdma_protocol_connect, which follows. */
+TRACE_EVENT(rpcrdma_protocol_config,
+	TP_PROTO(u32 cid, u32 ceiling, u32 continued, u64 keep, u64 answer, bool auth,
+		 const struct rpcrdma_bytes *set),
+	TP_ARGS(cid, ceiling, continued, keep, answer, auth, set),
+	TP_STRUCT__entry(
+		__field(u64, keep)
+		__field(u64, answer)
+		__field(u32, cid)
+		__field(u32, ceiling)
+		__field(u32, continued)
+		__field(u32, auth)
+		__dynamic_array(u8, set, set->len)
+	),
+	TP_fast_assign(
+		__entry->keep = keep;
+		__entry->answer = answer;
+		__entry->cid = cid;
+		__entry->ceiling = ceiling;
+		__entry->continued = continued;
+		__entry->auth = auth;
+		memcpy(__get_dynamic_array(set), set->data, set->len);
+	),
+	TP_printk("cid=%u ceiling=%u continued=%u keep=%llu answer=%llu auth=%u set=%s",
+		__entry->cid, __entry->ceiling, __entry->continued, __entry->keep,
+		__entry->answer, __entry->auth,
+		__print_hex_str(__get_dynamic_array(set), __get_dynamic_array_len(set)))
+);
+
 TRACE_EVENT(rpcrdma_protocol_connect,
 	TP_PROTO(u32 cid, u64 now, u32 first, u32 low, u32 high, bool inval,
 		 u32 send, u32 recv, u32 calls, u32 grants, u32 xid,
@@ -569,15 +598,16 @@ TRACE_EVENT(rpcrdma_protocol_connect,
 );
 
 TRACE_EVENT(rpcrdma_protocol_send,
-	TP_PROTO(u32 cid, u64 now, u32 xid, bool call, bool nomsg, u32 result,
+	TP_PROTO(u32 cid, u64 now, u32 xid, bool call, bool nomsg, bool more, u32 result,
 		 const struct rpcrdma_bytes *header, u32 limit),
-	TP_ARGS(cid, now, xid, call, nomsg, result, header, limit),
+	TP_ARGS(cid, now, xid, call, nomsg, more, result, header, limit),
 	TP_STRUCT__entry(
 		__field(u64, now)
 		__field(u32, cid)
 		__field(u32, xid)
 		__field(u32, call)
 		__field(u32, nomsg)
+		__field(u32, more)
 		__field(u32, result)
 		__field(u32, limit)
 		__dynamic_array(u8, header, header->len)
@@ -588,13 +618,14 @@ TRACE_EVENT(rpcrdma_protocol_send,
 		__entry->xid = xid;
 		__entry->call = call;
 		__entry->nomsg = nomsg;
+		__entry->more = more;
 		__entry->result = result;
 		__entry->limit = limit;
 		memcpy(__get_dynamic_array(header), header->data, header->len);
 	),
-	TP_printk("cid=%u now=%llu xid=0x%08x call=%u nomsg=%u result=%u header=%s limit=%u",
+	TP_printk("cid=%u now=%llu xid=0x%08x call=%u nomsg=%u more=%u result=%u header=%s limit=%u",
 		__entry->cid, __entry->now, __entry->xid, __entry->call, __entry->nomsg,
-		__entry->result,
+		__entry->more, __entry->result,
 		__print_hex_str(__get_dynamic_array(header), __get_dynamic_array_len(header)),
 		__entry->limit)
 );
@@ -652,14 +683,17 @@ TRACE_EVENT(rpcrdma_protocol_transmit,
 );
 
 TRACE_EVENT(rpcrdma_protocol_refuse,
-	TP_PROTO(u32 cid, u32 xid, u32 vers, u32 credit, u32 type),
-	TP_ARGS(cid, xid, vers, credit, type),
+	TP_PROTO(u32 cid, u32 xid, u32 vers, u32 credit, u32 type, u32 code, u32 first, u32 second),
+	TP_ARGS(cid, xid, vers, credit, type, code, first, second),
 	TP_STRUCT__entry(
 		__field(u32, cid)
 		__field(u32, xid)
 		__field(u32, vers)
 		__field(u32, credit)
 		__field(u32, type)
+		__field(u32, code)
+		__field(u32, first)
+		__field(u32, second)
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
@@ -667,24 +701,53 @@ TRACE_EVENT(rpcrdma_protocol_refuse,
 		__entry->vers = vers;
 		__entry->credit = credit;
 		__entry->type = type;
+		__entry->code = code;
+		__entry->first = first;
+		__entry->second = second;
 	),
-	TP_printk("cid=%u xid=0x%08x vers=%u credit=%u type=%u", __entry->cid, __entry->xid,
-		__entry->vers, __entry->credit, __entry->type)
+	TP_printk("cid=%u xid=0x%08x vers=%u credit=%u type=%u code=%u first=%u second=%u",
+		__entry->cid, __entry->xid, __entry->vers, __entry->credit, __entry->type,
+		__entry->code, __entry->first, __entry->second)
 );
 
-TRACE_EVENT(rpcrdma_protocol_grants,
-	TP_PROTO(u32 cid, u32 grants),
-	TP_ARGS(cid, grants),
+TRACE_EVENT(rpcrdma_protocol_timeout,
+	TP_PROTO(u32 cid, u64 now, const struct rpcrdma_bytes *event),
+	TP_ARGS(cid, now, event),
+	TP_STRUCT__entry(
+		__field(u64, now)
+		__field(u32, cid)
+		__string_len(event, event->data, event->len)
+	),
+	TP_fast_assign(
+		__entry->now = now;
+		__entry->cid = cid;
+		__assign_str(event);
+	),
+	TP_printk("cid=%u now=%llu event=%s", __entry->cid, __entry->now, __get_str(event))
+);
+
+DECLARE_EVENT_CLASS(rpcrdma_protocol_count_class,
+	TP_PROTO(u32 cid, u32 count),
+	TP_ARGS(cid, count),
 	TP_STRUCT__entry(
 		__field(u32, cid)
-		__field(u32, grants)
+		__field(u32, count)
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
-		__entry->grants = grants;
+		__entry->count = count;
 	),
-	TP_printk("cid=%u grants=%u", __entry->cid, __entry->grants)
+	TP_printk("cid=%u count=%u", __entry->cid, __entry->count)
 );
+
+DEFINE_EVENT(rpcrdma_protocol_count_class, rpcrdma_protocol_grants,
+	TP_PROTO(u32 cid, u32 count), TP_ARGS(cid, count));
+DEFINE_EVENT(rpcrdma_protocol_count_class, rpcrdma_protocol_ceiling,
+	TP_PROTO(u32 cid, u32 count), TP_ARGS(cid, count));
+DEFINE_EVENT(rpcrdma_protocol_count_class, rpcrdma_protocol_posted,
+	TP_PROTO(u32 cid, u32 count), TP_ARGS(cid, count));
+DEFINE_EVENT(rpcrdma_protocol_count_class, rpcrdma_protocol_sent,
+	TP_PROTO(u32 cid, u32 count), TP_ARGS(cid, count));
 
 DEFINE_EVENT(rpcrdma_cid_class, rpcrdma_protocol_ended, TP_PROTO(u32 cid), TP_ARGS(cid));
 DEFINE_EVENT(rpcrdma_cid_class, rpcrdma_protocol_lost, TP_PROTO(u32 cid), TP_ARGS(cid));

@@ -6,13 +6,16 @@
 //! before that name is ignored, as are lines without it. Then comes `CALL: key=value ...`:
 //!
 //! ```text
+//! config: cid= ceiling= continued= keep= answer= auth= set=
+//!     What the next connect has in config beside its own: ceiling, continued, keep_alive, answer, and
+//!     the properties, as they are announced. auth=1: a peer has to prove who it is.
 //! connect: cid= now= first= low= high= inval= send= recv= calls= grants= xid= peer=
 //!     Connection::client: the version begun with, config.versions, config.cm_private, calls,
 //!     grants and xid of config, and the private data of the server. Connection::server with
 //!     first=0, and the private data of the client.
-//! send: cid= now= xid= call= nomsg= result= header= limit=
-//!     Connection::send: call=1 for a Call, and nomsg=1 for Kind::Nomsg; result is 0 or
-//!     SendError::number, header is what was written.
+//! send: cid= now= xid= call= nomsg= more= result= header= limit=
+//!     Connection::send: call=1 for a Call, nomsg=1 for Kind::Nomsg, and more=1 for a part that is not
+//!     the last; result is 0 or SendError::number, header is what was written.
 //! message: cid= now= len= inv= bytes= event= xid= limit=
 //!     Connection::handle_message: len is that of the message, bytes are its first 512, and inv is
 //!     the handle that was invalidated, or 0; event and xid are Event::name and Event::xid, or 0.
@@ -20,17 +23,27 @@
 //!     Connection::handle_call_ended.
 //! transmit: cid= now= waiting= busy= bytes=
 //!     Connection::poll_transmit that returned a message.
-//! refuse: cid= xid= vers= credit= type=
-//!     Connection::refuse of the Call with these fixed words, in version 1.
-//! grants: cid= grants=
+//! refuse: cid= xid= vers= credit= type= code= first= second=
+//!     Connection::refuse of the Call with these fixed words, with what ErrorReport::code and arguments
+//!     say.
+//! timeout: cid= now= event=
+//!     Connection::handle_timeout; event is Event::name.
+//! grants: cid= count=
 //!     Connection::set_grants.
+//! ceiling: cid= count=
+//!     Connection::set_ceiling.
+//! posted: cid= count=
+//!     Connection::handle_posted.
+//! sent: cid= count=
+//!     Connection::handle_sent.
 //! lost: cid=
 //!     The connection is over.
 //! ```
 //!
 //! Octets are hexadecimal digits without spaces, times are milliseconds, and `limit` is
-//! `calls().limit()` afterwards. `cid` tells connections apart; those that were there before the
-//! trace began are left out.
+//! `calls().limit()` afterwards, or in version 2 `send_credits().balance()`. `cid` tells connections apart; those that were there before the
+//! trace began are left out, and so are those with authentication, and those with property sets in parts
+//! from there on: what is in them is not recorded.
 //!
 //! The traces in `traces/` are replayed, and those which `RPCRDMA_TRACE` names, with `:` between them. To
 //! record one, on a machine that mounts or serves with the module:
@@ -44,15 +57,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
-use common::config;
+use common::{config, words};
 use rpcrdma_proto::proto::chunk::{ChunkLists, NoChunks};
 use rpcrdma_proto::proto::cm_private::CmPrivate;
 use rpcrdma_proto::proto::connection::{Config, Connection, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::hostauth::Policy;
 use rpcrdma_proto::proto::negotiate::{Time, Versions};
+use rpcrdma_proto::proto::property::{Properties, PropertySet};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
-use rpcrdma_proto::proto::v1;
+use rpcrdma_proto::proto::{v1, v2};
 
 const PREFIX: &str = "rpcrdma_protocol_";
 
@@ -96,6 +111,10 @@ impl<'a> Line<'a> {
         u32::try_from(self.number(name)?).map_err(|error| format!("{name}: {error}"))
     }
 
+    fn short(&self, name: &str) -> Result<u16, String> {
+        u16::try_from(self.number(name)?).map_err(|error| format!("{name}: {error}"))
+    }
+
     fn now(&self) -> Result<Time, String> {
         Ok(Time(self.number("now")?))
     }
@@ -128,7 +147,25 @@ impl<'a> Line<'a> {
     }
 }
 
-fn connect(line: &Line<'_>) -> Result<Connection, String> {
+/// What a connection brings along beside what its [`connect`] says.
+fn configure(line: &Line<'_>) -> Result<Config, String> {
+    let octets = line.octets("set")?;
+    let set = PropertySet::decode(&octets).map_err(|bad| format!("set: {bad:?}"))?;
+    Ok(Config {
+        properties: Properties::DEFAULT.with(&set),
+        ceiling: line.short("ceiling")?,
+        continued: line.word("continued")?,
+        keep_alive: Time(line.number("keep")?),
+        answer: Time(line.number("answer")?),
+        auth: match line.word("auth")? {
+            0 => Policy::Ignore,
+            _ => Policy::Require,
+        },
+        ..config::kernel(0)
+    })
+}
+
+fn connect(line: &Line<'_>, config: Config) -> Result<Connection, String> {
     let version = |name| {
         let number = line.word(name)?;
         Version::from_number(number).ok_or(format!("{name}={number} is no version"))
@@ -144,8 +181,9 @@ fn connect(line: &Line<'_>) -> Result<Connection, String> {
             recv_size: line.word("recv")?,
         },
         xid: Xid(line.word("xid")?),
+        calls: line.word("calls")?,
         grants: line.word("grants")?,
-        ..config::kernel(line.word("calls")?)
+        ..config
     };
     let (now, peer) = (line.now()?, line.octets("peer")?);
     if line.word("first")? == 0 {
@@ -154,11 +192,15 @@ fn connect(line: &Line<'_>) -> Result<Connection, String> {
     Ok(Connection::client(config, version("first")?, &peer, now))
 }
 
-/// Returns the chunk lists of a header that was sent.
-fn lists(header: &[u8]) -> Result<ChunkLists<'_>, String> {
-    let (fixed, rest) = FixedWords::split(header).ok_or("the header is too short")?;
-    match v1::decode(&fixed, rest) {
-        Ok(Body::Conveyed(conveyed)) => Ok(conveyed.chunks),
+/// Returns the chunk lists of a message that was sent.
+fn lists(message: &[u8]) -> Result<ChunkLists<'_>, String> {
+    let (fixed, rest) = FixedWords::split(message).ok_or("the header is too short")?;
+    let body = match Version::from_number(fixed.version) {
+        Some(Version::V2) => v2::decode(&fixed, rest, true).map(|message| message.body),
+        _ => Some(v1::decode(&fixed, rest)),
+    };
+    match body {
+        Some(Ok(Body::Conveyed(conveyed))) => Ok(conveyed.chunks),
         other => Err(format!("no header that could be sent: {other:?}")),
     }
 }
@@ -174,13 +216,18 @@ fn send(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
             0 => Kind::Msg,
             _ => Kind::Nomsg,
         },
-        more: false,
+        more: line.word("more")? != 0,
         inv_handle: Handle::NONE,
     };
     let (now, header) = (line.now()?, line.octets("header")?);
     let mut out = [0; TRACED];
+    let mut whole = header.clone();
+    if message.kind == Kind::Msg {
+        // No version 2 message is without Payload stream.
+        whole.extend([0; 4]);
+    }
     let sent = match line.word("result")? {
-        0 => connection.send(now, &mut out, &message, &lists(&header)?),
+        0 => connection.send(now, &mut out, &message, &lists(&whole)?),
         _ => connection.send(now, &mut out, &message, &NoChunks),
     };
     let result = sent.map_or_else(|error| error.number().into(), |_| 0);
@@ -199,7 +246,6 @@ fn message(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
     line.expect("xid", event.xid().map_or(0, |xid| xid.0), line.word("xid")?)
 }
 
-/// In version 1, all that is refused but for its version has one code.
 fn refuse(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
     let fixed = FixedWords {
         xid: Xid(line.word("xid")?),
@@ -208,8 +254,24 @@ fn refuse(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
         htype: line.word("type")?,
     };
     connection
-        .refuse(&fixed, ErrorReport::BadXdr)
+        .refuse(&fixed, report(line)?)
         .map_err(|why| format!("refuse: {why:?}"))
+}
+
+/// Reads the code and what follows it as an error message of version 2 has them.
+fn report(line: &Line<'_>) -> Result<ErrorReport, String> {
+    let [code, first, second] = ["code", "first", "second"].map(|name| line.word(name));
+    let message = words(&[0, 2, 0, 4, 1, code?, first?, second?]);
+    let (fixed, rest) = FixedWords::split(&message).ok_or("no fixed words")?;
+    match v2::decode(&fixed, rest, true).map(|message| message.body) {
+        Some(Ok(Body::Error(Some(report)))) => Ok(report),
+        other => Err(format!("no report: {other:?}")),
+    }
+}
+
+fn timeout(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
+    let event = connection.handle_timeout(line.now()?);
+    line.expect("event", event.name(), line.text("event")?)
 }
 
 fn transmit(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
@@ -220,40 +282,73 @@ fn transmit(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> 
     line.expect("bytes", &out[..len], &line.octets("bytes")?[..])
 }
 
-/// Replays a line, and says whether it is about a connection that is known.
-fn replay_line(
-    connections: &mut HashMap<u64, Connection>,
-    line: &Line<'_>,
-) -> Result<bool, String> {
-    let cid = line.number("cid")?;
-    match (line.call, connections.get_mut(&cid)) {
-        ("connect", _) => {
-            connections.insert(cid, connect(line)?);
+/// The connections of a trace, by their numbers.
+#[derive(Default)]
+struct Kernel {
+    /// What those bring along that are about to begin.
+    configs: HashMap<u64, Config>,
+    connections: HashMap<u64, Connection>,
+}
+
+impl Kernel {
+    /// Replays a line, and says whether it is about a connection that is known.
+    fn replay_line(&mut self, line: &Line<'_>) -> Result<bool, String> {
+        let cid = line.number("cid")?;
+        match line.call {
+            "config" => {
+                self.configs.insert(cid, configure(line)?);
+                return Ok(true);
+            }
+            "connect" => {
+                // A kernel that speaks version 1 alone may have said nothing else.
+                let config = self.configs.remove(&cid);
+                let config = config.unwrap_or_else(|| config::kernel(0));
+                if config.auth == Policy::Ignore {
+                    self.connections.insert(cid, connect(line, config)?);
+                }
+            }
+            "lost" => return Ok(self.connections.remove(&cid).is_some()),
+            _ => {}
         }
-        ("lost", _) => return Ok(connections.remove(&cid).is_some()),
-        (_, None) => return Ok(false),
-        ("send", Some(connection)) => send(connection, line)?,
-        ("message", Some(connection)) => message(connection, line)?,
-        ("refuse", Some(connection)) => refuse(connection, line)?,
-        ("grants", Some(connection)) => connection.set_grants(line.word("grants")?),
-        ("ended", Some(connection)) => connection.handle_call_ended(),
-        ("transmit", Some(connection)) => transmit(connection, line)?,
-        (call, _) => return Err(format!("{call} is not known")),
+        let Some(connection) = self.connections.get_mut(&cid) else {
+            return Ok(false);
+        };
+        match line.call {
+            "connect" => {}
+            "send" => send(connection, line)?,
+            "message" => message(connection, line)?,
+            "refuse" => refuse(connection, line)?,
+            "ended" => connection.handle_call_ended(),
+            "transmit" => transmit(connection, line)?,
+            "timeout" => timeout(connection, line)?,
+            "grants" => connection.set_grants(line.word("count")?),
+            "ceiling" => connection.set_ceiling(line.short("count")?),
+            "posted" => connection.handle_posted(line.word("count")?),
+            "sent" => connection.handle_sent(line.word("count")?),
+            call => return Err(format!("{call} is not known")),
+        }
+        if line.fields.contains_key("limit") {
+            let limit = match connection.version() {
+                Some(Version::V2) => connection.send_credits().balance(),
+                _ => connection.calls().limit(),
+            };
+            line.expect("limit", limit, line.word("limit")?)?;
+        }
+        if line.fields.get("event") == Some(&"properties") {
+            self.connections.remove(&cid);
+        }
+        Ok(true)
     }
-    if line.fields.contains_key("limit") {
-        let limit = connections.get(&cid).map(|c| c.calls().limit());
-        line.expect("limit", limit, Some(line.word("limit")?))?;
-    }
-    Ok(true)
 }
 
 /// Replays a trace, and returns how often it has each call, and callbacks of the server.
 fn replay(trace: &str) -> Result<BTreeMap<&str, u32>, String> {
-    let mut connections = HashMap::new();
+    let mut kernel = Kernel::default();
     let mut calls = BTreeMap::new();
     for (number, line) in trace.lines().enumerate() {
         if let Some(line) = Line::parse(line) {
-            let replayed = replay_line(&mut connections, &line)
+            let replayed = kernel
+                .replay_line(&line)
                 .map_err(|why| format!("line {}: {why}", number + 1))?;
             if replayed {
                 let callback = line.fields.get("event") == Some(&"call");
@@ -312,12 +407,24 @@ fn another_answer_is_noticed() {
         ("send", "header=", "header=ff"),
         ("message", "event=refused", "event=dropped"),
         ("message", "event=error", "event=call"),
-        ("grants", "grants=", "grants=1"),
+        ("grants", "count=", "count=1"),
         ("refuse", "xid=0x", "xid=0x1"),
         ("transmit", "bytes=", "bytes=ff"),
     ];
+    let version2 = [
+        ("config", "set=", "set=ff"),
+        ("ceiling", "count=144", "count=14"),
+        ("posted", "count=", "count=1"),
+        ("sent", "count=5", "count=4"),
+        ("timeout", "event=none", "event=close"),
+        ("send", "more=1", "more=0"),
+        ("send", "header=", "header=ff"),
+        ("transmit", "bytes=", "bytes=ff"),
+        ("message", "event=ready", "event=none"),
+    ];
     notices("recorded.trace", &client);
     notices("server.trace", &server);
+    notices("version2.trace", &version2);
 }
 
 /// Each change of the trace `name` is noticed: in the first line of a call that has the one text, it is
@@ -327,7 +434,6 @@ fn notices(name: &str, changes: &[(&str, &str, &str)]) {
         .into_iter()
         .find(|(path, _)| path.ends_with(name))
         .expect("a trace of that name");
-    assert!(replay(&trace).expect("its own").contains_key("callback"));
     for (line, from, to) in changes {
         let line = format!("{PREFIX}{line}: ");
         let mut lines = trace.split_inclusive('\n');
