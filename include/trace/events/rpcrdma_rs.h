@@ -623,7 +623,8 @@ TRACE_EVENT(rpcrdma_protocol_send,
 		__entry->limit = limit;
 		memcpy(__get_dynamic_array(header), header->data, header->len);
 	),
-	TP_printk("cid=%u now=%llu xid=0x%08x call=%u nomsg=%u more=%u result=%u header=%s limit=%u",
+	TP_printk("cid=%u now=%llu xid=0x%08x call=%u nomsg=%u more=%u result=%u header=%s "
+		  "limit=%u",
 		__entry->cid, __entry->now, __entry->xid, __entry->call, __entry->nomsg,
 		__entry->more, __entry->result,
 		__print_hex_str(__get_dynamic_array(header), __get_dynamic_array_len(header)),
