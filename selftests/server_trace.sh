@@ -166,7 +166,7 @@ why_unsent() {
 }
 
 events_of_calls_that_are_not_sent() {
-	with 2 2
+	with 1 2
 	why_unsent caller2.py a_client_that_takes_no_calls a_call_waits_for_a_credit
 	shows 'svcrdma_cb_unsent: cid=[0-9]* xid=0x[0-9a-f]* why="the client takes no Calls"$'
 	shows 'svcrdma_cb_unsent: cid=[0-9]* xid=0x[0-9a-f]* why="no credit"$'

@@ -472,6 +472,8 @@ impl Protocol {
 
     /// How many Calls of this side may be in flight, or in version 2 how many messages it may send now;
     /// for traces.
+    #[cold]
+    #[inline(never)]
     fn may_send_now(&self) -> u32 {
         if self.is_version2() {
             self.connection.send_credits().balance()

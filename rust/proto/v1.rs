@@ -105,7 +105,7 @@ pub(super) fn fixed_words(
 ///
 /// `credit` is what is asked for in a Call and granted in a Reply; zero is sent as one. An
 /// inline Payload stream is to follow the header without a gap.
-#[inline]
+#[inline(always)]
 //= V1-002, V1-003, V1-005, V1-006, V1-014, V1-016, V1-027, V1-034, V1-120
 pub fn encode<C: Chunks + ?Sized>(
     out: &mut [u8],
