@@ -158,6 +158,7 @@ class Connection2(Connection):
 
     def refuse(self, xid, *report):
         """An error message: it takes a credit and gives none, whatever it says."""
+        print(f"refuses a Call: {xid:08x}", flush=True)
         self.raw(words(xid, 2, self.ceiling << 16 | 1, ERROR, RESPONSE, *report))
 
     def next_refusal(self):

@@ -15,7 +15,13 @@ use crate::{
 use kernel::{
     new_spinlock,
     prelude::*,
-    sync::SpinLock, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        SpinLock, //
+    }, //
 };
 
 /// The memory, which every connection of the transport shares.
@@ -27,6 +33,8 @@ pub(super) struct History {
     /// What the server has refused (version 2).
     #[pin]
     refusals: SpinLock<Refusals>,
+    /// How many refusals there are.
+    refused: Atomic<u32>,
 }
 
 /// What was last.
@@ -49,6 +57,7 @@ impl History {
                 close: "none",
             }),
             refusals <- new_spinlock!(Refusals::default()),
+            refused: Atomic::new(0),
         })
     }
 
@@ -64,15 +73,29 @@ impl History {
         self.last.lock().close = why;
     }
 
-    /// The server has refused a Call; the next connection can do without what led to that, if this
-    /// is `true`. Context: process; the endpoint's lock may be held.
-    pub(super) fn refused(&self, retry: Retry) -> bool {
-        self.refusals.lock().add(retry)
+    /// The server has refused a Call that was planned when so many refusals were `known`; it goes
+    /// again without what led to that, if this is `true`. Context: process; the endpoint's lock may
+    /// be held.
+    pub(super) fn refused(&self, retry: Retry, known: u32) -> bool {
+        let mut refusals = self.refusals.lock();
+        let again = refusals.goes_again(retry, known);
+        self.refused.store(refusals.count(), Relaxed);
+        again
     }
 
-    /// Leaves out of the limits what the server does not take. Context: process.
-    pub(super) fn narrow(&self, limits: &mut Limits) {
-        self.refusals.lock().apply(limits);
+    /// How many refusals there are, all of which a Call that goes again finds here: the lock of the
+    /// core's queue is between.
+    #[inline]
+    pub(super) fn refusals(&self) -> u32 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Leaves out of the limits what the server does not take; returns how many refusals that goes by.
+    /// Context: process.
+    pub(super) fn narrow(&self, limits: &mut Limits) -> u32 {
+        let refusals = self.refusals.lock();
+        refusals.apply(limits);
+        refusals.count()
     }
 
     /// What was last. Context: process.

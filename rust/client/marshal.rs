@@ -98,6 +98,8 @@ use kernel::{
 pub(super) struct SendSide {
     endpoint: Arc<Endpoint<Client>>,
     limits: Limits,
+    /// How many of the server's refusals the limits go by (version 2).
+    refusals: u32,
     /// Idle registrations at hand.
     stash: Idles,
     refill: Pin<KBox<Job<Refill>>>,
@@ -114,6 +116,7 @@ impl SendSide {
                 GFP_KERNEL,
             )?,
             limits: sizes.limits(),
+            refusals: 0,
             stash: Idles::new(),
             ticker: None,
             endpoint,
@@ -128,7 +131,7 @@ impl SendSide {
             shared.role.xprt.set_credits(protocol.limit());
         }
         if self.limits.version == Version::V2 {
-            shared.role.history.narrow(&mut self.limits);
+            self.refusals = shared.role.history.narrow(&mut self.limits);
             // So many Send buffers are free when those are that a completion is asked for.
             let room = self.limits.inline_send - Version::V2.empty_header_len();
             let most = room.saturating_mul(sizes.requests.saturating_sub(1));
@@ -136,6 +139,15 @@ impl SendSide {
             self.ticker = Some(Ticker::new(self.endpoint.clone())?);
         }
         Ok(())
+    }
+
+    /// Leaves out of the limits what the server has refused since the last Call.
+    #[inline]
+    fn heed_refusals(&mut self) {
+        let history = &self.endpoint.shared().role.history;
+        if history.refusals() != self.refusals && self.limits.version == Version::V2 {
+            self.refusals = history.narrow(&mut self.limits);
+        }
     }
 
     /// The connection.
@@ -214,6 +226,7 @@ impl SendSide {
 /// As for [`crate::sunrpc::Transport::send`].
 #[inline]
 pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
+    side.heed_refusals();
     let mut items = [Item::default(); 2];
     let call = shape(rqst, &mut items);
     let plan = plan(&call, &side.limits);
@@ -335,7 +348,7 @@ fn post(
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(index, mrs, layout);
-    rqst.request().set_outstanding(true);
+    rqst.request().set_sent(side.refusals);
     drop(state);
     match posted {
         Ok(()) => Ok(()),
@@ -395,7 +408,7 @@ fn post_parts(
         let (registered, posted) = state.post(side.endpoint.qp(), now, composed);
         if !more {
             state.role.table.sent(index, registered, layout);
-            rqst.request().set_outstanding(true);
+            rqst.request().set_sent(side.refusals);
         }
         if posted.is_err() {
             return Err((ComposeError::NotPosted, mrs.unwrap_or_else(MrList::new)));
