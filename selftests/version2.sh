@@ -465,6 +465,7 @@ tests \
 	"other_server_is default" \
 	"other_server_is unwilling" \
 	"other_server_is late" \
+	"other_server_is shrinks" \
 	"other_server_is small" \
 	"other_server_is one" \
 	"other_server_is parts" \

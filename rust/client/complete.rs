@@ -183,7 +183,11 @@ pub(super) fn claim(
 //= V2-105, D-06
 fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: ErrorReport) -> bool {
     match requests.table.react(rqst.index(), report) {
-        Reaction::Retry(retry) => client.history.refused(retry, rqst.request().refusals()),
+        Reaction::Retry(retry) => {
+            let again = client.history.refused(retry, rqst.request().refusals());
+            client.news.set(true);
+            again
+        }
         Reaction::Terminate => false,
     }
 }
@@ -320,7 +324,13 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
         Event::VersionChanged { refused: Some(_) } => Fate::Close(CloseReason::Protocol(
             connection::CloseReason::VersionChanged,
         )),
-        Event::None | Event::Ready | Event::VersionChanged { refused: None } => Fate::Done,
+        // It may have brought properties, late.
+        //= V2-138
+        Event::None => {
+            client.news.set(true);
+            Fate::Done
+        }
+        Event::Ready | Event::VersionChanged { refused: None } => Fate::Done,
         Event::Refused(why) => {
             trace::reply_bad(|| (client.cid, 0, why.name()));
             client.stats.bad_reply.add(1);

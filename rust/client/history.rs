@@ -15,13 +15,7 @@ use crate::{
 use kernel::{
     new_spinlock,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        SpinLock, //
-    }, //
+    sync::SpinLock, //
 };
 
 /// The memory, which every connection of the transport shares.
@@ -33,8 +27,6 @@ pub(super) struct History {
     /// What the server has refused (version 2).
     #[pin]
     refusals: SpinLock<Refusals>,
-    /// How many refusals there are.
-    refused: Atomic<u32>,
 }
 
 /// What was last.
@@ -57,7 +49,6 @@ impl History {
                 close: "none",
             }),
             refusals <- new_spinlock!(Refusals::default()),
-            refused: Atomic::new(0),
         })
     }
 
@@ -77,17 +68,7 @@ impl History {
     /// again without what led to that, if this is `true`. Context: process; the endpoint's lock may
     /// be held.
     pub(super) fn refused(&self, retry: Retry, known: u32) -> bool {
-        let mut refusals = self.refusals.lock();
-        let again = refusals.goes_again(retry, known);
-        self.refused.store(refusals.count(), Relaxed);
-        again
-    }
-
-    /// How many refusals there are, all of which a Call that goes again finds here: the lock of the
-    /// core's queue is between.
-    #[inline]
-    pub(super) fn refusals(&self) -> u32 {
-        self.refused.load(Relaxed)
+        self.refusals.lock().goes_again(retry, known)
     }
 
     /// Leaves out of the limits what the server does not take; returns how many refusals that goes by.
