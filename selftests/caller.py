@@ -1697,7 +1697,8 @@ def is_gone(c):
 
 
 def never_answers(c):
-    """A client that is called until the server ends its connection; its session."""
+    """A client that is called until the server ends its connection: its session, and the name of a file
+    for which it has a delegation still."""
     other = c.caller.connect()
     session, names = lends(other, 3)
     somebody_writes(other, names[:2])
@@ -1708,7 +1709,7 @@ def never_answers(c):
         time.sleep(0.1)
     lived = time.monotonic() - begun
     expect(3 < lived < 60, "the connection has lived", lived, "s")
-    return session
+    return session, names[2:]
 
 
 #= V1-036, V1-037
@@ -1721,11 +1722,11 @@ def callbacks_without_answers(c):
 @case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
 def callbacks_never_answered(c):
     """Who connects anew is called again."""
-    session = never_answers(c)
+    session, names = never_answers(c)
     again = c.caller.connect()
     good(again.replies(compound_41(words(41) + session.id + words(3, 0))).payload)
     # nfsd gives up a recall that begins while there is no way back.
-    somebody_writes(again, names[2:])
+    somebody_writes(again, names)
     again.send(recall_reply(again.calls[-1]))
     again.lives()
 
