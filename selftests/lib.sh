@@ -171,7 +171,7 @@ with() {
 
 # What modules speak when nobody has changed it.
 speak_by_default() {
-	(speak 2 2 8192) || :
+	(speak 2 2 16384) || :
 }
 
 selected() {

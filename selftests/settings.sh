@@ -119,7 +119,7 @@ the_versions_are_parameters() {
 	[ "$(load max_version=1)" = "1 2 " ]
 	[ "$(load svc_max_version=1)" = "2 1 " ]
 	[ "$(load)" = "2 2 " ]
-	[ "$(cd $settings && cat rdma_max_message svc_rdma/max_message | tr '\n' ' ')" = "8192 8192 " ]
+	[ "$(cd $settings && cat rdma_max_message svc_rdma/max_message | tr '\n' ' ')" = "16384 16384 " ]
 	modprobe -r rpcrdma
 	for wrong in max_version=0 max_version=3 svc_max_version=-1 max_version=none; do
 		! modprobe rpcrdma $wrong || fail "it takes $wrong"
