@@ -76,7 +76,7 @@ events_of_calls() {
 	trace ls "$dir"
 	shows 'xprtrdma_marshal: .* inline/\(reply chunk\|write list\) '
 	trace touch "$dir/file"
-	shows 'rpcrdma_protocol_send: cid=[0-9]* now=[0-9]* xid=0x[0-9a-f]* call=1 nomsg=0 result=0 header=[0-9a-f]* limit=[1-9]'
+	shows 'rpcrdma_protocol_send: cid=[0-9]* now=[0-9]* xid=0x[0-9a-f]* call=1 nomsg=0 more=0 result=0 header=[0-9a-f]* limit=[1-9]'
 	shows 'rpcrdma_protocol_message: .* event=reply '
 }
 
