@@ -83,12 +83,8 @@ pub(crate) enum Claim {
     None,
     /// There is no such RPC, or it was not sent, or has its Reply already.
     Stray(Option<Pinned>),
-    /// The server has refused the RPC's Call, which goes again in another form.
-    Refused {
-        rqst: Pinned,
-        sent: Sent,
-        limit: u32,
-    },
+    /// The server has refused this RPC's Call, which is sent again on another connection.
+    Refused(Pinned),
     /// The RPC that the message is for.
     Taken {
         rqst: Pinned,
@@ -105,8 +101,6 @@ pub(super) enum Form {
     Inline { len: usize, written: u32 },
     /// In the Reply chunk.
     ReplyChunk { len: u32 },
-    /// There is none: the server has refused the Call, which goes again.
-    Again,
     /// It is an error, or not what was asked for.
     Failed,
 }
@@ -159,37 +153,34 @@ pub(super) fn claim(
         }
         return Claim::Stray(None);
     };
-    let again = match event {
-        Event::Error { report, .. } if protocol.is_version2() => {
-            do_otherwise(client, requests, &rqst, *report)
+    if let Event::Error { report, .. } = event {
+        if protocol.is_version2() && do_otherwise(client, requests, rqst.index(), *report) {
+            return Claim::Refused(rqst);
         }
-        _ => false,
-    };
+    }
     let Some(sent) = requests.table.take(rqst.index(), invalidated) else {
         return Claim::Stray(Some(rqst));
     };
     rqst.request().set_outstanding(false);
     protocol.handle_call_ended();
-    let limit = protocol.limit();
-    if again {
-        Claim::Refused { rqst, sent, limit }
-    } else {
-        Claim::Taken { rqst, sent, limit }
+    Claim::Taken {
+        rqst,
+        sent,
+        limit: protocol.limit(),
     }
 }
 
-/// Whether a Call that the server has refused goes again in another form.
+/// Whether a Call that the server has refused goes in another form on the next connection. Then this
+/// connection ends: on it the core sends nothing twice.
 #[cold]
-//= V2-105, D-06
-fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: ErrorReport) -> bool {
-    match requests.table.react(rqst.index(), report) {
-        Reaction::Retry(retry) => {
-            let again = client.history.refused(retry, rqst.request().refusals());
-            client.news.set(true);
-            again
+fn do_otherwise(client: &Client, requests: &mut Requests, index: u32, report: ErrorReport) -> bool {
+    // Others that go with the next connection may have been refused for the same reason.
+    if !requests.refused {
+        if let Reaction::Retry(retry) = requests.table.react(index, report) {
+            requests.refused = client.history.refused(retry);
         }
-        Reaction::Terminate => false,
     }
+    requests.refused
 }
 
 /// Handles a message.
@@ -251,12 +242,8 @@ fn arrived_otherwise(
     invalidated: Option<Invalidated>,
 ) -> Fate<Pending> {
     let client = &shared.role;
-    let form = match claim {
-        Claim::Refused { .. } => Form::Again,
-        _ => Form::Failed,
-    };
     match claim {
-        Claim::Taken { rqst, sent, limit } | Claim::Refused { rqst, sent, limit } => {
+        Claim::Taken { rqst, sent, limit } => {
             granted(client, limit);
             match event {
                 Event::Error { xid, report } => {
@@ -272,7 +259,13 @@ fn arrived_otherwise(
                 bytes: &[],
                 in_parts: false,
             };
-            settle(shared, rqst, sent, form, nothing, invalidated)
+            settle(shared, rqst, sent, Form::Failed, nothing, invalidated)
+        }
+        Claim::Refused(rqst) => {
+            if let Event::Error { report, .. } = event {
+                trace::reply_error(|| (client.cid, rqst.xid(), report.name()));
+            }
+            Fate::Close(CloseReason::Refused)
         }
         Claim::Stray(rqst) => {
             if let Event::Close { why, .. } = event {
@@ -324,13 +317,7 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
         Event::VersionChanged { refused: Some(_) } => Fate::Close(CloseReason::Protocol(
             connection::CloseReason::VersionChanged,
         )),
-        // It may have brought properties, late.
-        //= V2-138
-        Event::None => {
-            client.news.set(true);
-            Fate::Done
-        }
-        Event::Ready | Event::VersionChanged { refused: None } => Fate::Done,
+        Event::None | Event::Ready | Event::VersionChanged { refused: None } => Fate::Done,
         Event::Refused(why) => {
             trace::reply_bad(|| (client.cid, 0, why.name()));
             client.stats.bad_reply.add(1);
@@ -553,25 +540,12 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 #[inline(always)]
 //= V1-089, V1-141, V2-081, V2-183
 fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: Form, _proof: Unexposed) {
-    if let Form::Again = form {
-        return send_again(client, rqst);
-    }
     match place(&client.stats, &mut rqst, source, form) {
         Ok(len) => rqst.complete(len),
         Err(error) => {
             client.stats.bad_reply.add(1);
             rqst.fail(error);
         }
-    }
-}
-
-/// Has the core send the Call again: on this connection, unless the refusal has overtaken the end of the
-/// sending; then on the next.
-#[cold]
-//= V2-105
-fn send_again(client: &Client, rqst: Pinned) {
-    if !rqst.send_again() {
-        client.xprt.force_disconnect();
     }
 }
 
@@ -614,6 +588,6 @@ fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: Form) -> Result<
             stats.total_rdma_reply.add(u64::from(len));
             Ok(len as usize)
         }
-        Form::Again | Form::Failed => Err(EIO),
+        Form::Failed => Err(EIO),
     }
 }

@@ -408,6 +408,8 @@ impl Table {
 /// What the client keeps under the endpoint's lock.
 pub(crate) struct Requests {
     pub(super) table: Table,
+    /// A Call was refused that the next connection can do in another form.
+    pub(super) refused: bool,
     /// How many registrations there are, idle or not.
     pub(super) mrs: u32,
 }
@@ -416,6 +418,7 @@ impl Requests {
     pub(super) fn new(slots: u32) -> Result<Self> {
         Ok(Self {
             table: Table::new(slots)?,
+            refused: false,
             mrs: 0,
         })
     }

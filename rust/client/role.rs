@@ -55,8 +55,7 @@ use crate::{
     sunrpc::{
         Backchannel,
         XprtHandle, //
-    },
-    support::racy::Racy, //
+    }, //
 };
 use kernel::{
     sync::{
@@ -77,9 +76,6 @@ pub(crate) struct Client {
     pub(super) history: Arc<History>,
     /// The idle registrations of the connection.
     pub(super) pool: Pool,
-    /// The server may have said what it takes since the sender has looked (version 2). What is said
-    /// before a Reply, the sender of a Call that comes after that Reply finds.
-    pub(super) news: Racy<bool>,
     /// The number of the connection.
     pub(super) cid: u32,
     /// What this side brings along, and the version to begin with; known when the device is.
@@ -97,7 +93,6 @@ impl Client {
         Self {
             history,
             pool: Pool::new(),
-            news: Racy::new(false),
             cid,
             xprt,
             stats,
