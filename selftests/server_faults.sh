@@ -179,6 +179,41 @@ write_and_read() {
 	echo $rounds >"$local/rounds$1"
 }
 
+# Has a lock of FILE as soon as it can be had, makes HELD then, and ends when LET_GO is there.
+holds_a_lock='import fcntl, os, sys, time
+file, held, let_go = sys.argv[1:]
+lock = open(file, "r+")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+open(held, "w").close()
+while not os.path.exists(let_go):
+    time.sleep(0.05)'
+
+# Whoever waits for a lock is called when it is free (CB_NOTIFY_LOCK). It would ask again by itself, but
+# not before half a minute has gone by.
+locks_are_notified() {
+	begin 4.2
+	on_server sh -c "echo Y >/proc/fs/lockd/nlm_end_grace" 2>/dev/null || :
+	: >"$dir/locked"
+	sync "$dir/locked"
+	place=$EXPORT/${dir##*/}
+	# The server runs one command at a time.
+	on_server sh -c 'python3 -c "$1" "$2/locked" "$2/held" "$2/let-go" >/dev/null 2>&1 &
+		until [ -e "$2/held" ]; do sleep 0.1; done' sh "$holds_a_lock" "$place"
+	python3 -c "$holds_a_lock" "$dir/locked" "$local/held" "$local/let-go" &
+	waiter=$!
+	sleep 3
+	[ ! -e "$local/held" ] || fail "two have the same lock"
+	on_server touch "$place/let-go"
+	begun=$(date +%s)
+	until [ -e "$local/held" ]; do
+		[ $(($(date +%s) - begun)) -lt 10 ] || fail "nobody has said that the lock is free"
+		sleep 0.1
+	done
+	touch "$local/let-go"
+	wait $waiter
+	end
+}
+
 # Files that the client has a delegation for are changed on the server, under the client's I/O: each
 # is called back over the connection, and then the client reads what is new.
 delegations_are_recalled() {
@@ -245,4 +280,5 @@ tests \
 	"stops_without_a_device" \
 	"memory_is_short 3 700" \
 	"memory_is_short 4.2 300" \
+	"locks_are_notified" \
 	"delegations_are_recalled"
