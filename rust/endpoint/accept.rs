@@ -170,7 +170,7 @@ impl<R: Responder> Sending<'_, R> {
     //= V1-033, V1-035, V1-040
     pub(crate) fn answer(&mut self, most: u32) -> Option<Range<u32>> {
         let state = &mut *self.state;
-        let wanted = state.allowance.handle_reply(now);
+        let wanted = state.allowance.handle_reply(most, now);
         if let Some(protocol) = &mut state.protocol {
             protocol.set_grants(most.min(state.allowance.calls()));
         }

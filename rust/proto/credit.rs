@@ -112,7 +112,7 @@ impl Allowance {
     /// Who uses all credits in this time gets more.
     const WINDOW: Time = Time(1_000);
 
-    /// Starts a connection, which will never have more than `most` credits.
+    /// Starts a connection, which has room for the Receives of `most` Calls.
     pub const fn new(most: u32, now: Time) -> Self {
         Self {
             most,
@@ -133,12 +133,13 @@ impl Allowance {
         self.calls
     }
 
-    /// Counts a Reply. If there are to be more Receives, returns for how many Calls there are some
-    /// and are to be; whoever is told so says what came of it ([`Self::handle_posted`]). `now` is asked
-    /// once in as many Replies as there are credits.
+    /// Counts a Reply, while `most` Calls may be granted at a time. If there are to be more Receives,
+    /// returns for how many Calls there are some and are to be; whoever is told so says what came of it
+    /// ([`Self::handle_posted`]). `now` is asked once in as many Replies as there are credits.
     #[inline]
-    pub fn handle_reply(&mut self, now: impl FnOnce() -> Time) -> Option<Range<u32>> {
-        if self.calls >= self.most {
+    pub fn handle_reply(&mut self, most: u32, now: impl FnOnce() -> Time) -> Option<Range<u32>> {
+        let most = most.min(self.most);
+        if self.calls >= most {
             return None;
         }
         self.replies = self.replies.saturating_add(1);
@@ -153,7 +154,7 @@ impl Allowance {
             return None;
         }
         self.coming = true;
-        Some(self.calls..self.calls.saturating_mul(2).min(self.most))
+        Some(self.calls..self.calls.saturating_mul(2).min(most))
     }
 
     /// There are Receives for `calls` Calls now, which are as many as before if there was no memory.

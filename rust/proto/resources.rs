@@ -157,7 +157,7 @@ pub fn resources(requests: u32, data_pages: u32, device: &Device) -> Option<Reso
 /// The resources of a connection that the peer opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponderResources {
-    /// How many Calls are taken at a time: the most credits to grant.
+    /// How many Calls there is room for at a time: the most credits that will ever be granted.
     pub grants: u32,
     /// How many Calls of this side there may be.
     pub callbacks: u32,
@@ -232,6 +232,10 @@ const FEWEST_SENDS: u32 = 16;
 /// room for the marker and one more.
 const MOVES: u32 = 254;
 
+/// For so many times the Calls of the setting a connection has room for Receives: the setting may be
+/// raised while the peer is connected, and a queue does not grow.
+const HEADROOM: u32 = 2;
+
 /// The most Send buffers that are kept for a connection without having been needed at once.
 const MOST_SENDS: u32 = 8;
 
@@ -265,19 +269,20 @@ impl ResponderResources {
     }
 }
 
-/// The resources of a connection on which the peer may have `calls` Calls in progress, and this
-/// side `callbacks`. None, if the device cannot have a connection at all.
+/// The resources of a connection on which the peer may have `calls` Calls in progress, and later
+/// up to twice as many, and this side `callbacks`. None, if the device cannot have a connection at all.
 ///
 /// A sender waits for room, so the send queue need not have as much as all Replies could take.
 pub fn responder(calls: u32, callbacks: u32, device: &Device) -> Option<ResponderResources> {
     let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
     let completions = device.max_cqe.saturating_sub(2 * Resources::MARKER);
     let most = queue.min(completions / 2);
-    let batch = ResponderResources::recv_batch(calls.min(most));
+    let room = calls.saturating_mul(HEADROOM);
+    let batch = ResponderResources::recv_batch(room.min(most));
     let extra = callbacks.saturating_add(batch.saturating_sub(1));
-    let grants = bounded(most.saturating_sub(extra), 1, calls);
+    let grants = bounded(most.saturating_sub(extra), 1, room);
     let receives = ResponderResources::receives(grants, callbacks);
-    let wanted = grants.saturating_mul(2).saturating_add(MOVES);
+    let wanted = calls.min(grants).saturating_mul(2).saturating_add(MOVES);
     let send_room = wanted.min(queue).min(completions.saturating_sub(receives));
     let resources = ResponderResources {
         grants,

@@ -44,10 +44,21 @@ fn v1_starts_with_one_call_and_follows_the_grant() {
 
 /// Replies, one each `apart` milliseconds, until there are to be more Receives, or `most` of them.
 fn replies(allowance: &mut Allowance, now: &mut u64, apart: u64, most: u32) -> Option<u32> {
+    limited(allowance, u32::MAX, now, apart, most)
+}
+
+/// The same, while no more than `limit` Calls may be granted.
+fn limited(
+    allowance: &mut Allowance,
+    limit: u32,
+    now: &mut u64,
+    apart: u64,
+    most: u32,
+) -> Option<u32> {
     (0..most).find_map(|_| {
         *now += apart;
         let had = allowance.calls();
-        let wanted = allowance.handle_reply(|| Time(*now))?;
+        let wanted = allowance.handle_reply(limit, || Time(*now))?;
         assert_eq!(wanted.start, had);
         Some(wanted.end)
     })
@@ -71,6 +82,26 @@ fn credits_grow_with_their_use() {
         assert_eq!(allowance.calls(), calls);
     }
     assert_eq!(replies(&mut allowance, &mut now, 0, 1000), None);
+}
+
+//= V1-033, V1-035, V1-040 (test)
+#[test]
+fn credits_grow_as_far_as_they_may_at_the_time() {
+    let mut now = 0;
+    let mut allowance = Allowance::new(100, Time(now));
+    assert_eq!(limited(&mut allowance, 4, &mut now, 1, 50), None);
+    assert_eq!(limited(&mut allowance, 12, &mut now, 1, 8), Some(12));
+    allowance.handle_posted(12);
+    assert_eq!(limited(&mut allowance, 12, &mut now, 1, 50), None);
+    assert_eq!(limited(&mut allowance, 4, &mut now, 1, 50), None);
+    assert_eq!(allowance.calls(), 12);
+    assert_eq!(limited(&mut allowance, 16384, &mut now, 1, 12), Some(24));
+    allowance.handle_posted(24);
+    assert_eq!(limited(&mut allowance, 90, &mut now, 1, 24), Some(48));
+    allowance.handle_posted(48);
+    assert_eq!(limited(&mut allowance, 16384, &mut now, 1, 48), Some(96));
+    allowance.handle_posted(96);
+    assert_eq!(limited(&mut allowance, 16384, &mut now, 1, 96), Some(100));
 }
 
 #[test]
