@@ -60,6 +60,12 @@ pub(crate) enum Fate<P> {
     Close(CloseReason),
 }
 
+/// The handle that the peer has invalidated.
+fn handle_of(invalidated: &Option<Invalidated>) -> Option<Handle> {
+    let proof = invalidated.as_ref()?;
+    Some(Handle(proof.handle()))
+}
+
 impl<R: Role> Handler for Shared<R> {
     type Waiter = R::Waiter;
     type Note = R::Note;
@@ -98,12 +104,12 @@ impl<R: Role> Handler for Shared<R> {
 
     fn received(&self, cx: &mut Completions<'_, Self>, mut message: Received<Self>) {
         self.role.received();
-        let handle = message.invalidated().map(Handle);
+        let invalidated = message.take_invalidated();
+        let handle = handle_of(&invalidated);
         trace::wc_receive(|| {
             let handle = handle.map_or(0, |handle| handle.0);
             (self.role.cid(), message.bytes().len() as u32, handle)
         });
-        let invalidated = message.take_invalidated();
         let mut guard = self.lock();
         let Some(protocol) = &mut guard.protocol else {
             // Nothing was sent yet that this could answer.
@@ -116,9 +122,9 @@ impl<R: Role> Handler for Shared<R> {
                 self.dispose(cx, message, fate);
             }
             None if protocol.is_version2() => {
-                self.received_v2(guard, cx, message, handle, invalidated);
+                self.received_v2(guard, cx, message, invalidated);
             }
-            None => self.received_other(guard, cx, message, handle, invalidated),
+            None => self.received_other(guard, cx, message, invalidated),
         }
     }
 
@@ -176,19 +182,21 @@ impl<R: Role> Shared<R> {
         mut guard: Guard<'_, State<R>, SpinLockBackend>,
         cx: &mut Completions<'_, Self>,
         message: Received<Self>,
-        handle: Option<Handle>,
         invalidated: Option<Invalidated>,
     ) {
         guard.count_receives();
         let is_joining = guard.joining.parts() != 0;
-        if let (Some(protocol), None, false) = (&mut guard.protocol, handle, is_joining) {
+        let Some(protocol) = guard.protocol.as_mut().filter(|_| !is_joining) else {
+            return self.received_other(guard, cx, message, invalidated);
+        };
+        if invalidated.is_none() {
             if let Some(event) = protocol.handle_plain_v2(R::USUAL, now(), message.bytes()) {
                 let fate = self.claim(guard, cx.qp(), event, &message, None, false);
                 self.more_may_be_sent();
                 return self.dispose(cx, message, fate);
             }
         }
-        self.received_with_more(guard, cx, message, handle, invalidated);
+        self.received_with_more(guard, cx, message, invalidated);
     }
 
     /// As [`received_v2`](Self::received_v2), with more to do than hand the message over.
@@ -198,14 +206,13 @@ impl<R: Role> Shared<R> {
         mut guard: Guard<'_, State<R>, SpinLockBackend>,
         cx: &mut Completions<'_, Self>,
         message: Received<Self>,
-        handle: Option<Handle>,
         invalidated: Option<Invalidated>,
     ) {
-        let is_joining = guard.joining.parts() != 0;
-        let Some(protocol) = guard.protocol.as_mut().filter(|_| !is_joining) else {
-            return self.received_other(guard, cx, message, handle, invalidated);
+        let Some(protocol) = &mut guard.protocol else {
+            return cx.repost(message);
         };
         let unsignaled = protocol.unsignaled();
+        let handle = handle_of(&invalidated);
         match protocol.handle_usual(Version::V2, R::USUAL, now(), message.bytes(), handle) {
             Some(event) => {
                 let has_to_tell = unsignaled != protocol.unsignaled() || protocol.has_to_tell();
@@ -213,7 +220,7 @@ impl<R: Role> Shared<R> {
                 self.more_may_be_sent();
                 self.dispose(cx, message, fate);
             }
-            None => self.received_other(guard, cx, message, handle, invalidated),
+            None => self.received_other(guard, cx, message, invalidated),
         }
     }
 
@@ -232,10 +239,9 @@ impl<R: Role> Shared<R> {
         guard: Guard<'_, State<R>, SpinLockBackend>,
         cx: &mut Completions<'_, Self>,
         message: Received<Self>,
-        handle: Option<Handle>,
         invalidated: Option<Invalidated>,
     ) {
-        let fate = self.judge(guard, cx.qp(), &message, handle, invalidated);
+        let fate = self.judge(guard, cx.qp(), &message, invalidated);
         self.dispose(cx, message, fate);
     }
 
@@ -268,12 +274,12 @@ impl<R: Role> Shared<R> {
         mut guard: Guard<'_, State<R>, SpinLockBackend>,
         qp: &QpRef<Self>,
         message: &Received<Self>,
-        handle: Option<Handle>,
         invalidated: Option<Invalidated>,
     ) -> Fate<R::Pending> {
         let Some(protocol) = &mut guard.protocol else {
             return Fate::Done;
         };
+        let handle = handle_of(&invalidated);
         let event = protocol.handle_message(now(), message.bytes(), handle);
         if !protocol.is_version2() {
             // A refusal is the only message of its own that version 1 has. Where version 2 was tried

@@ -245,15 +245,9 @@ impl<H: Handler> Received<H> {
         bytes.get(..self.buffer.len as usize).unwrap_or_default()
     }
 
-    /// The key of the registration that the peer invalidated, if it did.
-    pub(crate) fn invalidated(&self) -> Option<u32> {
-        self.buffer.invalidated
-    }
-
-    /// The proof of what [`Self::invalidated`] says, once.
+    /// What the peer has invalidated with the message, once.
     pub(crate) fn take_invalidated(&mut self) -> Option<Invalidated> {
-        let key = self.invalidated()?;
-        self.buffer.invalidated = None;
+        let key = self.buffer.invalidated.take()?;
         Some(Invalidated::by_completion(self.buffer.qp_id, key))
     }
 

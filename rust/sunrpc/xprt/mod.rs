@@ -232,16 +232,21 @@ impl Xprt {
     }
 
     /// Lets the sender wait until [`Self::write_space`]. To be called before the sender returns
-    /// [`SendError::NoBuffer`](transport::SendError), with the send lock held.
+    /// [`SendError::NoBuffer`](transport::SendError), with the send lock held. Afterwards the sender looks
+    /// once more for what it lacks, under the lock with which that is given back or behind a full
+    /// barrier: what came before this call woke nobody.
     pub(crate) fn wait_for_buffer_space(&self) {
         // SAFETY: an atomic operation on `state`; the transport is alive while borrowed.
         unsafe { bindings::xprt_wait_for_buffer_space(self.as_raw()) };
     }
 
-    /// Wakes the sender that waits for send buffers. Context: process.
+    /// Wakes the sender that waits for send buffers. To be called after what it may wait for was given
+    /// back. Context: process.
     #[inline]
     pub(crate) fn write_space(&self) {
-        // Mostly nobody waits.
+        // Mostly nobody waits. Without a lock this misses nobody: a sender that begins to wait looks again
+        // under the lock with which something was given back, and if it looked before that, the lock
+        // shows here that it waits.
         if read_once!(self, state) & (1 << bindings::XPRT_WRITE_SPACE) == 0 {
             return;
         }
