@@ -161,7 +161,7 @@ check-cost: python ## What one RPC executes in our client and server, against th
 check-stress: python ## Hours of broken connections, failing allocations, spoiled Replies; not in check
 	@tools/check/check-lab --long
 
-check-wire: python ## nfstest_rdma, all of it, ours beside the kernel's own client
+check-wire: python ## nfstest_rdma, all of it: our client and our server, beside the kernel's own
 	@tools/check/check-wire
 
 check-dissector: python ## Version 2 captured in the lab, dissected, compared with the nodes; not in check
