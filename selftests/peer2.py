@@ -11,6 +11,7 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     default     answers by a grant, and never says anything of itself
     unwilling   answers by an error, and never says anything of itself
     late        answers by a grant, and says who it is with the first Call
+    shrinks     does the same, and takes and sends 1024 bytes at a time
     small       takes and sends 1024 bytes at a time
     one         grants one credit at a time
     parts       cuts each Reply into parts of 64 bytes
@@ -100,7 +101,7 @@ class Connection2(Connection):
         self.nonces, self.proven = None, self.way not in ("keyed", "forger", "hesitates")
         # Errors of the client: the XID, and which one. The credits that the next message is to grant.
         self.refusals, self.next_credits = [], None
-        self.most = 1024 if self.way == "small" else INLINE
+        self.most = 1024 if self.way in ("small", "shrinks") else INLINE
         self.ceiling = 1 if self.way == "one" else CEILING
         self.deaf = self.way == "silent" or self.way == "begins" and not Connection2.made
         Connection2.made += 1
@@ -158,6 +159,7 @@ class Connection2(Connection):
 
     def refuse(self, xid, *report):
         """An error message: it takes a credit and gives none, whatever it says."""
+        print(f"refuses a Call: {xid:08x}", flush=True)
         self.raw(words(xid, 2, self.ceiling << 16 | 1, ERROR, RESPONSE, *report))
 
     def next_refusal(self):
@@ -211,7 +213,7 @@ class Connection2(Connection):
             self.refusals.append((xid, *struct.unpack_from(">I", message, 20)))
         elif kind == CONNPROP:
             self.know(Decoder(message[20:]))
-            if self.way in ("default", "late"):
+            if self.way in ("default", "late", "shrinks"):
                 self.grant()
             elif self.way == "unwilling":
                 # The credit is back, and the client may send as if it had said nothing.
@@ -271,7 +273,7 @@ class Connection2(Connection):
         if not self.arrived:
             return None
         call = self.arrived.pop(0)
-        if self.version == 2 and self.way == "late":
+        if self.version == 2 and self.way in ("late", "shrinks"):
             self.announce()
         return call
 

@@ -32,12 +32,14 @@ use crate::{
         Endpoint,
         Fate,
         Joined,
+        LockedState,
         Protocol,
         Shared, //
     },
     proto::{
         connection::{
             self,
+            Arrived,
             Event, //
         },
         error::ErrorReport,
@@ -83,14 +85,14 @@ pub(crate) enum Claim {
     None,
     /// There is no such RPC, or it was not sent, or has its Reply already.
     Stray(Option<Pinned>),
-    /// The server has refused this RPC's Call, which is sent again on another connection.
-    Refused(Pinned),
     /// The RPC that the message is for.
     Taken {
         rqst: Pinned,
         sent: Sent,
         /// How many Calls the server allows from now on.
         limit: u32,
+        /// The server has refused the Call, which goes again in another form.
+        again: bool,
     },
 }
 
@@ -101,6 +103,8 @@ pub(super) enum Form {
     Inline { len: usize, written: u32 },
     /// In the Reply chunk.
     ReplyChunk { len: u32 },
+    /// There is none: the server has refused the Call, which goes again.
+    Again,
     /// It is an error, or not what was asked for.
     Failed,
 }
@@ -128,9 +132,92 @@ pub(crate) enum Waiter {
     Release { index: u32, done: Arc<Completion> },
 }
 
-/// Takes what a message is for out of the table. Endpoint's lock held.
+/// A Reply arrived whole, in the form that nearly all have.
 #[inline(always)]
 //= V1-030, V1-031
+pub(super) fn reply(
+    shared: &Shared<Client>,
+    mut state: LockedState<'_, Client>,
+    arrived: Arrived<'_>,
+    mut invalidated: Option<Invalidated>,
+) -> Fate<Pending> {
+    let client = &shared.role;
+    let xid = arrived.fixed.xid;
+    let Some((protocol, requests)) = state.established() else {
+        return Fate::Done;
+    };
+    let Some(rqst) = client.xprt.lookup(xid.0) else {
+        orphaned(client, protocol, xid);
+        drop(state);
+        return stray(client, xid, None);
+    };
+    let Some((sent, limit)) = take(protocol, requests, &rqst, &mut invalidated) else {
+        drop(state);
+        return stray(client, xid, Some(rqst));
+    };
+    drop(state);
+    granted(client, limit);
+    check(shared, &arrived, rqst, sent, invalidated)
+}
+
+/// Takes a request out of the table whose Call has ended, and says how many Calls the server allows now.
+/// Endpoint's lock held.
+#[inline(always)]
+fn take(
+    protocol: &mut Protocol,
+    requests: &mut Requests,
+    rqst: &Pinned,
+    invalidated: &mut Option<Invalidated>,
+) -> Option<(Sent, u32)> {
+    let sent = requests.table.take(rqst.index(), invalidated)?;
+    rqst.request().set_outstanding(false);
+    protocol.handle_call_ended();
+    Some((sent, protocol.limit()))
+}
+
+/// No RPC waits for what has come. The Reply to a Call whose task was killed frees its credit.
+/// Endpoint's lock held.
+#[cold]
+fn orphaned(client: &Client, protocol: &mut Protocol, xid: Xid) {
+    // Another one the core has counted.
+    if client.xprt.orphan_replied(xid.0) {
+        protocol.handle_call_ended();
+    }
+}
+
+/// Checks a Reply against what the Call offered.
+#[inline(always)]
+fn check(
+    shared: &Shared<Client>,
+    arrived: &Arrived<'_>,
+    rqst: Pinned,
+    sent: Sent,
+    invalidated: Option<Invalidated>,
+) -> Fate<Pending> {
+    let client = &shared.role;
+    let xid = arrived.fixed.xid;
+    trace::reply(|| (client.cid, xid.0, arrived.fixed.credit));
+    let form = match sent.check(xid, &arrived.conveyed, arrived.part.start) {
+        Ok(reply) => match reply.payload {
+            Payload::Inline(payload) => Form::Inline {
+                len: payload.len(),
+                written: reply.written,
+            },
+            Payload::ReplyChunk { len } => Form::ReplyChunk { len },
+        },
+        Err(why) => {
+            trace::reply_bad(|| (client.cid, xid.0, why.name()));
+            Form::Failed
+        }
+    };
+    let source = Source {
+        bytes: arrived.conveyed.payload,
+        in_parts: arrived.part.offset != 0,
+    };
+    settle(shared, rqst, sent, form, source, invalidated)
+}
+
+/// Takes what a message is for out of the table. Endpoint's lock held.
 pub(super) fn claim(
     client: &Client,
     protocol: &mut Protocol,
@@ -147,78 +234,36 @@ pub(super) fn claim(
         _ => return Claim::None,
     };
     let Some(rqst) = client.xprt.lookup(xid.0) else {
-        // The core has counted it. The Reply to a Call whose task was killed frees its credit.
-        if client.xprt.orphan_replied(xid.0) {
-            protocol.handle_call_ended();
-        }
+        orphaned(client, protocol, xid);
         return Claim::Stray(None);
     };
-    if let Event::Error { report, .. } = event {
-        if protocol.is_version2() && do_otherwise(client, requests, rqst.index(), *report) {
-            return Claim::Refused(rqst);
+    let again = match event {
+        Event::Error { report, .. } if protocol.is_version2() => {
+            do_otherwise(client, requests, &rqst, *report)
         }
-    }
-    let Some(sent) = requests.table.take(rqst.index(), invalidated) else {
+        _ => false,
+    };
+    let Some((sent, limit)) = take(protocol, requests, &rqst, invalidated) else {
         return Claim::Stray(Some(rqst));
     };
-    rqst.request().set_outstanding(false);
-    protocol.handle_call_ended();
     Claim::Taken {
         rqst,
         sent,
-        limit: protocol.limit(),
+        limit,
+        again,
     }
 }
 
-/// Whether a Call that the server has refused goes in another form on the next connection. Then this
-/// connection ends: on it the core sends nothing twice.
-#[cold]
-fn do_otherwise(client: &Client, requests: &mut Requests, index: u32, report: ErrorReport) -> bool {
-    // Others that go with the next connection may have been refused for the same reason.
-    if !requests.refused {
-        if let Reaction::Retry(retry) = requests.table.react(index, report) {
-            requests.refused = client.history.refused(retry);
+/// Whether a Call that the server has refused goes again in another form.
+//= V2-105, D-06
+fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: ErrorReport) -> bool {
+    match requests.table.react(rqst.index(), report) {
+        Reaction::Retry(retry) => {
+            let again = client.history.refused(retry, rqst.request().refusals());
+            client.news.set(true);
+            again
         }
-    }
-    requests.refused
-}
-
-/// Handles a message.
-#[inline(always)]
-pub(super) fn arrived(
-    shared: &Shared<Client>,
-    event: Event<'_>,
-    claim: Claim,
-    invalidated: Option<Invalidated>,
-) -> Fate<Pending> {
-    let client = &shared.role;
-    client.xprt.peer_is_alive();
-    match (claim, event) {
-        (Claim::Stray(rqst), Event::Reply(arrived)) => stray(client, arrived.fixed.xid, rqst),
-        (Claim::Taken { rqst, sent, limit }, Event::Reply(arrived)) => {
-            granted(client, limit);
-            let xid = arrived.fixed.xid;
-            trace::reply(|| (client.cid, xid.0, arrived.fixed.credit));
-            let form = match sent.check(xid, &arrived.conveyed, arrived.part.start) {
-                Ok(reply) => match reply.payload {
-                    Payload::Inline(payload) => Form::Inline {
-                        len: payload.len(),
-                        written: reply.written,
-                    },
-                    Payload::ReplyChunk { len } => Form::ReplyChunk { len },
-                },
-                Err(why) => {
-                    trace::reply_bad(|| (client.cid, xid.0, why.name()));
-                    Form::Failed
-                }
-            };
-            let source = Source {
-                bytes: arrived.conveyed.payload,
-                in_parts: arrived.part.offset != 0,
-            };
-            settle(shared, rqst, sent, form, source, invalidated)
-        }
-        (claim, event) => arrived_otherwise(shared, event, claim, invalidated),
+        Reaction::Terminate => false,
     }
 }
 
@@ -231,11 +276,8 @@ fn granted(client: &Client, limit: u32) {
     trace::credits(|| (client.cid, limit));
 }
 
-/// Handles what is no Reply to an RPC of ours. It is apart so that the compiler need not make the
-/// event of a Reply in memory.
-#[cold]
-#[inline(never)]
-fn arrived_otherwise(
+/// Handles a message that is not as nearly all are.
+pub(super) fn arrived(
     shared: &Shared<Client>,
     event: Event<'_>,
     claim: Claim,
@@ -243,9 +285,17 @@ fn arrived_otherwise(
 ) -> Fate<Pending> {
     let client = &shared.role;
     match claim {
-        Claim::Taken { rqst, sent, limit } => {
+        Claim::Taken {
+            rqst,
+            sent,
+            limit,
+            again,
+        } => {
             granted(client, limit);
             match event {
+                Event::Reply(arrived) => {
+                    return check(shared, &arrived, rqst, sent, invalidated);
+                }
                 Event::Error { xid, report } => {
                     trace::reply_error(|| (client.cid, xid.0, report.name()));
                 }
@@ -255,17 +305,12 @@ fn arrived_otherwise(
                 Event::Close { why, .. } => shared.lose(CloseReason::Protocol(why)),
                 _ => {}
             }
+            let form = if again { Form::Again } else { Form::Failed };
             let nothing = Source {
                 bytes: &[],
                 in_parts: false,
             };
-            settle(shared, rqst, sent, Form::Failed, nothing, invalidated)
-        }
-        Claim::Refused(rqst) => {
-            if let Event::Error { report, .. } = event {
-                trace::reply_error(|| (client.cid, rqst.xid(), report.name()));
-            }
-            Fate::Close(CloseReason::Refused)
+            settle(shared, rqst, sent, form, nothing, invalidated)
         }
         Claim::Stray(rqst) => {
             if let Event::Close { why, .. } = event {
@@ -317,7 +362,13 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
         Event::VersionChanged { refused: Some(_) } => Fate::Close(CloseReason::Protocol(
             connection::CloseReason::VersionChanged,
         )),
-        Event::None | Event::Ready | Event::VersionChanged { refused: None } => Fate::Done,
+        // It may have brought properties, late.
+        //= V2-138
+        Event::None => {
+            client.news.set(true);
+            Fate::Done
+        }
+        Event::Ready | Event::VersionChanged { refused: None } => Fate::Done,
         Event::Refused(why) => {
             trace::reply_bad(|| (client.cid, 0, why.name()));
             client.stats.bad_reply.add(1);
@@ -540,12 +591,25 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 #[inline(always)]
 //= V1-089, V1-141, V2-081, V2-183
 fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: Form, _proof: Unexposed) {
+    if let Form::Again = form {
+        return send_again(client, rqst);
+    }
     match place(&client.stats, &mut rqst, source, form) {
         Ok(len) => rqst.complete(len),
         Err(error) => {
             client.stats.bad_reply.add(1);
             rqst.fail(error);
         }
+    }
+}
+
+/// Has the core send the Call again: on this connection, unless the refusal has overtaken the end of the
+/// sending; then on the next.
+#[cold]
+//= V2-105
+fn send_again(client: &Client, rqst: Pinned) {
+    if !rqst.send_again() {
+        client.xprt.force_disconnect();
     }
 }
 
@@ -588,6 +652,6 @@ fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: Form) -> Result<
             stats.total_rdma_reply.add(u64::from(len));
             Ok(len as usize)
         }
-        Form::Failed => Err(EIO),
+        Form::Again | Form::Failed => Err(EIO),
     }
 }

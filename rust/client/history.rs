@@ -64,15 +64,19 @@ impl History {
         self.last.lock().close = why;
     }
 
-    /// The server has refused a Call; the next connection can do without what led to that, if this
-    /// is `true`. Context: process; the endpoint's lock may be held.
-    pub(super) fn refused(&self, retry: Retry) -> bool {
-        self.refusals.lock().add(retry)
+    /// The server has refused a Call that was planned when so many refusals were `known`; it goes
+    /// again without what led to that, if this is `true`. Context: process; the endpoint's lock may
+    /// be held.
+    pub(super) fn refused(&self, retry: Retry, known: u32) -> bool {
+        self.refusals.lock().goes_again(retry, known)
     }
 
-    /// Leaves out of the limits what the server does not take. Context: process.
-    pub(super) fn narrow(&self, limits: &mut Limits) {
-        self.refusals.lock().apply(limits);
+    /// Leaves out of the limits what the server does not take; returns how many refusals that goes by.
+    /// Context: process.
+    pub(super) fn narrow(&self, limits: &mut Limits) -> u32 {
+        let refusals = self.refusals.lock();
+        refusals.apply(limits);
+        refusals.count()
     }
 
     /// What was last. Context: process.

@@ -97,7 +97,14 @@ use kernel::{
 /// What the sender has of a connection: it belongs to whoever holds the send lock.
 pub(super) struct SendSide {
     endpoint: Arc<Endpoint<Client>>,
+    /// What this side can do.
+    own: Limits,
+    /// What both sides can do.
     limits: Limits,
+    /// How many RPCs may be in flight.
+    requests: u32,
+    /// How many of the server's refusals the limits go by (version 2).
+    refusals: u32,
     /// Idle registrations at hand.
     stash: Idles,
     refill: Pin<KBox<Job<Refill>>>,
@@ -113,7 +120,10 @@ impl SendSide {
                 Job::new(Refill::new(endpoint.clone(), sizes.mr_pages, sizes.mrs)),
                 GFP_KERNEL,
             )?,
+            own: sizes.limits(),
             limits: sizes.limits(),
+            requests: sizes.requests,
+            refusals: 0,
             stash: Idles::new(),
             ticker: None,
             endpoint,
@@ -121,21 +131,37 @@ impl SendSide {
     }
 
     /// The connection stands: takes over what was agreed. Context: process, may sleep.
-    pub(super) fn begin(&mut self, sizes: &Sizes) -> Result {
+    pub(super) fn begin(&mut self) -> Result {
         let shared = self.endpoint.shared();
         if let Some((protocol, _)) = shared.lock().established() {
-            protocol.apply(&mut self.limits);
             shared.role.xprt.set_credits(protocol.limit());
         }
+        self.agree();
         if self.limits.version == Version::V2 {
-            shared.role.history.narrow(&mut self.limits);
-            // So many Send buffers are free when those are that a completion is asked for.
-            let room = self.limits.inline_send - Version::V2.empty_header_len();
-            let most = room.saturating_mul(sizes.requests.saturating_sub(1));
-            self.limits.continued_send = self.limits.continued_send.min(most);
             self.ticker = Some(Ticker::new(self.endpoint.clone())?);
         }
         Ok(())
+    }
+
+    /// Goes by what the server has said so far, and by what it has refused. Context: process.
+    #[cold]
+    //= V2-055, V2-057, V2-138
+    fn agree(&mut self) {
+        let shared = self.endpoint.shared();
+        // What comes from here on is looked at with the next Call.
+        shared.role.news.set(false);
+        let mut limits = self.own;
+        if let Some((protocol, _)) = shared.lock().established() {
+            protocol.apply(&mut limits);
+        }
+        if limits.version == Version::V2 {
+            self.refusals = shared.role.history.narrow(&mut limits);
+            // So many Send buffers are free when those are that a completion is asked for.
+            let room = limits.inline_send - Version::V2.empty_header_len();
+            let most = room.saturating_mul(self.requests.saturating_sub(1));
+            limits.continued_send = limits.continued_send.min(most);
+        }
+        self.limits = limits;
     }
 
     /// The connection.
@@ -214,6 +240,9 @@ impl SendSide {
 /// As for [`crate::sunrpc::Transport::send`].
 #[inline]
 pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
+    if side.limits.version == Version::V2 && side.endpoint.shared().role.news.get() {
+        side.agree();
+    }
     let mut items = [Item::default(); 2];
     let call = shape(rqst, &mut items);
     let plan = plan(&call, &side.limits);
@@ -335,7 +364,7 @@ fn post(
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(index, mrs, layout);
-    rqst.request().set_outstanding(true);
+    rqst.request().set_sent(side.refusals);
     drop(state);
     match posted {
         Ok(()) => Ok(()),
@@ -395,7 +424,7 @@ fn post_parts(
         let (registered, posted) = state.post(side.endpoint.qp(), now, composed);
         if !more {
             state.role.table.sent(index, registered, layout);
-            rqst.request().set_outstanding(true);
+            rqst.request().set_sent(side.refusals);
         }
         if posted.is_err() {
             return Err((ComposeError::NotPosted, mrs.unwrap_or_else(MrList::new)));

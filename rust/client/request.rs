@@ -25,6 +25,8 @@ pub(crate) struct Request {
     /// A hint, so that releasing a request need not take a lock: what counts is the connection's
     /// table, which is changed before this is, and looked at if this is set.
     outstanding: Racy<bool>,
+    /// How many refusals the form of the Call goes by (version 2). Endpoint's lock held.
+    refusals: Racy<u32>,
     /// Ends the wait of a task that gave up its RPC. A slot has one owner, so there is one waiter.
     pub(super) released: Arc<Completion>,
 }
@@ -39,6 +41,7 @@ impl Request {
     pub(super) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             outstanding: Racy::new(false),
+            refusals: Racy::new(0),
             released: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
         })
     }
@@ -49,7 +52,20 @@ impl Request {
         self.outstanding.get()
     }
 
-    /// Notes that the request was sent, or that its Reply was taken. Endpoint's lock held.
+    /// How many refusals the form of the Call goes by. Endpoint's lock held.
+    pub(super) fn refusals(&self) -> u32 {
+        self.refusals.get()
+    }
+
+    /// Notes that the request was sent, in a form that goes by so many refusals. Endpoint's lock
+    /// held.
+    #[inline]
+    pub(super) fn set_sent(&self, refusals: u32) {
+        self.refusals.set(refusals);
+        self.outstanding.set(true);
+    }
+
+    /// Notes that the request's Reply was taken, or was none. Endpoint's lock held.
     #[inline]
     pub(super) fn set_outstanding(&self, outstanding: bool) {
         self.outstanding.set(outstanding);

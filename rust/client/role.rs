@@ -22,12 +22,14 @@ use crate::{
         Budget,
         CloseReason,
         Fate,
+        LockedState,
         Protocol,
         Role,
         Shared, //
     },
     proto::{
         connection::{
+            Arrived,
             Config,
             Event, //
         },
@@ -55,7 +57,8 @@ use crate::{
     sunrpc::{
         Backchannel,
         XprtHandle, //
-    }, //
+    },
+    support::racy::Racy, //
 };
 use kernel::{
     sync::{
@@ -76,6 +79,9 @@ pub(crate) struct Client {
     pub(super) history: Arc<History>,
     /// The idle registrations of the connection.
     pub(super) pool: Pool,
+    /// The server may have said what it takes since the sender has looked (version 2). What is said
+    /// before a Reply, the sender of a Call that comes after that Reply finds.
+    pub(super) news: Racy<bool>,
     /// The number of the connection.
     pub(super) cid: u32,
     /// What this side brings along, and the version to begin with; known when the device is.
@@ -93,6 +99,7 @@ impl Client {
         Self {
             history,
             pool: Pool::new(),
+            news: Racy::new(false),
             cid,
             xprt,
             stats,
@@ -159,7 +166,22 @@ impl Role for Client {
         self.cid
     }
 
+    #[inline]
+    fn received(&self) {
+        self.xprt.peer_is_alive();
+    }
+
     #[inline(always)]
+    fn usual(
+        &self,
+        shared: &Shared<Self>,
+        state: LockedState<'_, Self>,
+        arrived: Arrived<'_>,
+        invalidated: Option<Invalidated>,
+    ) -> Fate<Pending> {
+        complete::reply(shared, state, arrived, invalidated)
+    }
+
     fn claim(
         &self,
         protocol: &mut Protocol,
@@ -170,7 +192,6 @@ impl Role for Client {
         complete::claim(self, protocol, requests, event, invalidated)
     }
 
-    #[inline(always)]
     fn arrived(
         &self,
         shared: &Shared<Self>,

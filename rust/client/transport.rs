@@ -138,7 +138,7 @@ impl Transport for Rdma {
             xprt.clear_connected();
             xprt.reset_credits();
             connect::establish(&endpoint, &sizes, xprt)?;
-            sender.begin(&sizes)?;
+            sender.begin()?;
             trace_thresholds(&endpoint, &sizes, &xprt.peer());
             self.max_callback.store(sender.max_callback(), Relaxed);
             Ok(())

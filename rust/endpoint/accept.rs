@@ -10,6 +10,7 @@ use super::{
     ComposeError,
     Endpoint,
     Facts,
+    LockedState,
     Protocol,
     Role,
     Shared,
@@ -156,7 +157,7 @@ impl<R: Responder> Pulls for Shared<R> {
 pub(crate) struct Sending<'a, R: Responder> {
     shared: &'a Shared<R>,
     qp: &'a Qp<Shared<R>>,
-    state: Guard<'a, State<R>, SpinLockBackend>,
+    state: LockedState<'a, R>,
     composed: Option<(SendBox<Shared<R>>, usize)>,
     /// Parts of the message have been sent.
     in_parts: bool,
@@ -446,11 +447,7 @@ impl<R: Responder> Endpoint<R> {
     ///
     /// Context: process, sleeps.
     #[inline(always)]
-    fn room(
-        &self,
-        work_requests: u32,
-        reply: bool,
-    ) -> Option<Guard<'_, State<R>, SpinLockBackend>> {
+    fn room(&self, work_requests: u32, reply: bool) -> Option<LockedState<'_, R>> {
         let state = self.shared.lock();
         if self.shared.closing.load(Relaxed) == 0
             && state.turn == state.next_turn
@@ -468,10 +465,10 @@ impl<R: Responder> Endpoint<R> {
     #[inline(never)]
     fn wait_for_room<'a>(
         &'a self,
-        mut state: Guard<'a, State<R>, SpinLockBackend>,
+        mut state: LockedState<'a, R>,
         work_requests: u32,
         reply: bool,
-    ) -> Option<Guard<'a, State<R>, SpinLockBackend>> {
+    ) -> Option<LockedState<'a, R>> {
         let shared = &*self.shared;
         if work_requests > self.qp.most() {
             return None;

@@ -67,8 +67,6 @@ pub(crate) enum CloseReason {
     ForeignInvalidation,
     /// The peer has more Calls in progress than it was told it may.
     TooManyCalls,
-    /// The peer takes less than it was sent, and gets what it takes on the next connection.
-    Refused,
     /// Nobody needs it any more, or sunrpc closes it for a reason of its own.
     Unneeded,
 }
@@ -90,7 +88,6 @@ impl CloseReason {
             Self::Protocol(why) => why.as_str(),
             Self::ForeignInvalidation => "foreign invalidation",
             Self::TooManyCalls => "too many Calls",
-            Self::Refused => "Call refused",
             Self::Unneeded => "not needed any more",
         }
     }

@@ -5,6 +5,7 @@
 use super::{
     now,
     CloseReason,
+    LockedState,
     Role,
     Shared,
     State,
@@ -43,11 +44,6 @@ use crate::{
         trace, //
     }, //
 };
-use kernel::sync::lock::{
-    spinlock::SpinLockBackend,
-    Guard, //
-};
-
 /// What becomes of a message that was handled.
 pub(crate) enum Fate<P> {
     /// It is not needed any more: its buffer receives the next.
@@ -117,8 +113,8 @@ impl<R: Role> Handler for Shared<R> {
             return cx.repost(message);
         };
         match protocol.handle_usual(Version::V1, R::USUAL, now(), message.bytes(), handle) {
-            Some(event) => {
-                let fate = self.claim(guard, cx.qp(), event, &message, invalidated, false);
+            Some(arrived) => {
+                let fate = self.role.usual(self, guard, arrived, invalidated);
                 self.dispose(cx, message, fate);
             }
             None if protocol.is_version2() => {
@@ -179,19 +175,16 @@ impl<R: Role> Shared<R> {
     #[inline(never)]
     fn received_v2(
         &self,
-        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        mut guard: LockedState<'_, R>,
         cx: &mut Completions<'_, Self>,
         message: Received<Self>,
         invalidated: Option<Invalidated>,
     ) {
         guard.count_receives();
-        let is_joining = guard.joining.parts() != 0;
-        let Some(protocol) = guard.protocol.as_mut().filter(|_| !is_joining) else {
-            return self.received_other(guard, cx, message, invalidated);
-        };
-        if invalidated.is_none() {
-            if let Some(event) = protocol.handle_plain_v2(R::USUAL, now(), message.bytes()) {
-                let fate = self.claim(guard, cx.qp(), event, &message, None, false);
+        let is_plain = invalidated.is_none() && guard.joining.parts() == 0;
+        if let (Some(protocol), true) = (&mut guard.protocol, is_plain) {
+            if let Some(arrived) = protocol.handle_plain_v2(R::USUAL, now(), message.bytes()) {
+                let fate = self.role.usual(self, guard, arrived, None);
                 self.more_may_be_sent();
                 return self.dispose(cx, message, fate);
             }
@@ -203,20 +196,24 @@ impl<R: Role> Shared<R> {
     #[inline(never)]
     fn received_with_more(
         &self,
-        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        mut guard: LockedState<'_, R>,
         cx: &mut Completions<'_, Self>,
         message: Received<Self>,
         invalidated: Option<Invalidated>,
     ) {
-        let Some(protocol) = &mut guard.protocol else {
-            return cx.repost(message);
+        let is_joining = guard.joining.parts() != 0;
+        let Some(protocol) = guard.protocol.as_mut().filter(|_| !is_joining) else {
+            return self.received_other(guard, cx, message, invalidated);
         };
         let unsignaled = protocol.unsignaled();
         let handle = handle_of(&invalidated);
         match protocol.handle_usual(Version::V2, R::USUAL, now(), message.bytes(), handle) {
-            Some(event) => {
+            Some(arrived) => {
                 let has_to_tell = unsignaled != protocol.unsignaled() || protocol.has_to_tell();
-                let fate = self.claim(guard, cx.qp(), event, &message, invalidated, has_to_tell);
+                let fate = self.role.usual(self, guard, arrived, invalidated);
+                if has_to_tell {
+                    self.make_room(cx.qp(), |_| ());
+                }
                 self.more_may_be_sent();
                 self.dispose(cx, message, fate);
             }
@@ -231,12 +228,12 @@ impl<R: Role> Shared<R> {
         self.role.writable();
     }
 
-    /// A message has arrived that is not what this role gets but for exceptions. It is apart so that
-    /// in the way of those the compiler need not make events in memory.
+    /// A message has arrived that is not what this role gets but for exceptions.
+    #[cold]
     #[inline(never)]
     fn received_other(
         &self,
-        guard: Guard<'_, State<R>, SpinLockBackend>,
+        guard: LockedState<'_, R>,
         cx: &mut Completions<'_, Self>,
         message: Received<Self>,
         invalidated: Option<Invalidated>,
@@ -271,7 +268,7 @@ impl<R: Role> Shared<R> {
     /// Has a message of any kind handled, by the protocol and then by the role.
     fn judge(
         &self,
-        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        mut guard: LockedState<'_, R>,
         qp: &QpRef<Self>,
         message: &Received<Self>,
         invalidated: Option<Invalidated>,
@@ -320,10 +317,9 @@ impl<R: Role> Shared<R> {
 
     /// Has the role take what an event concerns, and handle it without the lock. With `answers`, the
     /// protocol may have something to say.
-    #[inline(always)]
     pub(super) fn claim(
         &self,
-        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        mut guard: LockedState<'_, R>,
         qp: &QpRef<Self>,
         event: Event<'_>,
         message: &Received<Self>,

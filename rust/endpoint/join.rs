@@ -14,6 +14,7 @@ use super::{
     now,
     CloseReason,
     Fate,
+    LockedState,
     Protocol,
     Role,
     Shared,
@@ -32,7 +33,8 @@ use crate::{
             FixedWords,
             Flags, //
         },
-        negotiate::Time, //
+        negotiate::Time,
+        types::MsgType, //
     },
     rdma::{
         proof::Invalidated,
@@ -46,15 +48,9 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        lock::{
-            spinlock::SpinLockBackend,
-            Guard, //
-        }, //
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
     }, //
 };
 
@@ -180,7 +176,7 @@ impl<R: Role> Shared<R> {
     #[cold]
     pub(super) fn join_properties(
         &self,
-        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        mut guard: LockedState<'_, R>,
         qp: &QpRef<Self>,
         (fixed, flags): (FixedWords, Flags),
         (offset, part): (u32, &[u8]),
@@ -214,7 +210,7 @@ impl<R: Role> Shared<R> {
     #[cold]
     pub(super) fn join(
         &self,
-        mut guard: Guard<'_, State<R>, SpinLockBackend>,
+        mut guard: LockedState<'_, R>,
         qp: &QpRef<Self>,
         event: Event<'_>,
         part: &Arrived<'_>,
@@ -227,7 +223,10 @@ impl<R: Role> Shared<R> {
         if transmitted.is_err() {
             return Fate::Close(CloseReason::NotPosted);
         }
-        let call = matches!(event, Event::Call(_));
+        let kind = match event {
+            Event::Call(_) => MsgType::Call,
+            _ => MsgType::Reply,
+        };
         let fixed = part.fixed;
         let offset = part.part.offset;
         match joined.add(R::BUDGET, offset, part.conveyed.payload) {
@@ -236,7 +235,7 @@ impl<R: Role> Shared<R> {
                 return Fate::Done;
             }
             Ok(()) => {}
-            Err(error) if error == ENOMEM && call => {
+            Err(error) if error == ENOMEM && kind == MsgType::Call => {
                 return Fate::Refuse(fixed, ErrorReport::System);
             }
             // The RPC has not failed: its Call is sent again, on another connection.
@@ -251,11 +250,7 @@ impl<R: Role> Shared<R> {
             },
             ..*part
         };
-        let event = if call {
-            Event::Call(whole)
-        } else {
-            Event::Reply(whole)
-        };
+        let event = whole.into_event(kind);
         let fate = self.claim(self.lock(), qp, event, message, invalidated, false);
         if let Fate::Keep(_) = fate {
             // Whatever keeps the message comes for this next.

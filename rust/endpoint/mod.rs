@@ -66,7 +66,10 @@ pub(crate) use tick::Ticker;
 
 use crate::{
     proto::{
-        connection::Event,
+        connection::{
+            Arrived,
+            Event, //
+        },
         error::ErrorReport,
         header::FixedWords,
         negotiate::Time,
@@ -166,6 +169,18 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// The number of the connection, for traces.
     fn cid(&self) -> u32;
 
+    /// A good RPC message arrived whole, of the [usual](Self::USUAL) kind; `invalidated` is the memory that
+    /// the peer invalidated with it. The endpoint is locked as long as the role keeps `state`.
+    ///
+    /// Context: completion, may not wait for completions.
+    fn usual(
+        &self,
+        shared: &Shared<Self>,
+        state: LockedState<'_, Self>,
+        arrived: Arrived<'_>,
+        invalidated: Option<Invalidated>,
+    ) -> Fate<Self::Pending>;
+
     /// Takes what `event` concerns out of the role's state, and with it `invalidated`, the memory
     /// that the peer invalidated, if that is all there is. Endpoint's lock held.
     fn claim(
@@ -182,10 +197,8 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// A message of the peer is answered by an error message. Context: completion.
     fn refused(&self, _message: &FixedWords, _report: &ErrorReport) {}
 
-    /// A message arrived; `invalidated` is the memory that the peer invalidated with it, unless
-    /// `claim` has it.
-    ///
-    /// Context: completion, may not wait for completions.
+    /// Another message arrived, or one in parts; `invalidated` is the memory that the peer invalidated
+    /// with it, unless `claim` has it. Context: as for `usual`.
     fn arrived(
         &self,
         shared: &Shared<Self>,
@@ -236,6 +249,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     fn retired(&self, waiter: Self::Waiter, proof: Option<Unexposed>);
 }
 
+/// What is under an endpoint's lock, which is held as long as this lives.
+pub(crate) type LockedState<'a, R> = Guard<'a, State<R>, SpinLockBackend>;
+
 /// The part of an endpoint that its events and completions can reach.
 #[pin_data]
 pub(crate) struct Shared<R: Role> {
@@ -273,7 +289,7 @@ impl<R: Role> Shared<R> {
     }
 
     /// Takes the endpoint's lock.
-    pub(crate) fn lock(&self) -> Guard<'_, State<R>, SpinLockBackend> {
+    pub(crate) fn lock(&self) -> LockedState<'_, R> {
         self.state.lock()
     }
 }

@@ -15,6 +15,7 @@ use crate::{
         chunk::Chunks,
         connection::{
             self,
+            Arrived,
             Config,
             Connection,
             Event,
@@ -42,7 +43,8 @@ use crate::{
         types::{
             Handle,
             MsgType,
-            Version, //
+            Version,
+            Xid, //
         },
         xdr::Writer, //
     },
@@ -266,12 +268,18 @@ impl Protocol {
         now: Time,
         message: &'a [u8],
         invalidated: Option<Handle>,
-    ) -> Option<Event<'a>> {
-        let event = self
+    ) -> Option<Arrived<'a>> {
+        let arrived = self
             .connection
-            .handle_usual(version, Some(kind), now, message, invalidated)?;
-        self.trace_message(now, message, invalidated, &event);
-        Some(event)
+            .handle_usual(version, kind, now, message, invalidated)?;
+        self.trace_message(
+            now,
+            message,
+            invalidated,
+            arrived.into_event(kind).name(),
+            arrived.fixed.xid,
+        );
+        Some(arrived)
     }
 
     /// As [`Connection::handle_plain_v2`].
@@ -281,10 +289,16 @@ impl Protocol {
         kind: MsgType,
         now: Time,
         message: &'a [u8],
-    ) -> Option<Event<'a>> {
-        let event = self.connection.handle_plain_v2(kind, now, message)?;
-        self.trace_message(now, message, None, &event);
-        Some(event)
+    ) -> Option<Arrived<'a>> {
+        let arrived = self.connection.handle_plain_v2(kind, now, message)?;
+        self.trace_message(
+            now,
+            message,
+            None,
+            arrived.into_event(kind).name(),
+            arrived.fixed.xid,
+        );
+        Some(arrived)
     }
 
     /// As [`Connection::has_to_tell`].
@@ -301,7 +315,8 @@ impl Protocol {
         invalidated: Option<Handle>,
     ) -> Event<'a> {
         let event = self.connection.handle_message(now, message, invalidated);
-        self.trace_message(now, message, invalidated, &event);
+        let xid = event.xid().unwrap_or(Xid(0));
+        self.trace_message(now, message, invalidated, event.name(), xid);
         self.authenticate(event)
     }
 
@@ -312,7 +327,8 @@ impl Protocol {
         now: Time,
         message: &[u8],
         invalidated: Option<Handle>,
-        event: &Event<'_>,
+        event: &'static str,
+        xid: Xid,
     ) {
         trace::protocol_message(|| {
             (
@@ -321,8 +337,8 @@ impl Protocol {
                 message.len() as u32,
                 invalidated.map_or(0, |handle| handle.0),
                 message.get(..RECORDED).unwrap_or(message),
-                event.name(),
-                event.xid().map_or(0, |xid| xid.0),
+                event,
+                xid.0,
                 self.may_send_now(),
             )
         });

@@ -134,6 +134,28 @@ __rust_helper void rust_helper_xprt_fail_and_unpin(struct rpc_rqst *rqst, int st
 	rust_helper_xprt_complete_and_unpin(rqst, 0);
 }
 
+/*
+ * Has a pinned request sent again on the connection that it was sent on, and lets go of it; not if
+ * the sender is still about to note the connection (xprt_request_transmit(), which takes the
+ * request off the queue behind that). The core sends again what was sent on another connection, so
+ * that is what is noted; call_decode() takes a Reply without bytes for one that was cut short.
+ */
+__rust_helper bool rust_helper_xprt_send_again_and_unpin(struct rpc_rqst *rqst)
+{
+	struct rpc_xprt *xprt = rqst->rq_xprt;
+	bool noted;
+
+	spin_lock(&xprt->queue_lock);
+	noted = !test_bit(RPC_TASK_NEED_XMIT, &rqst->rq_task->tk_runstate);
+	if (noted) {
+		rqst->rq_connect_cookie = READ_ONCE(xprt->connect_cookie) - 1;
+		xprt_complete_rqst(rqst->rq_task, 0);
+	}
+	unpin_locked(rqst);
+	spin_unlock(&xprt->queue_lock);
+	return noted;
+}
+
 /* Lets go of a pinned request that goes on waiting. */
 __rust_helper void rust_helper_xprt_unpin(struct rpc_rqst *rqst)
 {

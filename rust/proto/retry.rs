@@ -75,9 +75,8 @@ impl Retry {
 
 /// What a server has refused and is not asked for again.
 ///
-/// It outlives connections. A Requester that cannot send a Call twice on one connection ends it over
-/// the refusal, and plans with what is left on the next. Each form of a Call is given up once, so
-/// that comes to an end.
+/// It outlives connections. All Calls from then on are planned with what is left, first of all the one
+/// that was refused. Each form of a Call is given up once, so that comes to an end.
 //= V2-151, V2-155, V2-157, D-06
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Refusals {
@@ -106,18 +105,35 @@ impl Refusals {
         *self != before
     }
 
+    /// Whether a Call goes again after it was refused, which led to `retry`. It was planned when this
+    /// many refusals were `known`: others under way with it may have been refused for the same.
+    pub fn goes_again(&mut self, retry: Retry, known: u32) -> bool {
+        self.add(retry) || known < self.count()
+    }
+
+    /// How many refusals are known.
+    pub fn count(&self) -> u32 {
+        self.retries()
+            .fold(0, |count: u32, _| count.saturating_add(1))
+    }
+
     /// Narrows the limits of a connection to what the server takes.
     pub fn apply(&self, limits: &mut Limits) {
-        let retries = [
+        for retry in self.retries() {
+            retry.apply(limits);
+        }
+    }
+
+    fn retries(&self) -> impl Iterator<Item = Retry> {
+        [
             self.read_chunks.then_some(Retry::LongCall),
             self.long_calls.then_some(Retry::Continuation),
             self.write_chunks.then_some(Retry::ReplyChunkOnly),
             self.continued_replies.then_some(Retry::LargerReplyChunk(0)),
             self.segments.map(Retry::FewerSegments),
-        ];
-        for retry in retries.into_iter().flatten() {
-            retry.apply(limits);
-        }
+        ]
+        .into_iter()
+        .flatten()
     }
 }
 

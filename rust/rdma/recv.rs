@@ -162,7 +162,7 @@ impl<H: Handler> RecvBatch<H> {
     }
 
     /// Adds a buffer, to be posted with the others.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, mut buffer: RecvBox<H>) {
         let next = match self.withheld.first() {
             Some(first) => &raw const first.wr.0,

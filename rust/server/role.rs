@@ -12,6 +12,7 @@ use crate::{
         CloseReason,
         Fate,
         Joined,
+        LockedState,
         Protocol,
         Responder,
         Role,
@@ -222,6 +223,17 @@ impl Role for Server {
     }
 
     #[inline(always)]
+    fn usual(
+        &self,
+        _shared: &Shared<Self>,
+        state: LockedState<'_, Self>,
+        arrived: Arrived<'_>,
+        _invalidated: Option<Invalidated>,
+    ) -> Fate<Kept> {
+        drop(state);
+        self.check(&arrived)
+    }
+
     fn claim(
         &self,
         protocol: &mut Protocol,
@@ -256,7 +268,6 @@ impl Role for Server {
         trace::svc_error(|| (self.cid, message.xid.0, report.name()));
     }
 
-    #[inline(always)]
     fn arrived(
         &self,
         _shared: &Shared<Self>,
@@ -343,8 +354,6 @@ impl Server {
     }
 
     /// Handles what is no Call.
-    #[cold]
-    #[inline(never)]
     fn handle_other(
         &self,
         event: Event<'_>,

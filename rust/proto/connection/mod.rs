@@ -65,6 +65,7 @@ use crate::proto::property::{
 };
 use crate::proto::shared_key;
 use crate::proto::types::{
+    MsgType,
     Version,
     Xid, //
 };
@@ -165,11 +166,20 @@ pub struct Arrived<'a> {
     pub more: bool,
 }
 
-impl Arrived<'_> {
+impl<'a> Arrived<'a> {
     /// Returns the version that it is of.
     #[inline]
     pub fn version(&self) -> Version {
         Version::from_number(self.fixed.version).unwrap_or(Version::V1)
+    }
+
+    /// Returns it as the event that it is, being of that kind.
+    #[inline]
+    pub const fn into_event(self, kind: MsgType) -> Event<'a> {
+        match kind {
+            MsgType::Call => Event::Call(self),
+            MsgType::Reply => Event::Reply(self),
+        }
     }
 }
 

@@ -63,33 +63,46 @@ impl Connection {
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Event<'a> {
-        if let Some(event) = self.handle_usual(Version::V1, None, now, message, invalidated) {
-            return event;
+        for version in [Version::V1, Version::V2] {
+            if let Some((kind, arrived)) = self.usual(version, None, now, message, invalidated) {
+                return arrived.into_event(kind);
+            }
         }
-        match self.handle_usual(Version::V2, None, now, message, invalidated) {
-            Some(event) => event,
-            None => self.handle_any(now, message, invalidated),
-        }
+        self.handle_any(now, message, invalidated)
     }
 
-    /// Does what [`handle_message`](Self::handle_message) does with a good RPC message that comes
-    /// whole after `version` is settled, of one kind if `only` that is wanted: Replies are what a
-    /// client gets but for exceptions, and Calls what a server gets. Of anything else it takes no
-    /// notice, and `handle_message` is to be called.
+    /// Does what [`handle_message`](Self::handle_message) does with a good RPC message of one `kind` that
+    /// comes whole after `version` is settled: Replies are what a client gets but for exceptions, and
+    /// Calls what a server gets. Of anything else it takes no notice, and `handle_message` is to be
+    /// called.
     ///
     /// So whoever handles messages in a hurry need not have them in an event, among all others. What
     /// is of version 1 leaves nothing to transmit, and what is of version 2 only if
     /// [`has_to_tell`](Self::has_to_tell) says so then.
     #[inline(always)]
-    //= V1-033, V1-035, V2-030, V2-044, V2-048
     pub fn handle_usual<'a>(
+        &mut self,
+        version: Version,
+        kind: MsgType,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Option<Arrived<'a>> {
+        let (_, arrived) = self.usual(version, Some(kind), now, message, invalidated)?;
+        Some(arrived)
+    }
+
+    /// As [`handle_usual`](Self::handle_usual), for either kind of message unless `only` one is wanted.
+    #[inline(always)]
+    //= V1-033, V1-035, V2-030, V2-044, V2-048
+    fn usual<'a>(
         &mut self,
         version: Version,
         only: Option<MsgType>,
         now: Time,
         message: &'a [u8],
         invalidated: Option<Handle>,
-    ) -> Option<Event<'a>> {
+    ) -> Option<(MsgType, Arrived<'a>)> {
         let (fixed, rest) = FixedWords::split(message)?;
         if fixed.version != version.number() || !self.negotiation.is_settled_on(version) {
             return None;
@@ -101,17 +114,15 @@ impl Connection {
         if only.is_some_and(|only| only != kind) {
             return None;
         }
-        match kind {
-            MsgType::Reply => {
-                self.take_usual(version, kind, &arrived.fixed, now);
-                Some(Event::Reply(arrived))
-            }
-            MsgType::Call if invalidated.is_none() && self.auth.may_proceed() => {
-                self.take_usual(version, kind, &arrived.fixed, now);
-                Some(Event::Call(arrived))
-            }
-            MsgType::Call => None,
+        let is_good = match kind {
+            MsgType::Reply => true,
+            MsgType::Call => invalidated.is_none() && self.auth.may_proceed(),
+        };
+        if !is_good {
+            return None;
         }
+        self.take_usual(version, kind, &arrived.fixed, now);
+        Some((kind, arrived))
     }
 
     /// Does what [`handle_usual`](Self::handle_usual) does, with a message of version 2 after which
@@ -123,15 +134,15 @@ impl Connection {
     //= V2-030, V2-044, V2-048
     pub fn handle_plain_v2<'a>(
         &mut self,
-        only: MsgType,
+        kind: MsgType,
         now: Time,
         message: &'a [u8],
-    ) -> Option<Event<'a>> {
+    ) -> Option<Arrived<'a>> {
         let (fixed, rest) = FixedWords::split(message)?;
         if fixed.version != Version::V2.number() || !self.is_between_messages_v2() {
             return None;
         }
-        let conveyed = v2::decode_plain(&fixed, rest, only)?;
+        let conveyed = v2::decode_plain(&fixed, rest, kind)?;
         let (mut send, mut recv) = (self.send, self.recv);
         let plain = recv.handle_message()
             && !recv.is_short()
@@ -145,13 +156,9 @@ impl Connection {
         self.active = now;
         let start = RpcStart {
             xid: fixed.xid,
-            msg_type: Some(only),
+            msg_type: Some(kind),
         };
-        let arrived = whole(&fixed, conveyed, Some(start));
-        match only {
-            MsgType::Reply => Some(Event::Reply(arrived)),
-            MsgType::Call => Some(Event::Call(arrived)),
-        }
+        Some(whole(&fixed, conveyed, Some(start)))
     }
 
     /// Says whether the version is 2, RPC messages may be exchanged, no message has come in part, and

@@ -184,6 +184,23 @@ impl<S> PinnedRqst<S> {
         unsafe { bindings::xprt_complete_and_unpin(rqst, len as i32) };
     }
 
+    /// The Call is to be encoded and sent again on the same connection, with the same XID.
+    ///
+    /// `false`: the sender has not noted yet that it was sent, so that the core would not do it. The
+    /// request goes on waiting, and is sent again after the next connect. Context: process; takes
+    /// the queue lock.
+    #[cold]
+    pub(crate) fn send_again(self) -> bool {
+        self.slot().set_awaits_reply(false);
+        let rqst = self.as_raw();
+        // The helper gives the pin back.
+        core::mem::forget(self);
+        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. Its
+        // sender has written `rq_connect_cookie` when the helper does, and its task reads it only
+        // after it was woken by that, or under `queue_lock`.
+        unsafe { bindings::xprt_send_again_and_unpin(rqst) }
+    }
+
     /// There will be no usable Reply: the RPC fails with `error`.
     ///
     /// Context: process; takes the queue lock.

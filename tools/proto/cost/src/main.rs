@@ -106,10 +106,9 @@ fn v2_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
 /// Returns the length of what is behind the header of a Reply.
 #[inline(always)]
 fn v1_handle(connection: &mut Connection, message: &[u8]) -> usize {
-    let only = Some(MsgType::Reply);
-    match connection.handle_usual(Version::V1, only, NOW, message, None) {
-        Some(Event::Reply(arrived)) => arrived.conveyed.payload.len(),
-        _ => usize::MAX,
+    match connection.handle_usual(Version::V1, MsgType::Reply, NOW, message, None) {
+        Some(arrived) => arrived.conveyed.payload.len(),
+        None => usize::MAX,
     }
 }
 
@@ -211,8 +210,8 @@ measured! {
 
     fn [cost_v2_handle_plain_reply](connection: &mut Connection, message: &[u8]) -> usize {
         match connection.handle_plain_v2(MsgType::Reply, NOW, message) {
-            Some(Event::Reply(arrived)) => arrived.conveyed.payload.len(),
-            _ => usize::MAX,
+            Some(arrived) => arrived.conveyed.payload.len(),
+            None => usize::MAX,
         }
     }
 

@@ -154,20 +154,21 @@ fn may_be_handled_in_a_hurry(
     others: &[(&[u8], Option<Handle>)],
 ) -> Connection {
     assert!(usual
-        .handle_usual(Version::V1, Some(kind), NOW, first, None)
+        .handle_usual(Version::V1, kind, NOW, first, None)
         .is_none());
     usual.handle_message(NOW, first, None);
     let mut hurried = usual.clone();
     let event = usual.handle_message(NOW, message, None);
     assert!(matches!(event, Event::Call(_) | Event::Reply(_)));
-    let in_a_hurry = hurried.handle_usual(Version::V1, Some(kind), NOW, message, None);
+    let arrived = hurried.handle_usual(Version::V1, kind, NOW, message, None);
+    let in_a_hurry = arrived.map(|arrived| arrived.into_event(kind));
     assert_eq!(format!("{in_a_hurry:?}"), format!("{:?}", Some(event)));
     assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
     let bad = raw(&[9, 1, 32, 4, 2]);
     let nothing = (&[][..], None);
     for &(other, invalidated) in others.iter().chain(&[(bad, None), nothing]) {
         assert!(hurried
-            .handle_usual(Version::V1, Some(kind), NOW, other, invalidated)
+            .handle_usual(Version::V1, kind, NOW, other, invalidated)
             .is_none());
         assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
     }
@@ -185,7 +186,8 @@ fn version_2_may_be_handled_in_a_hurry() {
         let other = 1 - flags;
         let message = v2_msg(10, flags, &rpc(10, flags, 40));
         let hurried = |connection: &mut Connection, message, handle| {
-            let event = connection.handle_usual(Version::V2, Some(kind), NOW, message, handle);
+            let arrived = connection.handle_usual(Version::V2, kind, NOW, message, handle);
+            let event = arrived.map(|arrived| arrived.into_event(kind));
             event.map(|event| (event.name(), event.xid()))
         };
         assert_eq!(hurried(&mut connection, message, None), None);
@@ -232,8 +234,8 @@ fn plain_messages_of_version_2_take_the_shortest_way() {
         (v2_server(), server(), MsgType::Call, 0),
     ] {
         let hurried = |connection: &mut Connection, message| {
-            let event = connection.handle_plain_v2(kind, later, message);
-            event.map(|event| format!("{event:?}"))
+            let arrived = connection.handle_plain_v2(kind, later, message);
+            arrived.map(|arrived| format!("{:?}", arrived.into_event(kind)))
         };
         let is_let_alone = |connection: &Connection, message| {
             let mut copy = connection.clone();
@@ -317,8 +319,8 @@ fn plain_messages_of_version_2_take_the_shortest_way() {
     transmit(&mut unproven);
     let message = v2_msg(10, 0, &rpc(10, 0, 40));
     let hurried = |connection: &mut Connection| {
-        let event = connection.handle_plain_v2(MsgType::Call, NOW, message);
-        event.is_some()
+        let arrived = connection.handle_plain_v2(MsgType::Call, NOW, message);
+        arrived.is_some()
     };
     assert!(!hurried(&mut unproven));
     unproven.handle_auth(Verdict::Accept);

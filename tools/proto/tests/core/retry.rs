@@ -240,7 +240,27 @@ fn a_reply_chunk_that_was_asked_for_is_offered() {
     }
 }
 
-/// Whoever sends a Call again on another connection gives each form up once, and for good.
+/// A Call goes again if it was planned before its refusal was known, and comes to an end.
+//= D-06 (test)
+#[test]
+fn what_was_planned_before_a_refusal_goes_again() {
+    let mut refusals = Refusals::default();
+    assert_eq!(refusals.count(), 0);
+    assert!(refusals.goes_again(Retry::ReplyChunkOnly, 0));
+    assert_eq!(refusals.count(), 1);
+    // Another that was under way, and one that was planned since.
+    assert!(refusals.goes_again(Retry::ReplyChunkOnly, 0));
+    assert!(!refusals.goes_again(Retry::ReplyChunkOnly, 1));
+    assert!(refusals.goes_again(Retry::LongCall, 1));
+    assert_eq!(refusals.count(), 2);
+    assert!(refusals.goes_again(Retry::FewerSegments(3), 2));
+    for known in 0..6 {
+        let again = refusals.goes_again(Retry::FewerSegments(2), known);
+        assert_eq!(again, known < 3, "{known}");
+    }
+}
+
+/// A client gives each form of a Call up once, and for good.
 //= V2-151, V2-155, V2-157, D-06 (test)
 #[test]
 fn refusals_come_to_an_end() {

@@ -111,8 +111,8 @@ impl Subject {
             .into_iter()
             .find_map(|kind| {
                 let mut hurried = self.connection.clone();
-                let event = hurried.handle_plain_v2(kind, self.now, message)?;
-                Some((format!("{event:?}"), hurried))
+                let arrived = hurried.handle_plain_v2(kind, self.now, message)?;
+                Some((format!("{:?}", arrived.into_event(kind)), hurried))
             });
         let event = self.connection.handle_message(self.now, message, None);
         if let Some((hurried_event, hurried)) = hurried {
