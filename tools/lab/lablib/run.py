@@ -4,6 +4,7 @@
 import os
 import selectors
 import shutil
+import signal
 import time
 
 from pathlib import Path
@@ -41,6 +42,7 @@ class Run:
         self.ready = set()
         self.begun = None
         self.started_again = False
+        self.nudge_at = 0
         self.selector = selectors.DefaultSelector()
 
     def __call__(self):
@@ -151,12 +153,24 @@ class Run:
                 raise LabError(f"the server's node did not answer for {FINISH_TIMEOUT} s at the end")
             elif len(self.ready) < 2:
                 self._look_after_boot(now - self.begun)
+            else:
+                self._nudge(now)
             for key, _ in self.selector.select(0.5):
                 handle, *arguments = key.data
                 handle(key.fileobj, *arguments)
             for node in self.nodes.values():
                 if self.outcome is None and node.process.poll() is not None:
                     raise LabError(f"the {node.name} node ended by itself")
+
+    def _nudge(self, now):
+        """Has User Mode Linux look after its devices once a second. It does so when it gets the signal of
+        one of them, and has missed that of its network once: then it was cut off for ten minutes."""
+        if now < self.nudge_at:
+            return
+        self.nudge_at = now + 1
+        for node in self.nodes.values():
+            if self.kernels[node.name].is_uml:
+                node.process.send_signal(signal.SIGIO)
 
     def _console(self, descriptor, node):
         text = os.read(descriptor, 65536)
