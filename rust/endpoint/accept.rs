@@ -167,7 +167,7 @@ impl<R: Responder> Sending<'_, R> {
     /// The message is a Reply. From it on as many Calls are granted at a time as there are Receives
     /// for, but no more than `most`. If more Receives are worth while, returns for how many Calls
     /// there are some and should be: the caller has the connection [grow](Endpoint::grow).
-    #[inline]
+    #[inline(always)]
     //= V1-033, V1-035, V1-040
     pub(crate) fn answer(&mut self, most: u32) -> Option<Range<u32>> {
         let state = &mut *self.state;

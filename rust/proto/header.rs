@@ -66,7 +66,7 @@ pub struct RpcStart {
 
 impl RpcStart {
     /// Looks at the start of an inline Payload stream.
-    #[inline]
+    #[inline(always)]
     pub fn peek(payload: &[u8]) -> Option<Self> {
         let [x0, x1, x2, x3, t0, t1, t2, t3] = *payload.first_chunk()?;
         Some(Self {
