@@ -9,13 +9,13 @@ use super::{
     CloseReason,
     ComposeError,
     Endpoint,
-    Facts,
     LockedState,
     Protocol,
     Role,
     Shared,
     State,
-    Step, //
+    Step,
+    Terms, //
 };
 use crate::{
     proto::{
@@ -195,9 +195,9 @@ impl<R: Responder> Sending<'_, R> {
         self.state.protocol().is_some_and(Protocol::needs_reply)
     }
 
-    /// What holds on the connection.
-    pub(crate) fn facts(&self) -> Option<Facts> {
-        self.state.protocol().map(Protocol::facts)
+    /// What the message goes by.
+    pub(crate) fn terms(&self) -> Option<Terms> {
+        self.state.protocol().map(Protocol::terms)
     }
 
     /// Writes header and payload; see [`State::compose`].

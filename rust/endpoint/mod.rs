@@ -55,8 +55,8 @@ pub(crate) use join::{
 };
 pub(crate) use progress::Step;
 pub(crate) use protocol::{
-    Facts,
-    Protocol, //
+    Protocol,
+    Terms, //
 };
 pub(crate) use state::{
     ComposeError,

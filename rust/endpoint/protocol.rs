@@ -69,7 +69,20 @@ pub(crate) struct Protocol {
     hostauth: Option<KBox<SharedKey>>,
 }
 
-/// What holds on a connection.
+/// What a message to the peer goes by.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    /// The version of RPC-over-RDMA.
+    pub(crate) version: Version,
+    /// The most bytes of one Send.
+    pub(crate) inline_send: u32,
+    /// The most bytes of Payload stream that are sent in several messages.
+    pub(crate) continued: u32,
+    /// One side may invalidate registrations of the other with its Replies.
+    pub(crate) remote_invalidation: bool,
+}
+
+/// What holds on a connection, for those who watch it.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts {
     /// The version of RPC-over-RDMA; 0 before there is one.
@@ -84,8 +97,6 @@ pub(crate) struct Facts {
     pub(crate) authenticated: bool,
     /// How many Calls of this side may be in flight.
     pub(crate) credits: u32,
-    /// The most bytes of Payload stream that are sent in several messages.
-    pub(crate) continued: u32,
     /// Version 2: the credits for messages.
     pub(crate) messages: Option<Messages>,
 }
@@ -504,24 +515,36 @@ impl Protocol {
         !self.connection.calls().has_room()
     }
 
+    /// What a message to the peer goes by.
+    pub(crate) fn terms(&self) -> Terms {
+        let inline_send = self.connection.inline_send();
+        if self.is_version2() {
+            Terms {
+                version: Version::V2,
+                inline_send,
+                continued: self.continued,
+                remote_invalidation: self.remote_invalidation,
+            }
+        } else {
+            Terms {
+                version: Version::V1,
+                inline_send,
+                continued: 0,
+                remote_invalidation: self.connection.cm().remote_invalidation,
+            }
+        }
+    }
+
     /// What holds on the connection.
     pub(crate) fn facts(&self) -> Facts {
+        let terms = self.terms();
         Facts {
             version: self.connection.version().map_or(0, Version::number),
-            inline_send: self.connection.inline_send(),
+            inline_send: terms.inline_send,
             inline_recv: self.connection.inline_recv(),
-            remote_invalidation: if self.is_version2() {
-                self.remote_invalidation
-            } else {
-                self.connection.cm().remote_invalidation
-            },
+            remote_invalidation: terms.remote_invalidation,
             authenticated: self.connection.is_authenticated(),
             credits: self.limit(),
-            continued: if self.is_version2() {
-                self.continued
-            } else {
-                0
-            },
             messages: self.messages(),
         }
     }

@@ -25,7 +25,6 @@ use crate::{
         types::{
             Handle,
             MsgType,
-            Version,
             Xid, //
         }, //
     },
@@ -135,9 +134,9 @@ impl Connection {
             more: false,
             inv_handle: Handle::NONE,
         };
-        let facts = sending.facts().ok_or(Unsent::Ended)?;
-        let version = Version::from_number(facts.version).unwrap_or(Version::V1);
-        let room = facts.inline_send.checked_sub(version.empty_header_len());
+        let terms = sending.terms().ok_or(Unsent::Ended)?;
+        let version = terms.version;
+        let room = terms.inline_send.checked_sub(version.empty_header_len());
         if room.is_none_or(|room| call.len() > room) {
             return Err(Unsent::TooLong);
         }

@@ -14,11 +14,11 @@ use crate::{
     endpoint::{
         CloseReason,
         Endpoint,
-        Facts,
         Protocol,
         Resolved,
         Shared,
         SharedKey,
+        Terms,
         Ticker, //
     },
     proto::{
@@ -71,7 +71,8 @@ pub(crate) struct Connection {
     /// Looks after the connection, if it may be one of version 2.
     ticker: Option<Ticker<Server>>,
     endpoint: Arc<Endpoint<Server>>,
-    facts: Facts,
+    /// What was settled when it was accepted, for version 1.
+    terms: Terms,
     /// When the client was last called.
     pub(super) called: Atomic<u64>,
 }
@@ -92,13 +93,14 @@ impl Connection {
         }
         //= CM-002, CM-011
         let protocol = Protocol::accepted(cid, &config, request.private_data()).with(hostauth);
+        let facts = protocol.facts();
         let server = Server::new(xprt, cid, sizes);
         let resolved = Resolved::asked(server, Queue::new(), request)?;
         // From here on resources hold each other, and dropping the connection lets them go.
         let mut this = Self {
             ticker: None,
             endpoint: resolved.endpoint(sizes.qp)?,
-            facts: protocol.facts(),
+            terms: protocol.terms(),
             called: Atomic::new(0),
         };
         let who = Addresses {
@@ -120,8 +122,8 @@ impl Connection {
         trace::svc_accept(|| {
             (
                 cid,
-                this.facts.inline_send,
-                this.facts.inline_recv,
+                facts.inline_send,
+                facts.inline_recv,
                 config.grants,
                 sizes.grants,
                 sizes.reads.into(),
@@ -145,16 +147,14 @@ impl Connection {
         self.shared().role.cid
     }
 
-    /// What holds now. None, once the connection has ended.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn facts_now(&self) -> Option<Facts> {
-        self.shared().lock().protocol().map(Protocol::facts)
+    /// What a Reply goes by now. None, once the connection has ended.
+    pub(super) fn terms_now(&self) -> Option<Terms> {
+        self.shared().lock().protocol().map(Protocol::terms)
     }
 
-    /// What was settled when it was accepted, for version 1.
-    pub(super) fn facts(&self) -> &Facts {
-        &self.facts
+    /// What a Reply of version 1 goes by.
+    pub(super) fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     /// Makes room for more Calls of `version` at a time: for `calls.end` instead of `calls.start`.

@@ -16,9 +16,9 @@ use super::{
 use crate::{
     endpoint::{
         CloseReason,
-        Facts,
         Patience,
-        Sending, //
+        Sending,
+        Terms, //
     },
     proto::{
         continuation::{
@@ -83,7 +83,7 @@ impl Connection {
             return Err(CloseReason::NotPosted);
         };
         match call.note().kept.version() {
-            Version::V1 => self.convey(reply, call, Version::V1, self.facts()),
+            Version::V1 => self.convey(reply, call, Version::V1, self.terms()),
             Version::V2 => self.convey_v2(reply, call),
         }
     }
@@ -92,8 +92,8 @@ impl Connection {
     #[cold]
     #[inline(never)]
     fn convey_v2(&self, reply: &mut Reply<'_, Message>, call: Message) -> Result<(), CloseReason> {
-        let facts = self.facts_now().ok_or(CloseReason::NotPosted)?;
-        self.convey(reply, call, Version::V2, &facts)
+        let terms = self.terms_now().ok_or(CloseReason::NotPosted)?;
+        self.convey(reply, call, Version::V2, &terms)
     }
 
     /// Sends the Reply to `call`, in messages of `version`. It is compiled for each, so that what
@@ -104,7 +104,7 @@ impl Connection {
         reply: &mut Reply<'_, Message>,
         mut call: Message,
         version: Version,
-        facts: &Facts,
+        terms: &Terms,
     ) -> Result<(), CloseReason> {
         let Some((fixed, asked, _)) = call.note().kept.open(call.bytes()) else {
             return Err(CloseReason::NotPosted);
@@ -117,8 +117,8 @@ impl Connection {
         };
         let limits = ReplyLimits {
             version,
-            inline_send: facts.inline_send,
-            continued: facts.continued,
+            inline_send: terms.inline_send,
+            continued: terms.continued,
             reply_chunk: true,
         };
         //= V1-073, V1-074, V1-100, V1-108
@@ -147,7 +147,7 @@ impl Connection {
         };
         //= CM-011, CM-012, CM-013
         //= V2-111, V2-112
-        let (able, chunks) = (facts.remote_invalidation, &asked.chunks);
+        let (able, chunks) = (terms.remote_invalidation, &asked.chunks);
         let invalidate = match version {
             Version::V1 => invalidate::permitted_v1(able, chunks),
             Version::V2 => invalidate::permitted(able, Kept::inv_handle(call.bytes()), chunks),
@@ -186,7 +186,7 @@ impl Connection {
                     Kind::Msg => copy(read, response.payload(), out),
                 };
                 let composed = if response.form == Form::Continued {
-                    let most = facts.inline_send;
+                    let most = terms.inline_send;
                     send_parts(&mut sending, &outgoing, most, &response, &read, last)
                 } else {
                     sending

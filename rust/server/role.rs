@@ -96,6 +96,7 @@ pub(crate) struct Note {
 
 impl Note {
     /// That of a new Call.
+    #[inline(always)]
     fn begin(&mut self, kept: Kept) {
         self.kept = kept;
         self.results.clear();
@@ -424,10 +425,13 @@ impl Responder for Server {
 }
 
 /// A Call of version 2 is kept, with what came of it in Receives before this one.
-#[cold]
+#[inline(always)]
 fn hold(state: &mut State<Server>, note: &mut Note) {
-    note.joined = state.joined.take();
-    note.held = note.joined.as_ref().map_or(1, Joined::parts);
+    note.held = 1;
+    if let Some(joined) = state.joined.take() {
+        note.held = joined.parts();
+        note.joined = Some(joined);
+    }
     state.held = state.held.saturating_add(note.held);
 }
 
