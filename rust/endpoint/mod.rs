@@ -402,7 +402,7 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Settles the version, in which Calls may be sent afterwards, or with the first of them if it
-    /// returns none. Waits at most `timeout` milliseconds for what the peer answers to the first
+    /// returns none: a server may still ask for another one than version 1 then. Waits at most `timeout` milliseconds for what the peer answers to the first
     /// message, if this side begins with one that is no Call.
     ///
     /// # Errors
@@ -426,7 +426,7 @@ impl<R: Role> Endpoint<R> {
             }
             settled?;
         }
-        Ok(state.protocol().and_then(Protocol::settled))
+        Ok(state.protocol().and_then(Protocol::lasting_version))
     }
 
     /// Makes buffers, and posts the Receives among them. From then on the peer may send so many

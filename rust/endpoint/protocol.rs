@@ -475,9 +475,15 @@ impl Protocol {
     }
 
     /// The version, if it is final.
-    pub(super) fn settled(&self) -> Option<Version> {
+    fn settled(&self) -> Option<Version> {
         let is_settled = self.connection.is_settled();
         self.connection.version().filter(|_| is_settled)
+    }
+
+    /// The version, if it will not change any more, even if the peer has still to speak it.
+    pub(super) fn lasting_version(&self) -> Option<Version> {
+        let may_change = self.connection.may_change_version();
+        self.connection.version().filter(|_| !may_change)
     }
 
     /// Whether the connection speaks version 2, or tries to.

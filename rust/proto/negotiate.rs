@@ -160,6 +160,12 @@ impl Negotiation {
         self.settled
     }
 
+    /// Says whether the version may still become another one. It is changed once at most.
+    //= V2-061, V2-065
+    pub const fn may_change(&self) -> bool {
+        !self.settled && !self.fell_back
+    }
+
     /// Returns the versions this side is willing to speak.
     pub const fn versions(&self) -> Versions {
         self.versions

@@ -514,6 +514,11 @@ impl Connection {
         self.negotiation.is_settled()
     }
 
+    /// Says whether the version may still become another one.
+    pub const fn may_change_version(&self) -> bool {
+        self.negotiation.may_change()
+    }
+
     /// Says whether the peer has proven who it is.
     pub fn is_authenticated(&self) -> bool {
         self.auth.is_proven()

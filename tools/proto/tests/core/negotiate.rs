@@ -27,18 +27,22 @@ fn only_own_versions_are_accepted() {
 #[test]
 fn one_fall_back_is_allowed_and_no_more() {
     let mut client = client();
+    assert!(client.may_change());
     assert_eq!(
         client.handle_err_vers(PROBE, 1, 1),
         Answer::Use(Version::V1)
     );
     assert_eq!(client.version(), Some(Version::V1));
-    assert!(!client.is_settled());
+    assert!(!client.is_settled() && !client.may_change());
     client.note_probe(PROBE);
     let again = client.handle_err_vers(PROBE, 1, 2);
     assert_eq!(again, Answer::NoCommonVersion);
     client.settle(Version::V1);
     assert_eq!(client.handle_err_vers(PROBE, 2, 2), Answer::Settled);
     assert_eq!(client.version(), Some(Version::V1));
+    let mut at_once = Negotiation::client(Versions::BOTH, Version::V2);
+    at_once.settle(Version::V2);
+    assert!(!at_once.may_change());
 }
 
 //= V2-061, V2-144, D-05, D-19, D-32 (test)
