@@ -22,8 +22,9 @@ SNAPSHOT = "http://snapshot.debian.org/archive/debian/20261120T000000Z/"
 IN_INITRD = ("virtio_pci", "virtio_blk", "erofs", "overlay", "virtio_console", "virtio_net",
              "9p", "9pnet_virtio")
 
-# What the crypto API finds by the name that a module of 6.12 asks it for: depmod does not know.
-ASKED_FOR = {"libcrc32c": "crc32c_generic", "rdma_rxe": "crc32_generic"}
+# What the crypto API finds by the name that a module asks it for: depmod does not know. The first two
+# are of 6.12.
+ASKED_FOR = {"libcrc32c": "crc32c_generic", "rdma_rxe": "crc32_generic", "krb5": "krb5enc"}
 
 
 def release(version):
