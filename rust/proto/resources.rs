@@ -232,8 +232,8 @@ const FEWEST_SENDS: u32 = 16;
 /// room for the marker and one more.
 const MOVES: u32 = 254;
 
-/// For so many times the Calls of the setting a connection has room for Receives: the setting may be
-/// raised while the peer is connected, and a queue does not grow.
+/// For so many times the Calls of the setting a connection has room for Receives, if the device has: the
+/// setting may be raised while the peer is connected, and a queue does not grow.
 const HEADROOM: u32 = 2;
 
 /// The most Send buffers that are kept for a connection without having been needed at once.
@@ -270,28 +270,36 @@ impl ResponderResources {
 }
 
 /// The resources of a connection on which the peer may have `calls` Calls in progress, and later
-/// up to twice as many, and this side `callbacks`. None, if the device cannot have a connection at all.
+/// up to twice as many if the device has room for them, and this side `callbacks`. None, if the device
+/// cannot have a connection at all.
 ///
 /// A sender waits for room, so the send queue need not have as much as all Replies could take.
 pub fn responder(calls: u32, callbacks: u32, device: &Device) -> Option<ResponderResources> {
     let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
     let completions = device.max_cqe.saturating_sub(2 * Resources::MARKER);
     let most = queue.min(completions / 2);
-    let room = calls.saturating_mul(HEADROOM);
-    let batch = ResponderResources::recv_batch(room.min(most));
-    let extra = callbacks.saturating_add(batch.saturating_sub(1));
-    let grants = bounded(most.saturating_sub(extra), 1, room);
-    let receives = ResponderResources::receives(grants, callbacks);
-    let wanted = calls.min(grants).saturating_mul(2).saturating_add(MOVES);
+    let extra = |calls| {
+        let batch = ResponderResources::recv_batch(calls);
+        callbacks.saturating_add(batch.saturating_sub(1))
+    };
+    let now = bounded(most.saturating_sub(extra(calls.min(most))), 1, calls);
+    let receives = ResponderResources::receives(now, callbacks);
+    let wanted = now.saturating_mul(2).saturating_add(MOVES);
     let send_room = wanted.min(queue).min(completions.saturating_sub(receives));
-    let resources = ResponderResources {
+    if receives > most || send_room < FEWEST_SENDS {
+        return None;
+    }
+    // Of what is left only: nothing is taken from what moves data now.
+    let later = calls.saturating_mul(HEADROOM);
+    let left = room(device, send_room).saturating_sub(extra(later));
+    let grants = bounded(left, now, later);
+    Some(ResponderResources {
         grants,
         callbacks,
-        receives,
+        receives: ResponderResources::receives(grants, callbacks),
         send_room,
         signal_interval: bounded(send_room / 8, 1, MOST_UNSIGNALED),
-    };
-    (receives <= most && send_room >= FEWEST_SENDS).then_some(resources)
+    })
 }
 
 /// `value`, or what of `low` and `high` is nearest; `low` if that is beyond `high`.

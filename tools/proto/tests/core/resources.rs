@@ -287,6 +287,19 @@ fn a_responder_has_a_receive_for_what_the_peer_may_send() {
     }
 }
 
+/// Its send queue is what it is without them.
+#[test]
+fn what_a_responder_may_grant_later_takes_nothing_from_what_it_has_now() {
+    for (calls, callbacks, device, r) in all_responders() {
+        let now = calls.min(r.grants);
+        let queue = device.max_qp_wr - Resources::MARKER;
+        let completions = device.max_cqe - 2 * Resources::MARKER;
+        let wanted = now.saturating_mul(2).saturating_add(254).min(queue);
+        let rest = completions - ResponderResources::receives(now, callbacks);
+        assert!(r.send_room >= wanted.min(rest), "{device:?} {r:?}");
+    }
+}
+
 #[test]
 fn a_responder_that_waits_for_room_has_a_completion_to_come() {
     for (_, _, device, r) in all_responders() {
