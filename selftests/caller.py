@@ -1328,6 +1328,23 @@ def a_grant_that_is_raised(c):
         set_to(before)
 
 
+#= V1-032, V1-033, V1-040
+@case(counted=False)
+def a_grant_from_the_first_message(c):
+    """What is answered before anything is settled grants no more than the setting, either."""
+    setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
+    before = c.caller.on_server("cat", setting).strip()
+    c.caller.on_server("sh", "-c", f"echo 4 >{setting}")
+    try:
+        other = c.caller.connect(patient=False)
+        other.ask(version=9)
+        granted = other.answer().credits
+        expect(0 < granted <= 4, granted, "credits, with a setting of 4")
+        other.close()
+    finally:
+        c.caller.on_server("sh", "-c", f"echo {before} >{setting}")
+
+
 @case(counted=False)
 def never_takes_a_reply(c):
     """Its device says so, and gives the connection up."""

@@ -649,6 +649,20 @@ def a_credit_for_each_message(talk):
     expect(talk.balance >= talk.ceiling // 2, talk.balance, "credits of", talk.ceiling)
 
 
+#= V2-045
+def a_grant_from_the_first_message(talk):
+    """Before a Reply there is no more to send than the setting lets a client do."""
+    setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
+    usual = talk.open().ceiling
+    before = talk.caller.on_server("cat", setting).strip()
+    talk.caller.on_server("sh", "-c", f"echo 4 >{setting}")
+    try:
+        ceiling = Talk(talk.caller).open().ceiling
+        expect(ceiling == usual - 4, ceiling, "credits at a time, where there were", usual)
+    finally:
+        talk.caller.on_server("sh", "-c", f"echo {before} >{setting}")
+
+
 #= V2-038, V2-047
 def replies_wait_for_credits(talk):
     talk.send(CONNPROP, properties((SBSIZ, 4096)), grant=1)

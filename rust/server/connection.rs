@@ -108,7 +108,7 @@ impl Connection {
             peer: this.endpoint.peer(),
         };
         //= V1-045, V1-125, V1-126
-        let first = sizes.buffers(&config, &(0..config.grants), None);
+        let first = sizes.buffers(&config, &(0..sizes.first_calls()), None);
         this.endpoint.provide_to(&first, sizes.grants)?;
         let params = AcceptParams {
             private_data: config.cm_private.encode(),

@@ -66,7 +66,7 @@ pub(super) struct Sizes {
     pub(super) qp: qp::Size,
     /// How many RDMA Reads may be outstanding.
     pub(super) reads: u8,
-    /// The most credits that there are Receives for.
+    /// The most credits that there will ever be Receives for.
     pub(super) grants: u32,
     remote_invalidation: bool,
     call_bytes: u32,
@@ -139,7 +139,7 @@ impl Sizes {
         // Those that a connection begins with are for either version.
         let first = match self.versions.high {
             Version::V1 => 0,
-            Version::V2 => ResponderResources::message_receives(config.grants, SLOTS),
+            Version::V2 => ResponderResources::message_receives(self.first_calls(), SLOTS),
         };
         let receives = |calls| match version.unwrap_or(self.versions.high) {
             Version::V1 => ResponderResources::receives(calls, SLOTS).max(first),
@@ -158,9 +158,15 @@ impl Sizes {
         }
     }
 
+    /// For how many Calls at a time a connection begins with Receives.
+    pub(super) fn first_calls(&self) -> u32 {
+        self.grants.min(Allowance::FIRST)
+    }
+
     /// What this side brings along, on connection number `cid`.
     pub(super) fn config(&self, cid: u32) -> Config {
-        let grants = self.grants.min(Allowance::FIRST);
+        //= V1-033, V1-040
+        let grants = self.first_calls().min(settings::max_requests());
         let cm_private = CmPrivate {
             remote_invalidation: self.remote_invalidation,
             send_size: self.v1,
