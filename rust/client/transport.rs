@@ -265,12 +265,12 @@ fn trace_thresholds(endpoint: &Endpoint<Client>, sizes: &Sizes, peer: &SockAddr)
     let Some(facts) = shared.lock().protocol().map(Protocol::facts) else {
         return;
     };
-    let version = Version::from_number(facts.version).unwrap_or(Version::V1);
-    let (source, own) = (endpoint.source(), sizes.lengths(version));
+    let own = sizes.lengths(facts.terms.version);
+    let source = endpoint.source();
     trace::thresholds(|| {
         (
             shared.role.cid,
-            facts.inline_send,
+            facts.terms.inline_send,
             facts.inline_recv,
             own.send,
             own.recv,
@@ -308,12 +308,12 @@ impl Show for Rdma {
         if let Some((_, source, facts, sends)) = connection {
             seq_print!(seq, "source={source}\n");
             seq_print!(seq, "version={}\n", facts.version);
-            seq_print!(seq, "inline_send={}\n", facts.inline_send);
+            seq_print!(seq, "inline_send={}\n", facts.terms.inline_send);
             seq_print!(seq, "inline_recv={}\n", facts.inline_recv);
             seq_print!(
                 seq,
                 "remote_invalidation={}\n",
-                u32::from(facts.remote_invalidation)
+                u32::from(facts.terms.remote_invalidation)
             );
             seq_print!(seq, "authenticated={}\n", u32::from(facts.authenticated));
             seq_print!(seq, "credits={}\n", facts.credits);

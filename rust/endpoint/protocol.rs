@@ -87,12 +87,10 @@ pub(crate) struct Terms {
 pub(crate) struct Facts {
     /// The version of RPC-over-RDMA; 0 before there is one.
     pub(crate) version: u32,
-    /// The most bytes of one Send.
-    pub(crate) inline_send: u32,
+    /// What a message to the peer goes by.
+    pub(crate) terms: Terms,
     /// The most bytes to expect in one Receive.
     pub(crate) inline_recv: u32,
-    /// The peer may invalidate registrations with its Replies.
-    pub(crate) remote_invalidation: bool,
     /// The peer has proven that it has our key (version 2).
     pub(crate) authenticated: bool,
     /// How many Calls of this side may be in flight.
@@ -543,12 +541,10 @@ impl Protocol {
 
     /// What holds on the connection.
     pub(crate) fn facts(&self) -> Facts {
-        let terms = self.terms();
         Facts {
             version: self.connection.version().map_or(0, Version::number),
-            inline_send: terms.inline_send,
+            terms: self.terms(),
             inline_recv: self.connection.inline_recv(),
-            remote_invalidation: terms.remote_invalidation,
             authenticated: self.connection.is_authenticated(),
             credits: self.limit(),
             messages: self.messages(),

@@ -100,7 +100,7 @@ impl Connection {
         let mut this = Self {
             ticker: None,
             endpoint: resolved.endpoint(sizes.qp)?,
-            terms: protocol.terms(),
+            terms: facts.terms,
             called: Atomic::new(0),
         };
         let who = Addresses {
@@ -122,7 +122,7 @@ impl Connection {
         trace::svc_accept(|| {
             (
                 cid,
-                facts.inline_send,
+                facts.terms.inline_send,
                 facts.inline_recv,
                 config.grants,
                 sizes.grants,

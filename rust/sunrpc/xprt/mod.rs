@@ -245,8 +245,8 @@ impl Xprt {
     #[inline]
     pub(crate) fn write_space(&self) {
         // Mostly nobody waits. Without a lock this misses nobody: a sender that begins to wait looks again
-        // under the lock with which something was given back, and if it looked before that, the lock
-        // shows here that it waits.
+        // under the lock with which something was given back, or behind a barrier like the one with which
+        // it was; and if it looked before that, it shows here that it waits.
         if read_once!(self, state) & (1 << bindings::XPRT_WRITE_SPACE) == 0 {
             return;
         }
