@@ -1328,6 +1328,39 @@ def a_grant_that_is_raised(c):
         set_to(before)
 
 
+@case(stock="has no other version", counted=False)
+def receives_of_the_version_that_is_spoken(c):
+    """Those that a connection begins with are for either, and go as they are used."""
+    setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
+    usual = c.caller.on_server("cat", setting).strip()
+
+    def free():
+        """Free pages of the server, with those that its processors keep for themselves."""
+        return sum(map(int, c.caller.on_server(
+            "sh", "-c", "echo 3 >/proc/sys/vm/drop_caches; sleep 0.2; awk "
+            "'$1 == \"nr_free_pages\" || $1 == \"count:\" { print $2 }' /proc/zoneinfo").split()))
+
+    def ask(times):
+        for _ in range(times):
+            for other in others:
+                other.lives()
+
+    # Nobody gets more Receives than there are at first.
+    c.caller.on_server("sh", "-c", f"echo 8 >{setting}")
+    try:
+        # As many as nfsd lets connect that have not been authenticated, or nearly so.
+        others = [c.caller.connect(patient=False) for _ in range(60)]
+        ask(2)
+        before = free()
+        ask(20)
+        more = free() - before
+        expect(more > len(others) * 17 * 3 // 2, "only", more, "pages are free that were not")
+        for other in others:
+            other.close()
+    finally:
+        c.caller.on_server("sh", "-c", f"echo {usual} >{setting}")
+
+
 #= V1-032, V1-033, V1-040
 @case(counted=False)
 def a_grant_from_the_first_message(c):

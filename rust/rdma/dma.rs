@@ -90,6 +90,11 @@ impl DmaBuf {
         })
     }
 
+    /// Another one for the same device, of `len` bytes. Errors and context: as [`Self::new`].
+    pub(super) fn another(&self, len: u32) -> Result<Self> {
+        Self::new(self.pd.clone(), len, self.direction)
+    }
+
     pub(super) fn len(&self) -> u32 {
         self.data.len() as u32
     }

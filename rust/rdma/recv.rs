@@ -245,6 +245,27 @@ impl<H: Handler> Received<H> {
         bytes.get(..self.buffer.len as usize).unwrap_or_default()
     }
 
+    /// How long a message its buffer has room for, in bytes.
+    #[inline]
+    pub(crate) fn capacity(&self) -> u32 {
+        self.buffer.buf.len()
+    }
+
+    /// Moves the message to a buffer of `len` bytes, which receives in place of this one from now on. If
+    /// it does not fit, or there is no memory, everything stays. Context: may sleep.
+    #[cold]
+    pub(crate) fn shorten(&mut self, len: u32) {
+        let Ok(mut buf) = self.buffer.buf.another(len) else {
+            return;
+        };
+        let message = self.bytes();
+        let Some(moved) = buf.bytes_mut().get_mut(..message.len()) else {
+            return;
+        };
+        moved.copy_from_slice(message);
+        self.buffer.buf = buf;
+    }
+
     /// What the peer has invalidated with the message, once.
     pub(crate) fn take_invalidated(&mut self) -> Option<Invalidated> {
         let key = self.buffer.invalidated.take()?;

@@ -73,6 +73,8 @@ pub(crate) struct Connection {
     endpoint: Arc<Endpoint<Server>>,
     /// What was settled when it was accepted, for version 1.
     terms: Terms,
+    /// How long a Receive of version 1 is.
+    pub(super) recv_len: u32,
     /// When the client was last called.
     pub(super) called: Atomic<u64>,
 }
@@ -101,6 +103,7 @@ impl Connection {
             ticker: None,
             endpoint: resolved.endpoint(sizes.qp)?,
             terms: facts.terms,
+            recv_len: sizes.recv_len(Version::V1),
             called: Atomic::new(0),
         };
         let who = Addresses {

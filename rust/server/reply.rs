@@ -79,11 +79,17 @@ impl Connection {
     ///
     /// The connection has to end.
     pub(super) fn send(&self, reply: &mut Reply<'_, Message>) -> Result<(), CloseReason> {
-        let Some(call) = reply.take_call() else {
+        let Some(mut call) = reply.take_call() else {
             return Err(CloseReason::NotPosted);
         };
         match call.note().kept.version() {
-            Version::V1 => self.convey(reply, call, Version::V1, self.terms()),
+            Version::V1 => {
+                // Those that a connection begins with are for either version.
+                if call.capacity() > self.recv_len {
+                    call.shorten(self.recv_len);
+                }
+                self.convey(reply, call, Version::V1, self.terms())
+            }
             Version::V2 => self.convey_v2(reply, call),
         }
     }

@@ -199,6 +199,11 @@ impl Sizes {
         }
     }
 
+    /// The length of a Receive for messages of `version`.
+    pub(super) fn recv_len(&self, version: Version) -> u32 {
+        self.len(version).max(version.default_inline())
+    }
+
     /// The most Segments of a header: none has room for more.
     fn segments(&self) -> u32 {
         let longest = match self.versions.high {
