@@ -114,6 +114,14 @@ nobody_else_is_disturbed() {
 	[ ! -e "$local/wrong" ] && [ -z "$broken" ]
 }
 
+receives_are_of_the_version_that_is_spoken() {
+	with 1 2 16384
+	needs_crowd
+	! on_server test -e /sys/kernel/debug/kmemleak || skip "KASAN keeps back what was freed"
+	make_files
+	break_rules receives_of
+}
+
 #= CM-011
 memory_is_invalidated_with_the_reply() {
 	mount_export
@@ -137,4 +145,5 @@ listeners_are_made_whole_or_not() {
 }
 
 tests each_rule_is_held nobody_else_is_disturbed no_page_is_lost \
-	memory_is_invalidated_with_the_reply listeners_are_made_whole_or_not
+	receives_are_of_the_version_that_is_spoken memory_is_invalidated_with_the_reply \
+	listeners_are_made_whole_or_not
