@@ -79,8 +79,8 @@ def properties_of(message):
 class Talk:
     """A connection that keeps the books."""
 
-    def __init__(self, caller):
-        self.caller, self.connection = caller, Client(caller)
+    def __init__(self, caller, **options):
+        self.caller, self.connection = caller, Client(caller, **options)
         caller.kept.append(self.connection)
         self.balance, self.ceiling = 1, 1
         # What it may have to send at a time, unless a message says otherwise.
@@ -811,6 +811,32 @@ def more_messages_than_credits(talk):
         talk.grant(CEILING)
         talk.given = CEILING
     expect(not waiting_for, "no Reply to", len(waiting_for), "Calls")
+
+
+#= V2-044, V2-047
+def receives_that_hold_calls_are_not_granted(talk):
+    """Whoever uses all credits and does not let the server answer finds a Receive for each message: its
+    device would not try again."""
+    talk = Talk(talk.caller, rnr_retry=0).open()
+    waiting_for = set()
+    for _ in range(20):
+        for _ in range(talk.balance):
+            xid = talk.caller.next_xid()
+            waiting_for.add(xid)
+            talk.raw(words(xid, 2, 1 << 16 | 1, MSG, 0, 0) + NO_LISTS + rpc()(xid))
+        talk.given = CEILING
+        while message := talk.hear(QUIET, for_credit=True):
+            waiting_for.discard(message.xid)
+            talk.given = CEILING
+        if not talk.balance:
+            break
+    expect(waiting_for, "no Call waits")
+    while waiting_for:
+        talk.grant(CEILING)
+        talk.given = CEILING
+        message = talk.hear()
+        expect(message, "no Reply to", len(waiting_for), "Calls")
+        waiting_for.discard(message.xid)
 
 
 #= V2-045, V2-052

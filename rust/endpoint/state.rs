@@ -76,6 +76,8 @@ pub(crate) struct State<R: Role> {
     pub(super) untold: bool,
     /// How many Receives the role keeps, with what came in them, if anybody counts them.
     pub(crate) held: u32,
+    /// For how many Calls there were Receives, and how many of these were held, when the protocol was told.
+    counted: (u32, u32),
     /// What has come of a message that arrives in parts.
     pub(super) joining: Joined,
     /// Since when.
@@ -125,6 +127,7 @@ impl<R: Role> State<R> {
             passed: 0,
             untold: false,
             held: 0,
+            counted: (0, 0),
             joining: Joined::default(),
             joining_since: Time(0),
             joined: None,
@@ -158,11 +161,13 @@ impl<R: Role> State<R> {
     /// all of them posted always that it has made.
     #[inline]
     pub(super) fn count_receives(&mut self) {
-        if self.allowance.calls() == 0 {
+        let (calls, held) = (self.allowance.calls(), self.held);
+        if R::USUAL == MsgType::Reply || (calls, held) == self.counted {
             return;
         }
         if let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) {
-            protocol.handle_receives(self.allowance.calls(), self.held);
+            self.counted = (calls, held);
+            protocol.handle_receives(calls, held);
         }
     }
 

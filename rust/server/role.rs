@@ -188,9 +188,9 @@ pub(crate) struct Server {
     pub(super) cid: u32,
     /// How large its resources are.
     pub(super) sizes: Sizes,
-    /// What is taken in one Call. They name version 1: a Call of another is judged by a copy that names
-    /// its own.
-    limits: CallLimits,
+    /// What is taken in one Call of each version.
+    limits_v1: CallLimits,
+    limits_v2: CallLimits,
 }
 
 impl Server {
@@ -198,7 +198,8 @@ impl Server {
         Self {
             xprt,
             cid,
-            limits: sizes.call_limits(),
+            limits_v1: sizes.call_limits(Version::V1),
+            limits_v2: sizes.call_limits(Version::V2),
             sizes,
         }
     }
@@ -337,16 +338,9 @@ impl Server {
     //= V1-039, V1-107, NFS-044, NFS-045
     fn check(&self, arrived: &Arrived<'_>) -> Fate<Kept> {
         let version = arrived.version();
-        let version2;
         let limits = match version {
-            Version::V1 => &self.limits,
-            Version::V2 => {
-                version2 = CallLimits {
-                    version,
-                    ..self.limits
-                };
-                &version2
-            }
+            Version::V1 => &self.limits_v1,
+            Version::V2 => &self.limits_v2,
         };
         match responder::accept(&arrived.conveyed, arrived.part.len, limits) {
             Ok(call) => Fate::Keep(Kept::of(version, &call)),

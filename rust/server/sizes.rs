@@ -213,10 +213,10 @@ impl Sizes {
         longest / 16
     }
 
-    /// What is taken in one Call; the version is the first one's.
-    pub(super) fn call_limits(&self) -> CallLimits {
+    /// What is taken in one Call of `version`.
+    pub(super) fn call_limits(&self, version: Version) -> CallLimits {
         CallLimits {
-            version: Version::V1,
+            version,
             read_chunks: 32,
             write_chunks: 32,
             segments: self.segments(),
