@@ -24,6 +24,7 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     replies     refuses Calls whose Reply would have to go in parts
     silent      does not answer version 2; a client speaks version 1 on its next connection
     begins      does not answer its first client yet, and knows no version but 2
+    called      says nothing to a CONNPROP, and knows no version but 2
     keyed       proves that it has the key KEY of the environment, and wants that of the client, too
     forger      does the same without having the key
     hesitates   does the same, but has nothing to say to its first client's hello
@@ -137,7 +138,7 @@ class Connection2(Connection):
         self.send(message, invalidate)
 
     def announce(self):
-        if self.announced or self.way in ("default", "unwilling"):
+        if self.announced or self.way in ("default", "unwilling", "called"):
             return
         self.announced = True
         if self.first:
@@ -191,7 +192,7 @@ class Connection2(Connection):
             return
         xid, version, credits, kind = struct.unpack_from(">4I", message)
         self.version = self.version or version
-        if version == 1 and self.way == "begins":
+        if version == 1 and self.way in ("begins", "called"):
             self.send(words(xid, 1, self.ceiling, ERROR, ERR_VERS, 2, 2), None)
             return
         if version == 1:
@@ -211,6 +212,10 @@ class Connection2(Connection):
         self.given -= 1
         if kind == ERROR:
             self.refusals.append((xid, *struct.unpack_from(">I", message, 20)))
+        elif kind == CONNPROP and self.way == "called":
+            # It may still follow what was refused in version 1.
+            if Connection2.made > 1 and self.version == 2:
+                sys.exit("a CONNPROP, once more")
         elif kind == CONNPROP:
             self.know(Decoder(message[20:]))
             if self.way in ("default", "late", "shrinks"):

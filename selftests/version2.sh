@@ -478,6 +478,7 @@ tests \
 	"other_server_is replies" \
 	"other_server_is silent" \
 	"other_server_is begins" \
+	"other_server_is called" \
 	"silent_server_is_asked" \
 	"connections_break" \
 	"sides_change_under_load" \

@@ -25,7 +25,10 @@ use crate::{
     },
     proto::{
         connection::Side,
-        types::Version, //
+        types::{
+            Version,
+            Xid, //
+        }, //
     },
     rdma::cm::ConnectParams,
     sunrpc::{
@@ -73,13 +76,16 @@ pub(super) fn resolve(
         pr_err!("the RDMA device cannot register memory as RPC over RDMA needs it\n");
     })?;
     let role = resolved.role();
-    let mut first = versions::first(net, &xprt.peer(), sizes.versions);
+    let (mut first, mut by_call) = versions::first(net, &xprt.peer(), sizes.versions);
     let hostauth = SharedKey::with(Side::Client, xprt.peer())?;
     if hostauth.is_some() {
-        // Version 1 would not do, whatever is remembered of the server.
-        first = sizes.versions.high;
+        // Neither version 1 nor a Call would do, whatever is remembered of the server.
+        (first, by_call) = (sizes.versions.high, false);
     }
     let mut config = sizes.config(role.cid, first);
+    if by_call {
+        config.xid = Xid(0);
+    }
     if let Some(hostauth) = &hostauth {
         hostauth.demand(&mut config);
     }

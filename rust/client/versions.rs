@@ -2,9 +2,9 @@
 
 //! What is known of the versions that servers speak, whichever transport has found it out.
 //!
-//! Only servers without version 2 are remembered, and for some minutes, so that one that was
-//! upgraded is noticed. There are places for so many; a server that needs the place of another
-//! takes it, and the other is asked again.
+//! Only servers without version 2 are remembered, and those that have to be asked for it by a Call,
+//! for some minutes, so that one that was upgraded is noticed. There are places for so many; a server
+//! that needs the place of another takes it, and the other is asked again.
 
 use super::role::Client;
 use crate::{
@@ -38,13 +38,16 @@ use kernel::sync::atomic::{
 /// How many servers are remembered.
 const PLACES: usize = 64;
 
-/// What is known, by a number that stands for the server: the upper half of that number, and until
-/// which second the server counts as one without version 2.
+/// What is known, by a number that stands for the server: the upper half of that number, whether it is
+/// asked [by a Call](BY_CALL), and until which second it is not asked in another way.
 pub(super) struct Known([Atomic<u64>; PLACES]);
+
+/// The server is asked for version 2 by a Call. Otherwise it counts as one without version 2.
+const BY_CALL: u64 = 1 << 31;
 
 pub(super) static KNOWN: Known = Known([const { Atomic::new(0) }; PLACES]);
 
-/// For who looks: how many servers count as such now. Zero has all of them asked again.
+/// For who looks: of how many servers something is known now. Zero has all of them asked again.
 impl Count for Known {
     fn sum(&self) -> usize {
         let now = endpoint::now();
@@ -59,9 +62,9 @@ impl Count for Known {
     }
 }
 
-/// Until when a server counts as one without version 2.
+/// Until when something is known of a server.
 fn until(known: u64) -> Time {
-    Time((known & u64::from(u32::MAX)) * 1_000)
+    Time((known & (BY_CALL - 1)) * 1_000)
 }
 
 /// A number for a server, as seen from a network namespace. Two may have the same, or a namespace
@@ -92,12 +95,16 @@ fn place(number: u64) -> &'static Atomic<u64> {
 fn memory(number: u64) -> Memory {
     let known = place(number).load(Relaxed);
     let is_this = known >> 32 == number >> 32;
-    Memory::new(is_this.then_some(until(known)))
+    Memory::new(
+        is_this.then_some(until(known)),
+        is_this && known & BY_CALL != 0,
+    )
 }
 
-/// Returns the version to begin a connection with.
-pub(super) fn first(net: Net, server: &SockAddr, versions: Versions) -> Version {
-    memory(number(net, server)).first(endpoint::now(), versions)
+/// Returns the version to begin a connection with, and whether a Call opens it even in version 2.
+pub(super) fn first(net: Net, server: &SockAddr, versions: Versions) -> (Version, bool) {
+    let (memory, now) = (memory(number(net, server)), endpoint::now());
+    (memory.first(now, versions), memory.opens_by_call(now))
 }
 
 /// As [`remember`], when a connection is over: a server that was spoken to in version 1 may have asked
@@ -121,8 +128,9 @@ pub(super) fn remember(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>)
         Protocol::remember(protocol, endpoint::now(), &mut memory);
     }
     if memory != before {
-        let until = memory.only_v1_until().map_or(0, |until| until.0 / 1_000);
+        let until = memory.until().map_or(0, |until| until.0 / 1_000);
+        let by_call = if memory.by_call() { BY_CALL } else { 0 };
         let upper = number & !u64::from(u32::MAX);
-        place(number).store(upper | (until & u64::from(u32::MAX)), Relaxed);
+        place(number).store(upper | by_call | (until & (BY_CALL - 1)), Relaxed);
     }
 }

@@ -417,7 +417,7 @@ impl<R: Role> Endpoint<R> {
             self.shared.lose(why);
             return Err(why.errno());
         }
-        if state.protocol().is_some_and(Protocol::is_version2) {
+        if state.protocol().is_some_and(Protocol::is_asking) {
             drop(state);
             let settled = self.shared.progress.wait(Step::Settled, timeout);
             state = self.shared.lock();

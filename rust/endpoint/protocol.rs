@@ -478,6 +478,11 @@ impl Protocol {
         self.connection.version().filter(|_| is_settled)
     }
 
+    /// As [`Connection::is_asking`].
+    pub(super) fn is_asking(&self) -> bool {
+        self.connection.is_asking()
+    }
+
     /// The version, if it will not change any more, even if the peer has still to speak it.
     pub(super) fn lasting_version(&self) -> Option<Version> {
         let may_change = self.connection.may_change_version();

@@ -64,39 +64,61 @@ impl Versions {
 //= V2-062, D-32
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Memory {
-    only_v1_until: Option<Time>,
+    until: Option<Time>,
+    /// What is known until then: not that it has no version 2, but that a Call has to open it.
+    by_call: bool,
 }
 
 impl Memory {
     /// How long a server counts as one without version 2.
     pub const KEEP: Time = Time(600_000);
 
-    /// A server that is not asked for version 2 until then.
-    pub const fn new(only_v1_until: Option<Time>) -> Self {
-        Self { only_v1_until }
+    /// A server that is not asked for version 2 until then, or `by_call` alone.
+    pub const fn new(until: Option<Time>, by_call: bool) -> Self {
+        Self { until, by_call }
     }
 
     /// Until when it is not.
-    pub const fn only_v1_until(&self) -> Option<Time> {
-        self.only_v1_until
+    pub const fn until(&self) -> Option<Time> {
+        self.until
+    }
+
+    /// Says whether it is asked by a Call meanwhile, and not in version 1.
+    pub const fn by_call(&self) -> bool {
+        self.by_call
     }
 
     /// The server turned out not to speak version 2, or not to survive being asked.
     pub fn remember_v1(&mut self, now: Time) {
-        self.only_v1_until = Some(now.after(Self::KEEP));
+        *self = Self::new(Some(now.after(Self::KEEP)), false);
+    }
+
+    /// The server speaks version 2, but says nothing to a CONNPROP.
+    fn remember_by_call(&mut self, now: Time) {
+        *self = Self::new(Some(now.after(Self::KEEP)), true);
     }
 
     /// The server speaks version 2 after all.
-    pub fn forget(&mut self) {
-        self.only_v1_until = None;
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn holds(&self, now: Time) -> bool {
+        self.until.is_some_and(|until| now < until)
     }
 
     /// Returns the version to begin the next connection with.
     pub fn first(&self, now: Time, versions: Versions) -> Version {
-        match self.only_v1_until {
-            Some(until) if now < until => versions.low,
-            _ => versions.high,
+        if self.holds(now) && !self.by_call {
+            versions.low
+        } else {
+            versions.high
         }
+    }
+
+    /// Says whether a Call opens the next connection in version 2, instead of a CONNPROP.
+    pub fn opens_by_call(&self, now: Time) -> bool {
+        self.holds(now) && self.by_call
     }
 }
 
@@ -122,6 +144,8 @@ pub struct Negotiation {
     probe: Option<Xid>,
     settled: bool,
     fell_back: bool,
+    /// A Call opens the connection in version 2, too.
+    by_call: bool,
 }
 
 impl Negotiation {
@@ -134,7 +158,18 @@ impl Negotiation {
             probe: None,
             settled: false,
             fell_back: false,
+            by_call: false,
         }
+    }
+
+    /// Opens it by a Call whatever the version is, or not.
+    pub const fn opening(self, by_call: bool) -> Self {
+        Self { by_call, ..self }
+    }
+
+    /// Says whether a Call opens the connection, or is to: nothing was settled yet.
+    pub fn opens_by_call(&self) -> bool {
+        !self.settled && (self.by_call || self.current == Some(Version::V1))
     }
 
     /// Starts a connection as its server, which waits for the client to choose.
@@ -145,6 +180,7 @@ impl Negotiation {
             probe: None,
             settled: false,
             fell_back: false,
+            by_call: false,
         }
     }
 
@@ -230,7 +266,14 @@ impl Negotiation {
     //= V2-062, D-32
     pub fn remember(&self, now: Time, memory: &mut Memory) {
         match (self.current, self.settled) {
+            (Some(Version::V2), true) if self.by_call => memory.remember_by_call(now),
             (Some(Version::V2), true) => memory.forget(),
+            // It has not been asked.
+            (Some(Version::V2), false) if self.by_call && self.probe.is_none() => {}
+            // The server has asked for it, but not answered a CONNPROP lately.
+            (Some(Version::V2), false) if self.fell_back && memory.holds(now) => {
+                memory.remember_by_call(now);
+            }
             // The server has asked for it, in its answer to version 1.
             (Some(Version::V2), false) if self.fell_back => memory.forget(),
             (Some(Version::V2), false) => memory.remember_v1(now),

@@ -93,7 +93,9 @@ pub struct Config {
     pub cm_private: CmPrivate,
     /// The properties to announce in version 2.
     pub properties: Properties,
-    /// Version 2: an XID that no RPC of this side has, and not zero. Property sets go by it.
+    /// Version 2: an XID that no RPC of this side has. Property sets go by it. With zero, a client
+    /// announces nothing, and opens the connection by a Call: the server is known to say nothing to
+    /// a CONNPROP.
     pub xid: Xid,
     /// Version 1: for how many Calls of this side there are Receives for Replies.
     pub calls: u32,
@@ -217,8 +219,8 @@ pub enum Event<'a> {
         why: BadHeader,
     },
     /// RPC messages may be sent from now on. Told once on a version 2 connection, after the first
-    /// message that has no event of its own. A version 1 client may send at once, and a server
-    /// when a Call has arrived.
+    /// message that has no event of its own, but not where a Call opens it. A version 1 client may
+    /// send at once, and a server when a Call has arrived.
     Ready,
     /// The connection goes on with another version: [`Connection::version`] says which, and
     /// limits are to be [applied](Connection::apply) anew.
@@ -453,8 +455,19 @@ impl Connection {
     /// `first` comes from [`Memory::first`]. `peer` is the private data of the server.
     //= V1-043, V2-054, V2-058, V2-062, D-12, D-20, D-32
     pub fn client(config: Config, first: Version, peer: &[u8], now: Time) -> Self {
-        let negotiation = Negotiation::client(config.versions, first);
-        Self::new(Side::Client, config, negotiation, peer, now)
+        let by_call = config.xid == Xid(0);
+        let negotiation = Negotiation::client(config.versions, first).opening(by_call);
+        let mut client = Self::new(Side::Client, config, negotiation, peer, now);
+        if by_call {
+            // The server goes by the defaults, and the first Call has to be as short as in version 1.
+            client.announced = true;
+            client.untold = false;
+            client.config.properties = Properties {
+                send_size: Version::V1.default_inline(),
+                ..Properties::DEFAULT
+            };
+        }
+        client
     }
 
     /// Starts a connection that the peer opened.
@@ -512,6 +525,11 @@ impl Connection {
     #[inline]
     pub const fn is_settled(&self) -> bool {
         self.negotiation.is_settled()
+    }
+
+    /// Says whether Calls of this side have to wait until the version is settled.
+    pub fn is_asking(&self) -> bool {
+        !self.is_settled() && !self.negotiation.opens_by_call()
     }
 
     /// Says whether the version may still become another one.
@@ -620,7 +638,10 @@ impl Connection {
             limits.segment_bytes = limits.segment_bytes.min(properties.segment_size);
             limits.header_segments = limits.header_segments.min(properties.segments);
             limits.chunk_segments = limits.chunk_segments.min(properties.segments);
-            limits.continued_send = self.config.continued;
+            if !self.negotiation.opens_by_call() {
+                // What opens the connection is one message.
+                limits.continued_send = self.config.continued;
+            }
             limits.continued_recv = self.config.continued;
         }
         //= V1-133, V2-170, D-49
@@ -790,8 +811,9 @@ impl Connection {
         (!self.auth.may_proceed()).then(|| self.began.after(answer).after(answer))
     }
 
+    /// A CONNPROP is answered at once; a Call takes its time.
     fn answer_due(&self) -> Option<Time> {
-        (!self.is_settled() && self.version() == Some(Version::V2))
+        (self.is_asking() && self.version() == Some(Version::V2))
             .then(|| self.active.after(self.config.answer))
     }
 

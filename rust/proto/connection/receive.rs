@@ -478,8 +478,12 @@ impl Connection {
             //= D-12, D-32
             let of_probe = response && self.negotiation.is_probe(fixed.xid);
             if of_probe && !matches!(report, None | Some(ErrorReport::Version { .. })) {
-                // It says in version 2 what it does not like about our properties.
-                return self.settle(Version::V2).unwrap_or(Event::None);
+                // It says in version 2 what it does not like about our properties, or a Call.
+                let by_call = self.negotiation.opens_by_call();
+                let event = self.settle(Version::V2);
+                if event.is_some() || !by_call {
+                    return event.unwrap_or(Event::None);
+                }
             }
         }
         match report {
@@ -496,8 +500,7 @@ impl Connection {
 
     //= V1-094, V2-060, V2-061, V2-065, V2-165, D-05, D-32
     fn handle_err_vers(&mut self, fixed: &FixedWords, low: u32, high: u32) -> Event<'static> {
-        // In version 1, the probe is a Call.
-        let call = (self.version() == Some(Version::V1)).then_some(fixed.xid);
+        let call = self.negotiation.opens_by_call().then_some(fixed.xid);
         match self.negotiation.handle_err_vers(fixed.xid, low, high) {
             Answer::Use(_) => {
                 self.calls = CallCredits::new(self.config.calls);

@@ -128,7 +128,8 @@ impl Connection {
         // Nothing may come between the parts, so what has begun goes on.
         let ready =
             self.announced || self.sending == Some(this) || self.holds_properties(now) && reply;
-        if !self.is_settled() || !ready {
+        let opens = self.negotiation.opens_by_call();
+        if !(self.is_settled() || opens && !message.more) || !ready {
             return Err(SendError::NotReady);
         }
         if self.side == Side::Server && !reply {
@@ -137,7 +138,11 @@ impl Connection {
                 return Err(SendError::NotSupported);
             }
         }
-        self.compose_v2(now, out, *message, chunks)
+        let len = self.compose_v2(now, out, *message, chunks)?;
+        if opens {
+            self.negotiation.note_probe(message.xid);
+        }
+        Ok(len)
     }
 
     /// Composes a message, or a part of the one that is being sent, if there is a credit for it.
@@ -193,7 +198,7 @@ impl Connection {
             Some(Version::V2) => {
                 self.send.balance() >= parts.max(1)
                     && self.sending.is_none()
-                    && self.is_settled()
+                    && (self.is_settled() || self.negotiation.opens_by_call())
                     && (self.announced || reply && self.holds_properties(now()))
             }
             None => false,

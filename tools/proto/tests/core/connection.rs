@@ -1465,6 +1465,69 @@ fn an_unanswered_probe_ends_the_connection() {
     assert_eq!(client(Version::V1).poll_timeout(true), None);
 }
 
+/// A client that knows that the server says nothing to a CONNPROP.
+fn client_by_call() -> Connection {
+    let config = Config {
+        xid: Xid(0),
+        ..config()
+    };
+    Connection::client(config, Version::V2, &[], NOW)
+}
+
+//= V2-058, V2-063, D-20, D-32 (test)
+#[test]
+fn a_call_may_open_version_2() {
+    let mut client = client_by_call();
+    assert_eq!((client.inline_send(), client.inline_recv()), (1024, 4096));
+    assert!(!client.is_asking() && transmit(&mut client).is_empty());
+    // Nothing was asked, and a Call may take its time.
+    assert_eq!(client.poll_timeout(true), None);
+    let mut memory = Memory::default();
+    client.remember(NOW, &mut memory);
+    assert_eq!(memory, Memory::default());
+    let part = Outgoing {
+        more: true,
+        ..call(1)
+    };
+    assert_eq!(send(&mut client, &part), Err(SendError::NotReady));
+    assert!(client.may_send(|| NOW, MsgType::Call, 1));
+    assert_eq!(send(&mut client, &call(1)).unwrap()[..8], words(&[1, 2]));
+    assert!(!client.may_send(|| NOW, MsgType::Call, 1));
+    assert_eq!(client.poll_timeout(true), None);
+    client.handle_sent(1);
+    let event = client.handle_message(NOW, v2_msg(1, 1, &rpc(1, 1, 24)), None);
+    assert!(matches!(event, Event::Reply(_)), "{event:?}");
+    assert!(client.is_settled() && transmit(&mut client).is_empty());
+    assert!(send(&mut client, &call(2)).is_ok());
+    // So it is done with the next one, for a while.
+    client.handle_lost(NOW, &mut memory);
+    assert!(memory.opens_by_call(NOW));
+    assert_eq!(memory.first(NOW, Versions::BOTH), Version::V2);
+    assert!(!memory.opens_by_call(NOW.after(Memory::KEEP)));
+}
+
+//= V2-060, V2-061, V2-062, D-12, D-32 (test)
+#[test]
+fn a_call_that_opens_version_2_may_be_refused() {
+    // For something else: the server speaks version 2.
+    let mut client = client_by_call();
+    send(&mut client, &call(1)).unwrap();
+    client.handle_sent(1);
+    let event = client.handle_message(NOW, raw(&[1, 2, CREDIT, 4, 1, 3]), None);
+    let expected = Some(Xid(1));
+    assert!(matches!(event, Event::Error { .. }) && event.xid() == expected);
+    assert!(client.is_settled() && send(&mut client, &call(1)).is_ok());
+    // For its version, or by the end of the connection.
+    let mut client = client_by_call();
+    send(&mut client, &call(1)).unwrap();
+    let mut memory = Memory::default();
+    client.remember(NOW, &mut memory);
+    assert_eq!(memory.first(NOW, Versions::BOTH), Version::V1);
+    let event = client.handle_message(NOW, raw(&[1, 2, 32, 4, 1, 1, 1]), None);
+    assert!(matches!(event, Event::VersionChanged { refused } if refused == expected));
+    assert_eq!(client.version(), Some(Version::V1));
+}
+
 /// A server that cannot do anything with a CONNPROP, and says so in version 2, speaks it all the same.
 //= D-12, D-32 (test)
 #[test]

@@ -124,4 +124,9 @@ fn a_server_that_asks_for_version_2_is_believed() {
     rose.handle_err_vers(PROBE, 2, 2);
     rose.remember(now, &mut memory);
     assert_eq!(memory.first(now, Versions::BOTH), Version::V2);
+    // It has not answered a CONNPROP, so a Call comes first.
+    assert!(memory.opens_by_call(now));
+    let mut unknown = Memory::default();
+    rose.remember(now, &mut unknown);
+    assert!(!unknown.opens_by_call(now));
 }

@@ -110,6 +110,32 @@ fn every_pair_of_peers_completes_every_rpc() {
     }
 }
 
+/// A server without version 1 that says nothing to a CONNPROP is found out, and is not asked that way
+/// again: one connection is enough from then on.
+//= V2-058, V2-061, V2-062, D-20, D-32 (test)
+#[test]
+fn a_server_that_is_silent_to_a_connprop_is_opened_by_a_call() {
+    let server = Config {
+        versions: Versions {
+            low: Version::V2,
+            high: Version::V2,
+        },
+        ..v2()
+    };
+    for seed in 500..508 {
+        let mut net = Net::new(v2(), server, Weather::Slow, seed).deafen();
+        for _ in 0..3 {
+            for _ in 0..20 {
+                net.add_rpc();
+            }
+            net.run();
+            net.assert_outcomes(|outcome| outcome == Outcome::Done);
+            assert_eq!((net.version(), net.losses()), (Some(Version::V2), 2));
+            net.reconnect();
+        }
+    }
+}
+
 //= V2-105, V2-150, V2-151, V2-152, V2-154, D-06 (test)
 #[test]
 fn every_rpc_ends_with_a_peer_that_takes_no_chunks() {

@@ -122,7 +122,7 @@ impl Endpoint {
     fn provide_others(&mut self) {
         let connection = &self.connection;
         let settled = connection.version().filter(|_| connection.is_settled());
-        if self.missing != 0 && (settled.is_some() || connection.version() == Some(Version::V1)) {
+        if self.missing != 0 && !connection.is_asking() {
             self.provide(self.missing, settled);
         }
     }
@@ -144,6 +144,8 @@ pub struct Net {
     now: u64,
     next_xid: u32,
     losses: u32,
+    /// The server says nothing to a CONNPROP.
+    deaf: bool,
 }
 
 fn limits(connection: &Connection, chunking: Chunking, retry: Option<Retry>) -> Limits {
@@ -197,6 +199,7 @@ impl Net {
             random,
             now: 0,
             losses: 0,
+            deaf: false,
         };
         net.connect();
         net
@@ -211,7 +214,8 @@ impl Net {
             self.server.config.cm_private.encode(),
         );
         let xid = Xid(self.next_xid);
-        self.client.config.xid = xid;
+        let by_call = self.memory.opens_by_call(now);
+        self.client.config.xid = if by_call { Xid(0) } else { xid };
         // It takes one message at a time, and more when it has the Receives.
         let begins = Config {
             ceiling: 1,
@@ -244,6 +248,24 @@ impl Net {
     /// Returns the version of the present connection.
     pub fn version(&self) -> Option<Version> {
         self.client.connection.version()
+    }
+
+    /// Has the server say nothing to a CONNPROP.
+    pub fn deafen(mut self) -> Self {
+        self.deaf = true;
+        self
+    }
+
+    /// Ends the connection, and makes another one.
+    pub fn reconnect(&mut self) {
+        let now = Time(self.now);
+        self.client.connection.handle_lost(now, &mut self.memory);
+        self.connect();
+    }
+
+    /// Returns how many connections were lost since the session began.
+    pub fn losses(&self) -> u32 {
+        self.losses
     }
 
     /// Adds a Call of the client.
@@ -310,9 +332,7 @@ impl Net {
             if lost || self.client.closing || self.server.closing {
                 self.losses += 1;
                 assert!(self.losses < 40, "the connection is lost over and over");
-                let now = Time(self.now);
-                self.client.connection.handle_lost(now, &mut self.memory);
-                self.connect();
+                self.reconnect();
             }
         }
     }
@@ -403,7 +423,10 @@ impl Net {
         endpoint.connection.handle_posted(posted);
         let repost = now + self.delay();
         self.endpoint(side).reposting.push_back((repost, len));
-        self.handle(side, &message);
+        let properties = message[4..8] == [0, 0, 0, 2] && message[12..16] == [0, 0, 0, 5];
+        if !(self.deaf && side == Side::Server && properties) {
+            self.handle(side, &message);
+        }
         self.endpoint(side).provide_others();
         true
     }
@@ -416,6 +439,8 @@ impl Net {
             // A version 1 server refuses the probe of a version 2 client.
             Event::None | Event::Dropped | Event::Refused(BadHeader::Version) => {}
             Event::Ready | Event::VersionChanged { refused: None } => {}
+            // The next connection begins with the other version.
+            Event::VersionChanged { .. } => endpoint.closing = true,
             Event::Call(arrived) => self.handle_call(side, &arrived),
             Event::Reply(arrived) => self.handle_reply(side, &arrived),
             Event::Error { xid, report } => self.handle_error(side, xid, report),
@@ -428,11 +453,7 @@ impl Net {
 
     fn start_calls(&mut self, side: Side) -> bool {
         let endpoint = self.endpoint(side);
-        let settled = match endpoint.connection.version() {
-            Some(Version::V1) => true,
-            _ => endpoint.connection.is_settled(),
-        };
-        if !settled || !endpoint.queue.is_empty() {
+        if endpoint.connection.is_asking() || !endpoint.queue.is_empty() {
             return false;
         }
         let next = endpoint
