@@ -515,6 +515,7 @@ def a_reply_chunk_that_is_too_small(talk):
     expect(CONTENT in stream, "not the file")
 
 
+#= V2-097
 def a_long_call_that_need_not_be_one(talk):
     talk.open()
     xid = talk.caller.next_xid()

@@ -49,9 +49,10 @@ def is_answered(name, make):
     """The fault: a message that the client has to refuse, and says so; then the Reply."""
     def fault(_, reply):
         reply.connection.raw(make(reply))
-        xid, code = reply.connection.next_refusal()
+        xid, *numbers = reply.connection.next_refusal()
         reply.send()
-        return f"error {code}" if xid == reply.xid else "an error of another XID"
+        said = ",".join(map(str, numbers))
+        return f"error {said}" if xid == reply.xid else "an error of another XID"
     fault.__name__ = name
     strikes(READ)(fault)
 
@@ -74,6 +75,7 @@ before("error_cut_short",
        lambda reply: message(reply, ERROR, RESPONSE, words(8, 0)))
 before("error_that_is_no_response", lambda reply: message(reply, ERROR, 0, words(SYSTEM)))
 before("versions_reversed", lambda reply: words(reply.xid, 2, 1, ERROR, 1, 1, 0))
+#= V2-030
 before("call", lambda reply: message(reply, MSG, 0, NOTHING + words(reply.xid, 0, 2, 0x40000000, 1, 0,
                                                                     0, 0, 0, 0)))
 before("error_for_nobody",
@@ -90,6 +92,7 @@ is_answered("flag_unknown", lambda reply: message(reply, MSG, 0x80, NOTHING + wo
 is_answered("nothing_conveyed", lambda reply: message(reply, NOMSG, 0, NOTHING))
 is_answered("nomsg_with_more", lambda reply: message(reply, NOMSG, MORE, NOTHING))
 is_answered("call_without_lists", lambda reply: message(reply, MSG, 0, words(0)))
+#= V2-150, V2-154
 is_answered("call_that_reads", lambda reply: called(reply, words(1, 40, 1, 64, 0, 0, 0, 0, 0)))
 is_answered("call_that_writes", lambda reply: called(reply, words(0, 1, 1, 1, 64, 0, 0, 0, 0)))
 is_answered("properties_cut_short", lambda reply: message(reply, CONNPROP, 0, words(5, 1, 4)))

@@ -11,7 +11,7 @@ WAY=
 SIZE=16384
 
 # in_version_2 TEST ARGUMENT...: a test, with a server that speaks version 2.
-#= V2-117, V2-178
+#= V2-107, V2-117, V2-178
 in_version_2() {
 	PEER=peer2.py PEER_PORT=20052 WAY=plain
 	modprobe rpcrdma
@@ -945,7 +945,7 @@ tests \
 	"in_version_2 is_dropped bad_xids foreign_xid twice error_for_nobody part_for_nobody" \
 	"in_version_2 is_answered type_unknown=3 flag_unknown=4 nothing_conveyed=2 nomsg_with_more=4" \
 	"in_version_2 is_answered call_without_lists=2 properties_cut_short=2 property_twice=2" \
-	"in_version_2 is_answered call_that_reads=5 call_that_writes=9" \
+	"in_version_2 is_answered call_that_reads=5,0 call_that_writes=9,0" \
 	"in_version_2 does_no_harm no_credits no_ceiling endless_credits flood_of_grants flood other_properties" \
 	"in_version_2 does_no_harm result_inline reply_chunk_not_offered_and_unused" \
 	"in_version_2 fails_its_rpc error_unknown error_bad_xdr error_system error_of_a_chunk_that_is_not" \

@@ -211,7 +211,7 @@ class Connection2(Connection):
             sys.exit("the client sends what it has no credit for")
         self.given -= 1
         if kind == ERROR:
-            self.refusals.append((xid, *struct.unpack_from(">I", message, 20)))
+            self.refusals.append((xid, *struct.unpack(f">{len(message[20:]) // 4}I", message[20:])))
         elif kind == CONNPROP and self.way == "called":
             # It may still follow what was refused in version 1.
             if Connection2.made > 1 and self.version == 2:

@@ -380,7 +380,7 @@ impl<R: Role> Resolved<R> {
     /// Makes the queue pair. Context: process, may sleep.
     pub(crate) fn endpoint(self, size: qp::Size) -> Result<Arc<Endpoint<R>>> {
         let Self { id, shared } = self;
-        //= V1-139, V2-180
+        //= V1-139, V2-178, V2-180
         let pd = Arc::new(Pd::new(id.clone())?, GFP_KERNEL)?;
         let qp = Qp::new(pd.clone(), shared.clone(), size)?;
         shared.lock().queue = SendQueue::of(&qp);
