@@ -96,7 +96,7 @@ check: python ## Every test; ends with: N passed, N failed
 # Of what follows, as many at a time as there are processors.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
-lint_parts = layers map unsafe text format conformance lints checks probe
+lint_parts = layers map unsafe text format conformance conformance-tool lints checks probe
 host_parts = core oracle fuzzing model mistakes cost dissector
 build_parts = debian debian-7.3 clippy ownership
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
@@ -115,6 +115,8 @@ lint-format:
 	@$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck
 lint-conformance:
 	@$(step) 'conformance' tools/conformance/conformance --check
+lint-conformance-tool:
+	@$(step) 'tests of the conformance tool' tools/conformance/test_conformance.py
 lint-lints:
 	@$(step) 'lints of the lints' tools/lint/test_lint.py
 lint-checks:

@@ -47,8 +47,9 @@ has() {
 # The results of the last test are the input of the replay.
 save() {
 	recorder "cat $instance/trace" >"$RECORD"
-	recorder "cat $instance/per_cpu/*/stats" | grep '^\(overrun\|dropped events\): [1-9]' &&
-		fail "events were lost"
+	stats=$(recorder "cat $instance/per_cpu/*/stats")
+	echo "$stats" | grep -q '^overrun: 0' || fail "the ring buffer has no statistics"
+	! echo "$stats" | grep '^\(overrun\|dropped events\): [1-9]' || fail "events were lost"
 	has protocol_config 'protocol_connect: .* recv=' 'protocol_send: .* nomsg=0' \
 		'protocol_message: .* event=reply' 'protocol_message: .* event=call' \
 		'protocol_send: .* call=0 nomsg=0 more=0 result=0' protocol_ended protocol_lost

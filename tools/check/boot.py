@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 
-from tally import PROJECT, TIED, parse
+from tally import PROJECT, TIED, parse, run_limited
 
 LAB = PROJECT / "tools/lab/lab"
 KDIR = PROJECT / "tools/lab/kdir"
@@ -32,6 +32,8 @@ class Boot:
     timeout: int = 900
     environment: dict = dataclasses.field(default_factory=dict)
     cpus: int = 2
+    # Regular expressions, one for each skip that this boot may have: PROGRAM: NAME # SKIP REASON.
+    skips: tuple = ()
 
     def command(self, client, out):
         settings = [f"{key}={value}" for key, value in self.settings.items()]
@@ -76,7 +78,7 @@ class Boot:
 
     def _ended(self, report, program, started, lines, end):
         """Reports a program, whose last line is END if it came so far; returns whether it has failed."""
-        tally, shown = parse(lines)
+        tally, shown = parse(lines, self.skips)
         if (not end or end[1]) and not tally.failed:
             tally.count(False, False)
             shown.append(end[0] if end else "did not end")
@@ -96,13 +98,12 @@ class Command:
         out.mkdir(parents=True)
         started = time.monotonic()
         report.say(f"{self.name}: {' '.join(map(str, self.argv))}")
-        ended = subprocess.run((*TIED, *self.argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
-        (out / "output.log").write_text(ended.stdout, encoding="utf-8")
-        tally, shown = parse(ended.stdout.splitlines())
-        if ended.returncode and not tally.failed:
+        status, lines = run_limited(self.argv)
+        (out / "output.log").write_text("\n".join(lines), encoding="utf-8")
+        tally, shown = parse(lines)
+        if status and not tally.failed:
             tally.count(False, False)
-            shown.append(f"ended with status {ended.returncode}")
+            shown.append(f"ended with status {status}")
         report.result(self.name, tally, shown, time.monotonic() - started)
 
 

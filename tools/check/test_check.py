@@ -5,6 +5,7 @@
 import contextlib
 import dataclasses
 import io
+import subprocess
 import tempfile
 import unittest
 
@@ -15,8 +16,11 @@ from suite import Verdicts, compare
 from tally import Report, parse
 
 
-def counts(text):
-    tally, _ = parse(text.splitlines())
+HERE = Path(__file__).resolve().parent
+
+
+def counts(text, *may_skip):
+    tally, _ = parse(text.splitlines(), may_skip)
     return tally.passed, tally.failed, tally.skipped
 
 
@@ -24,10 +28,24 @@ class Parse(unittest.TestCase):
     """What KTAP says."""
 
     def test_results(self):
-        self.assertEqual(counts("1..3\nok 1 a\nnot ok 2 b\nok 3 c # SKIP why"), (1, 1, 1))
+        self.assertEqual(counts("1..3\nok 1 a\nnot ok 2 b\nok 3 c # SKIP why", "c # SKIP"), (1, 1, 1))
+
+    def test_a_skip_that_is_not_listed_fails(self):
+        self.assertEqual(counts("1..2\nok 1 a\nok 2 b # SKIP why"), (1, 1, 0))
+        self.assertEqual(counts("1..2\nok 1 a\nok 2 b # SKIP why", "b # SKIP because"), (1, 1, 0))
+
+    def test_a_failure_that_says_skip_fails(self):
+        self.assertEqual(counts("1..2\nok 1 a\nnot ok 2 b # SKIP why", "b # SKIP"), (1, 1, 0))
 
     def test_skipped_as_a_whole(self):
-        self.assertEqual(counts("TAP version 13\n1..0 # SKIP why"), (0, 0, 1))
+        self.assertEqual(counts("TAP version 13\n1..0 # SKIP why", "SKIP why"), (0, 0, 1))
+        self.assertEqual(counts("TAP version 13\n1..0 # SKIP why"), (0, 1, 0))
+
+    def test_more_results_than_planned(self):
+        self.assertEqual(counts("1..1\nok 1 a\nok 2 b"), (2, 1, 0))
+
+    def test_two_plans(self):
+        self.assertEqual(counts("1..1\nok 1 a\n1..1"), (1, 1, 0))
 
     def test_no_test_at_all(self):
         self.assertEqual(counts("TAP version 13\n1..0"), (0, 1, 0))
@@ -76,6 +94,12 @@ class Runs(unittest.TestCase):
     def test_no_program_begins(self):
         self.assertEqual(self.boot("exit 127"), 1)
 
+    def test_skips_of_a_boot(self):
+        script = "echo '# selftests: rpcrdma: a.sh'; echo 1..2; echo ok 1 x; echo 'ok 2 y # SKIP z'; " \
+                 "echo 'ok 1 selftests: rpcrdma: a.sh'"
+        self.assertEqual(self.boot(script), 1)
+        self.assertEqual(self.failures(Played("a boot", ("a.sh",), script=script, skips=("y # SKIP z",))), 0)
+
     def test_a_kernel_reports(self):
         self.assertEqual(self.boot(BEGUN + "echo 'ok 1 selftests: rpcrdma: a.sh'; exit 99"), 1)
 
@@ -100,14 +124,34 @@ class Runs(unittest.TestCase):
         self.assertIn("ValueError: what", said.getvalue())
 
 
+class Total(unittest.TestCase):
+    """The sum of all checks."""
+
+    def total(self, script):
+        ended = subprocess.run([HERE / "total", "sh", "-c", script], capture_output=True, text=True, check=False)
+        return ended.returncode, ended.stdout.splitlines()[-1]
+
+    def test_checks_are_summed(self):
+        self.assertEqual(self.total('echo 2 0 1 >>"$CHECK_TALLY"; echo 3 0 0 >>"$CHECK_TALLY"'),
+                         (0, "5 passed, 0 failed"))
+        self.assertEqual(self.total('echo 2 1 0 >>"$CHECK_TALLY"'), (1, "2 passed, 1 failed"))
+
+    def test_a_command_that_fails_without_a_count(self):
+        self.assertEqual(self.total('echo 2 0 0 >>"$CHECK_TALLY"; exit 1'), (1, "2 passed, 1 failed"))
+
+    def test_no_check_at_all(self):
+        self.assertEqual(self.total("true"), (1, "0 passed, 1 failed"))
+        self.assertEqual(self.total('echo 0 0 3 >>"$CHECK_TALLY"'), (1, "0 passed, 1 failed"))
+
+
 class Suites(unittest.TestCase):
     """Our server beside the kernel's own."""
 
     def verdicts(self, **failed):
         with tempfile.TemporaryDirectory() as home:
             cases = "".join(f'<testcase classname="{test}" name="x{n}">'
-                            + ("<failure message=': y'/>" if n < count else "") + "</testcase>"
-                            for test, count in failed.items() for n in range(3))
+                            + ("<failure message=': y'/>" if n in numbers else "") + "</testcase>"
+                            for test, numbers in failed.items() for n in range(3))
             (Path(home) / "report.xml").write_text(f"<testsuite>{cases}</testsuite>")
             return Verdicts(Path(home))
 
@@ -118,17 +162,18 @@ class Suites(unittest.TestCase):
             return report.total.passed, report.total.failed, report.total.skipped
 
     def test_what_passes_with_ours_passes(self):
-        self.assertEqual(self.counts({"a": 0, "b": 0}, {"a": 0, "b": 2}, {}), (2, 0, 0))
+        self.assertEqual(self.counts({"a": (), "b": ()}, {"a": (), "b": (0, 1)}, {}), (2, 0, 0))
 
     def test_what_fails_with_ours_alone_fails(self):
         reasons = {("a suite", "a"): "why"}
-        self.assertEqual(self.counts({"a": 1}, {"a": 0}, reasons), (0, 1, 0))
-        self.assertEqual(self.counts({"a": 2}, {"a": 1}, reasons), (0, 1, 0))
-        self.assertEqual(self.counts({}, {"a": 0}, reasons), (0, 1, 0))
+        self.assertEqual(self.counts({"a": (0,)}, {"a": ()}, reasons), (0, 1, 0))
+        self.assertEqual(self.counts({"a": (0, 1)}, {"a": (0,)}, reasons), (0, 1, 0))
+        self.assertEqual(self.counts({"a": (0,)}, {"a": (1, 2)}, reasons), (0, 1, 0))
+        self.assertEqual(self.counts({}, {"a": ()}, reasons), (0, 1, 0))
 
     def test_what_fails_with_both_needs_a_reason(self):
-        self.assertEqual(self.counts({"a": 1}, {"a": 1}, {}), (0, 1, 0))
-        self.assertEqual(self.counts({"a": 1}, {"a": 1}, {("a suite", "a"): "why"}), (0, 0, 1))
+        self.assertEqual(self.counts({"a": (0,)}, {"a": (0,)}, {}), (0, 1, 0))
+        self.assertEqual(self.counts({"a": (0,)}, {"a": (0, 1)}, {("a suite", "a"): "why"}), (0, 0, 1))
 
 
 if __name__ == "__main__":

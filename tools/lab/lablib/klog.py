@@ -13,8 +13,13 @@ REPORT = re.compile("|".join((
     r"refcount_t: ", r"list_(add|del) corruption", r"slab .* (corruption|overwritten)",
     r"Poison overwritten", r"Redzone overwritten", r"ODEBUG: ", r"DEBUG_LOCKS_WARN_ON",
     r"turning off the locking correctness validator", r"Unknown rela relocation",
+    # The faults of its own that the module finds.
+    r"rpcrdma: a memory registration (could not be destroyed|was lost)",
+    r"rpcrdma: (RDMA Reads or Writes|Send buffers) were lost",
+    r"rpcrdma: the RDMA device does not give back",
     # Said by a node's own finish script.
-    r"lab: lockdep has switched itself off", r"kmemleak: (unreferenced object|no stack trace)",
+    r"lab: lockdep has switched itself off", r"lab: this kernel has no kmemleak",
+    r"kmemleak: (unreferenced object|no stack trace)",
 )))
 # What a kernel as it ships says of itself, by a cause that is known: it is shown, and fails nothing.
 # - Soft RoCE asks for the rest of an RDMA Read again when the answer is late or frames overtake each

@@ -44,6 +44,8 @@ class Run:
         self.started_again = False
         self.nudge_at = 0
         self.selector = selectors.DefaultSelector()
+        # The source of this run's file systems in the mount table, by the caller's process number.
+        self.source = f"rpcrdma-lab-{os.getpid()}"
 
     def __call__(self):
         try:
@@ -60,11 +62,11 @@ class Run:
         """Makes the root that the nodes' processes live in; it is in memory and private."""
         run = HOME / "run"
         run.mkdir(exist_ok=True)
-        jail.mount("-t", "tmpfs", "-o", "size=90%", "tmpfs", run)
+        jail.mount("-t", "tmpfs", "-o", "size=90%", self.source, run)
         for name in ("upper", "work", "root"):
             (run / name).mkdir()
         jail.mount("-t", "overlay", "-o", f"lowerdir={roots.build_root()},upperdir={run}/upper,"
-                   f"workdir={run}/work", "overlay", self.root)
+                   f"workdir={run}/work", self.source, self.root)
         for step in mounts(self.root):
             jail.check(step)
         jail.check(["chroot", self.root, "ip", "link", "set", "lo", "up"])
