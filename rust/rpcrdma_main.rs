@@ -30,7 +30,7 @@ module! {
     name: "rpcrdma",
     authors: ["The rpcrdma developers"],
     description: "RPC/RDMA Transport",
-    license: "Dual BSD/GPL",
+    license: "GPL",
     alias: ["svcrdma", "xprtrdma", "rpcrdma6"],
     params: {
         max_version: i32 {

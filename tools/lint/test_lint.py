@@ -212,6 +212,8 @@ class Text(Lint):
     def test_licence(self):
         self.assert_refused("a.rs", "//! A file.\n", "1: no `SPDX")
         self.assert_refused("program", "#!/bin/sh\ntrue\n", "1: no `SPDX")
+        self.assert_refused("b.rs", f"// {SPDX}\nmodule! {{\n    license: \"Dual BSD/GPL\",\n}}\n",
+                            "3: another licence")
 
     def test_white_space(self):
         self.assert_refused("notes", "a \n", "1: white space at the end")
