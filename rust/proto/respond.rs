@@ -171,7 +171,9 @@ const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
 
 /// Pairs Write chunks and results in order, until one side runs out.
 ///
-/// An empty chunk asks for its result inline. A chunk without a result is consumed all the same.
+/// An empty chunk asks for its result inline. A chunk without a result is consumed all the same. So
+/// is the chunk of a result that ends behind the Reply: the server has truncated the operation, which
+/// returns an error instead.
 //= V1-073, V1-074, V1-135
 //= NFS-035, NFS-039
 fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Result<(ItemSet, u32), ErrorReport> {
@@ -180,7 +182,7 @@ fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Result<(ItemSet, u
     let pairs = chunks.writes.iter().zip(shape.results);
     for (index, (chunk, result)) in (0..ItemSet::MAX).zip(pairs) {
         //= NFS-038
-        let Some(item) = result else {
+        let Some(item) = result.filter(|item| item.range().end <= shape.len) else {
             continue;
         };
         //= NFS-037

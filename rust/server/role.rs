@@ -117,13 +117,20 @@ impl Note {
         Some((fixed, call, stream))
     }
 
-    /// Adds a result that may be moved directly. Those beyond what a Reply can have go with the
-    /// rest.
+    /// Adds a result that may be moved directly. Results beyond those that a Reply can have are
+    /// conveyed with the rest of the Reply.
+    ///
+    /// The offsets of the results of one Reply rise. An offset that does not belongs to another
+    /// Reply to the same Call, which nfsd has deferred and processes once more.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(super) fn add_result(&mut self, result: Item) -> Result {
+        let last = self.results.last().copied().flatten();
+        if last.is_some_and(|last| result.offset < last.range().end) {
+            self.results.clear();
+        }
         if self.results.len() < ItemSet::MAX {
             self.results.push(Some(result), GFP_KERNEL)?;
         }

@@ -110,6 +110,19 @@ fn write_chunks_pair_with_results_in_order() {
     assert!(returned.reads().next().is_none() && returned.reply.is_none());
 }
 
+/// A server may report a result and then truncate the operation, which returns an error.
+//= NFS-038 (test)
+#[test]
+fn a_result_behind_the_end_of_the_reply_is_not_there() {
+    let lists = offer(&[&[4096]], None);
+    for version in [Version::V1, Version::V2] {
+        let (form, returned, writes) =
+            decide(&lists, 100, &[item(96, 4096)], &limits(version)).unwrap();
+        assert_eq!((form, lengths(&returned)), (Form::Inline, vec![vec![0]]));
+        assert_eq!(writes, []);
+    }
+}
+
 //= V1-078, V1-079, V1-083, D-08, D-38 (test)
 #[test]
 fn v1_uses_a_reply_chunk_whenever_there_is_one() {
