@@ -89,12 +89,10 @@ device_goes_and_comes() {
 	cmp "$local/got" "$local/file"
 }
 
-# A network that cannot be reached now may be there later. Some mounts, as those of containers, end
-# when their network has gone; but a missing route does not say that.
-waits_for_a_route() {
-	VERS=$1
-	mount_export fatal_neterrors=ENETDOWN:ENETUNREACH ||
-		skip "this kernel has no mount option fatal_neterrors"
+# route_goes OPTION: mounts the export with OPTION, takes the route to the server away, and starts to
+# write a file, whose writer is $writer.
+route_goes() {
+	mount_export "$1"
 	head -c 300001 /dev/urandom >"$local/file"
 	: >"$dir/file"
 	before=$(transport connect_count)
@@ -102,17 +100,42 @@ waits_for_a_route() {
 	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
 	ip route add throw "$SERVER/32"
 	trap 'ip route delete throw "$SERVER/32"' EXIT
-	# Even if the address is the same, the connection is given up.
+	# The transport gives the connection up even if the address is the same.
 	echo "$SERVER" >"$1"
 	"$here/io.py" put "$local/file" "$dir/file" 300001 &
+	writer=$!
+}
+
+# Without a route, an RPC of a mount that does not ask for fatal_neterrors waits.
+waits_for_a_route() {
+	VERS=$1
+	route_goes fatal_neterrors=none
 	sleep 8
-	kill -0 $! || fail "it did not wait"
+	kill -0 $writer || fail "the writer did not wait"
 	ip route delete throw "$SERVER/32"
 	trap - EXIT
-	wait $!
+	wait $writer
 	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"
 	remount
 	cmp "$local/file" "$dir/file"
+}
+
+# Without a route, an RPC of a mount with fatal_neterrors ends, as in a container whose network is gone.
+ends_without_a_route() {
+	VERS=$1
+	route_goes fatal_neterrors=ENETDOWN:ENETUNREACH
+	for _ in $(seq 100); do
+		kill -0 $writer 2>/dev/null || break
+		sleep 0.2
+	done
+	! kill -0 $writer 2>/dev/null || fail "the writer waits"
+	! wait $writer || fail "the writer has not met an error"
+	ip route delete throw "$SERVER/32"
+	trap - EXIT
+	# The mount itself goes on when there is a route again.
+	cp "$local/file" "$dir/again"
+	remount
+	cmp "$local/file" "$dir/again"
 }
 
 # Over iWARP a connection has a TCP port of this side, and the one that is chosen may be taken.
@@ -157,4 +180,6 @@ tests \
 	"a_refusal_costs_no_memory" \
 	"device_goes_and_comes" \
 	"waits_for_a_route 3" \
-	"waits_for_a_route 4.2"
+	"waits_for_a_route 4.2" \
+	"ends_without_a_route 3" \
+	"ends_without_a_route 4.2"

@@ -35,7 +35,10 @@ use crate::{
         ConnectError,
         Xprt, //
     },
-    support::memalloc::patiently, //
+    support::{
+        memalloc::patiently,
+        net, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -72,8 +75,12 @@ pub(super) fn resolve(
     //= V1-112, V1-113, V1-114, NFS-032, NFS-062
     //= V2-043, V2-173, V2-174, V2-175, V2-176
     let resolved = Resolved::new(client, requests, net, xprt.peer(), RESOLVE_TIMEOUT)?;
-    let sizes = Sizes::new(&resolved.attributes()?, xprt.max_reqs()).inspect_err(|_| {
-        pr_err!("the RDMA device cannot register memory as RPC over RDMA needs it\n");
+    let device = resolved.attributes()?;
+    let sizes = Sizes::new(&device, xprt.max_reqs()).inspect_err(|_| {
+        if net::may_log() {
+            let name = device.name;
+            pr_err!("the RDMA device {name} cannot register memory as RPC over RDMA needs it\n");
+        }
     })?;
     let role = resolved.role();
     let (mut first, mut by_call) = versions::first(net, &xprt.peer(), sizes.versions);

@@ -37,7 +37,7 @@ use crate::{
 use kernel::prelude::*;
 
 /// The most pages of data in one RPC: 1 MiB that need not begin at a page boundary.
-pub(crate) const MAX_DATA_PAGES: u32 = 257;
+pub(crate) const MAX_DATA_PAGES: u32 = (1 << 20) / PAGE_SIZE + 1;
 
 /// The longest Payload stream that goes in several messages, in bytes (version 2). It is also how
 /// much the server may make this side keep that it joins.

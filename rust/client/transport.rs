@@ -145,7 +145,7 @@ impl Transport for Rdma {
         });
         let (peer, error) = (
             xprt.peer(),
-            result.map_or_else(|e| e.to_errno(xprt), |()| 0),
+            result.map_or_else(|e| e.to_errno(), |()| 0),
         );
         trace::connect(|| (cid, &peer, error));
         self.history.tried(peer, error);

@@ -5,10 +5,24 @@
 //! C header: `include/rdma/ib_verbs.h`.
 
 use crate::bindings;
+use kernel::fmt;
+
+/// The name of a device, as `rdma link` shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name([u8; bindings::IB_DEVICE_NAME_MAX as usize]);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        f.write_str(core::str::from_utf8(name).unwrap_or("?"))
+    }
+}
 
 /// The attributes of a device that a transport's sizes depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
+    /// The name of the device, for messages.
+    pub(crate) name: Name,
     /// The device can register memory by a work request, and invalidate it, locally and remotely.
     pub(crate) memory_management: bool,
     /// The most pages of one registration.
@@ -34,7 +48,11 @@ impl Attributes {
         // ib_register_device() shows the device to others, and they are constant since.
         let attrs = unsafe { &(*device).attrs };
         let flags = attrs.device_cap_flags;
+        // SAFETY: the caller's device. ib_device_rename() may write the name meanwhile, as text whose
+        // last byte is always zero.
+        let name = unsafe { (&raw const (*device).name).cast::<[u8; _]>().read_volatile() };
         Self {
+            name: Name(name),
             memory_management: flags
                 & bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64
                 != 0,

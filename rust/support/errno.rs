@@ -33,6 +33,10 @@ declare_errno! {
     address_not_available => EADDRNOTAVAIL;
     /// The message does not fit what the transport can carry.
     message_size => EMSGSIZE;
+    /// No route leads to the peer.
+    network_unreachable => ENETUNREACH;
+    /// The network interface is down.
+    network_down => ENETDOWN;
     /// The device lacks something.
     not_supported => EOPNOTSUPP;
     /// A step did not end in time.

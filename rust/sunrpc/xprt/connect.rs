@@ -149,7 +149,7 @@ unsafe extern "C" fn worker_callback<T: Transport>(work: *mut bindings::work_str
         }
         Err(error) => {
             this.close(&mut lock);
-            error.to_errno(&this.xprt)
+            error.to_errno()
         }
     };
     // SAFETY: the cookie is the one that `connect_callback` locked with; `lock` is not used again.

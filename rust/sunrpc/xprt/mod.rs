@@ -183,11 +183,6 @@ impl Xprt {
         read_once!(self, connect_cookie)
     }
 
-    /// Whether there has ever been a connection.
-    fn was_connected(&self) -> bool {
-        read_once!(self, stat.connect_count) != 0
-    }
-
     /// Marks the transport as not connected.
     pub(crate) fn clear_connected(&self) {
         // SAFETY: an atomic operation on `state`; the transport is alive while borrowed.
@@ -281,7 +276,9 @@ impl Xprt {
     /// The counters that the core keeps, in the order of the `xprt:` line of mountstats.
     pub(crate) fn core_stats(&self) -> CoreStats {
         let idle = if self.connected() {
-            now().wrapping_sub(read_once!(self, last_used)) / bindings::HZ
+            // Read first, so that the clock is not behind it.
+            let last_used = read_once!(self, last_used);
+            now().wrapping_sub(last_used) / bindings::HZ
         } else {
             0
         };

@@ -143,37 +143,40 @@ impl From<Error> for SendError {
 /// lacks something now, a queue pair, an address or memory, may have it later, or another device
 /// may have it.
 ///
-/// `ENETUNREACH` is none of them. It is final for mounts that were made in a network namespace
-/// (`RPC_TASK_NETUNREACH_FATAL`), where it says that the namespace's network is gone, and no event
-/// of the connection manager says that.
+/// `ENETUNREACH` and `ENETDOWN` end the RPCs of mounts with the option `fatal_neterrors`
+/// (`RPC_TASK_NETUNREACH_FATAL`), which is the default in a network namespace; other mounts try
+/// again. rdma_resolve_addr() returns both at once when the namespace has no route to the server.
+/// No event of the connection manager stands for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectError {
     /// The peer refused.
     Refused,
-    /// No RDMA device or no route leads to the peer, or the peers have no common protocol;
-    /// mount(8) ends with this one at once, as with `Refused`.
+    /// No RDMA device that the transport can use leads to the peer, or the peers have no common
+    /// protocol. mount(8) ends with this error at once, as with `Refused`.
     NoRoute,
+    /// The network namespace has no route to the peer.
+    NetworkUnreachable,
+    /// The network interface that leads to the peer is down.
+    NetworkDown,
     /// The connection was lost while it was made.
     NotConnected,
     /// The peer did not answer in time.
     TimedOut,
     /// Something local is short.
     NoMemory,
-    /// The device lacks something that the transport needs. Shown to mount(8) while the
-    /// transport has never been connected; later it passes, like `NoRoute`.
-    NotSupported,
 }
 
 impl ConnectError {
     /// The error that waiting RPCs are woken with.
-    pub(crate) fn to_errno(self, xprt: &Xprt) -> kernel::ffi::c_int {
+    pub(crate) fn to_errno(self) -> kernel::ffi::c_int {
         match self {
             Self::Refused => errno::connection_refused(),
+            Self::NetworkUnreachable => errno::network_unreachable(),
+            Self::NetworkDown => errno::network_down(),
             Self::NotConnected => errno::not_connected(),
             Self::TimedOut => errno::timed_out(),
             Self::NoMemory => errno::no_buffers(),
-            Self::NotSupported if !xprt.was_connected() => errno::not_supported(),
-            Self::NoRoute | Self::NotSupported => errno::protocol(),
+            Self::NoRoute => errno::protocol(),
         }
         .to_errno()
     }
@@ -194,8 +197,10 @@ impl From<Error> for ConnectError {
             Self::TimedOut
         } else if error == ENOMEM || error == errno::no_buffers() {
             Self::NoMemory
-        } else if error == errno::not_supported() {
-            Self::NotSupported
+        } else if error == errno::network_unreachable() {
+            Self::NetworkUnreachable
+        } else if error == errno::network_down() {
+            Self::NetworkDown
         } else {
             Self::NoRoute
         }
