@@ -143,10 +143,7 @@ impl Transport for Rdma {
             self.max_callback.store(sender.max_callback(), Relaxed);
             Ok(())
         });
-        let (peer, error) = (
-            xprt.peer(),
-            result.map_or_else(|e| e.to_errno(), |()| 0),
-        );
+        let (peer, error) = (xprt.peer(), result.map_or_else(|e| e.to_errno(), |()| 0));
         trace::connect(|| (cid, &peer, error));
         self.history.tried(peer, error);
         // A shortage here is no reason to spare the server; RPCs wait on their own account then.

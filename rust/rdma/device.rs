@@ -48,9 +48,11 @@ impl Attributes {
         // ib_register_device() shows the device to others, and they are constant since.
         let attrs = unsafe { &(*device).attrs };
         let flags = attrs.device_cap_flags;
-        // SAFETY: the caller's device. ib_device_rename() may write the name meanwhile, as text whose
-        // last byte is always zero.
-        let name = unsafe { (&raw const (*device).name).cast::<[u8; _]>().read_volatile() };
+        // SAFETY: the address of `ib_device.name` in the caller's device.
+        let name = unsafe { &raw const (*device).name }.cast();
+        // SAFETY: an array of as many bytes in the caller's device. ib_device_rename() may write it
+        // meanwhile, as text whose last byte is always zero.
+        let name = unsafe { core::ptr::read_volatile(name) };
         Self {
             name: Name(name),
             memory_management: flags
