@@ -12,6 +12,8 @@ compare LOCAL DIR HOW SIZE... [direct|skewed]   compares what write has made, re
 together DIR COUNT SIZE     COUNT writers and as many readers at once, each on a file of its own
 populate DIR COUNT      makes COUNT entries with names of many lengths and prints the names
 list DIR                prints the names in DIR
+list_when_told DIR READY TOLD     opens DIR, makes READY, and prints the names in DIR when TOLD exists
+list_each_when_told DIR READY TOLD      the same with all directories in DIR at once
 churn DIR COUNT STOP    COUNT processes change, read and compare files of their own until STOP exists
 settled DIR             compares what churn has left with what it should be
 swap MIB                has so much memory swapped out and compares it when it comes back
@@ -24,6 +26,7 @@ import errno
 import mmap
 import os
 import sys
+import threading
 import time
 
 MADV_PAGEOUT = 21
@@ -462,6 +465,26 @@ def list_when_told(path, ready, told):
     print("\n".join(sorted(os.listdir(descriptor))))
 
 
+def list_each_when_told(path, ready, told):
+    """A thread lists each directory, all of which are open before."""
+    descriptors = [os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY) for entry in os.scandir(path)]
+    names = []
+
+    def list_one(descriptor):
+        while not os.path.exists(told):
+            time.sleep(0.1)
+        names.extend(os.listdir(descriptor))
+
+    threads = [threading.Thread(target=list_one, args=(d,)) for d in descriptors]
+    for thread in threads:
+        thread.start()
+    with open(ready, "wb"):
+        pass
+    for thread in threads:
+        thread.join()
+    print("\n".join(sorted(names)))
+
+
 def setxattr(path, size):
     try:
         os.setxattr(path, "user.test", pattern(int(size)))
@@ -483,7 +506,7 @@ def checkxattr(path, size):
 
 
 COMMANDS = {f.__name__: f for f in (put, get, ask, limit, write, compare, together, churn, settled, swap,
-                                    populate, list_when_told, setxattr, checkxattr)}
+                                    populate, list_when_told, list_each_when_told, setxattr, checkxattr)}
 COMMANDS |= {"list": list_names, "sizes": put_and_get}
 
 if __name__ == "__main__":

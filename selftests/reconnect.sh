@@ -82,6 +82,34 @@ link_goes_away() {
 	some_were_lost
 }
 
+# As many Calls as fill the send queue, each with several registrations, and no acknowledgement of
+# the server's device. A sender that waits for room sleeps until there is as much as it needs.
+senders_wait_for_room() {
+	VERS=3
+	mount_export nolock,actimeo=600
+	mkdir "$dir/each"
+	for n in $(seq 130); do
+		mkdir "$dir/each/$n"
+		: >"$dir/each/$n/name$n"
+	done
+	remount
+	lossy_link
+	"$here/io.py" list_each_when_told "$dir/each" "$local/ready" "$local/go" >"$local/names" &
+	until [ -e "$local/ready" ]; do sleep 0.1; done
+	before=$(transport empty_sendctx_q)
+	lose 100%
+	: >"$local/go"
+	sleep 2
+	waits=$(($(transport empty_sendctx_q) - before))
+	lose 0%
+	wait $!
+	note "senders have waited for room $waits times"
+	[ $waits -ge 1 ] || fail "the send queue was not full: that tests nothing"
+	[ $waits -le 20 ] || fail "senders have tried again and again"
+	seq -f name%g 130 | sort | cmp - "$local/names"
+	some_were_lost
+}
+
 # Nobody answers for it meanwhile, which takes an attempt to connect its own time to find out.
 address_goes_and_comes() {
 	command -v lab-server >/dev/null || skip "would cut the server off from others"
@@ -147,6 +175,7 @@ tests \
 	"frames_are_lost 2%" \
 	"link_goes_away 3 20" \
 	"link_goes_away 4.2 20" \
+	"senders_wait_for_room" \
 	"address_goes_and_comes 3" \
 	"address_goes_and_comes 4.2" \
 	"connecting_takes_too_long" \

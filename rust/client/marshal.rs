@@ -519,12 +519,14 @@ pub(super) fn send_reply(
 #[cold]
 fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
     match error {
-        ComposeError::NoRoom => {
+        ComposeError::NoRoom(mrs) => {
             let shared = side.endpoint.shared();
             shared.role.stats.empty_sendctx_q.add(1);
             shared.role.xprt.wait_for_buffer_space();
-            // One that came back before the core knew that we wait woke nobody: look again.
-            if shared.lock().has_room(1) {
+            // What came back before the core knew that the sender waits woke no sender: look again,
+            // for all that was missing. Otherwise the sender would be woken for a part of it, and
+            // come back in vain, until a Send ends.
+            if shared.lock().has_room(mrs) {
                 shared.role.xprt.write_space();
             }
             SendError::NoBuffer

@@ -567,7 +567,7 @@ impl<R: Responder> Endpoint<R> {
             // The task may be one that writes pages back.
             let buffer = {
                 let _scope = NofsScope::enter();
-                SendBuf::new(self.pd.clone(), len).map_err(|_| ComposeError::NoRoom)?
+                SendBuf::new(self.pd.clone(), len).map_err(|_| ComposeError::NoRoom(0))?
             };
             state = self.shared.lock();
             state.add_send(buffer);
@@ -576,7 +576,7 @@ impl<R: Responder> Endpoint<R> {
             return Err(ComposeError::NotPosted);
         }
         if !state.has_room(0) {
-            return Err(ComposeError::NoRoom);
+            return Err(ComposeError::NoRoom(0));
         }
         Ok(Sending {
             state,

@@ -94,8 +94,9 @@ pub(crate) struct State<R: Role> {
 /// Why a message was not composed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComposeError {
-    /// All Send buffers are in use, or the queue pair is full.
-    NoRoom,
+    /// All Send buffers are in use, or the send queue has no room for a Send with so many
+    /// registrations.
+    NoRoom(u32),
     /// There are not enough of them, or of credits, for a message of so many parts with so many
     /// registrations.
     NoRoomForParts(u32, u32),
@@ -228,10 +229,10 @@ impl<R: Role> State<R> {
             return Err(ComposeError::Protocol(SendError::NotReady));
         };
         if !self.queue.has_room(mrs) {
-            return Err(ComposeError::NoRoom);
+            return Err(ComposeError::NoRoom(mrs));
         }
         let Some(mut buffer) = self.sends.pop() else {
-            return Err(ComposeError::NoRoom);
+            return Err(ComposeError::NoRoom(mrs));
         };
         let out = buffer.bytes_mut();
         let error = match protocol.send(now(), out, outgoing, chunks) {

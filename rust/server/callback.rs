@@ -158,7 +158,7 @@ impl Connection {
                 ComposeError::Protocol(SendError::NoRoom) | ComposeError::TooLong => {
                     Unsent::TooLong
                 }
-                ComposeError::NoRoom | ComposeError::NoRoomForParts(..) => Unsent::NoRoom,
+                ComposeError::NoRoom(_) | ComposeError::NoRoomForParts(..) => Unsent::NoRoom,
                 ComposeError::NotPosted => Unsent::Ended,
             })?;
         self.called.store(now().0, Relaxed);
