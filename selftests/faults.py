@@ -498,6 +498,18 @@ def reply_to_the_dead(peer, reply):
 
 
 @strikes(READDIRPLUS)
+def reply_to_the_dying(peer, reply):
+    """The process that waited has been killed, and its task has not ended yet."""
+    peer.wait_for_the_test()
+    reply.send()
+
+
+@strikes(READDIRPLUS)
+def no_reply_at_all(_, _reply):
+    pass
+
+
+@strikes(READDIRPLUS)
 def silence_to_the_dead(peer, _):
     peer.wait_for_the_test()
     peer.hang_up("as told")

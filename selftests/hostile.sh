@@ -493,6 +493,37 @@ killed_calls_count_against_the_grant() {
 	stays "bad_reply connect_count" good
 }
 
+# The Reply comes when the task has taken its request off the receive queue and still has its credit. A
+# module that was built with BOUNCE=y (rust/helpers/pause.c) waits there.
+#= V1-036, V1-037
+a_reply_crosses_its_killed_call() {
+	mount_through_the_peer
+	strike grant_of_one
+	good
+	outcome
+	connections=$(transport connect_count)
+	strike reply_to_the_dying
+	ls "$dir" >"$local/names" &
+	reader=$!
+	asked_for
+	sleep 0.5
+	strays=$(transport bad_xids)
+	kill -KILL $reader
+	sleep 0.2
+	: >"$control.go"
+	for _ in $(seq 20); do
+		[ "$(transport bad_xids)" = "$strays" ] || break
+		sleep 0.02
+	done
+	alive $reader || skip "needs a module that was built with BOUNCE=y"
+	[ "$(transport bad_xids)" -gt "$strays" ] || fail "the Reply has not come while the task waited"
+	was_killed $reader
+	outcome
+	# The one credit that there is, and no other connection.
+	timeout 5 "$here/io.py" get "$local/file" "$dir/file" $SIZE || fail "the credit is lost"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+}
+
 # Nothing of an old connection counts against the grant of a new one.
 #= V1-037
 a_new_connection_owes_nothing() {
@@ -825,8 +856,28 @@ a_silent_server_is_found_without_a_credit() {
 	wait $!
 	outcome
 	[ "$(transport connect_count)" -gt "$connections" ] || fail "the connection was kept"
+	[ "$(says last_close)" = "no Reply in time" ] || fail "it was closed for: $(says last_close)"
 	cmp "$local/one" "$local/file"
 	cmp "$local/two" "$local/file"
+}
+
+# The credit of a killed Call does not stay away for ever: a Reply may take a minute.
+#= V1-102
+a_killed_call_without_a_reply_costs_the_connection() {
+	[ -n "${LONG:-}" ] || skip "takes more than a minute: set LONG"
+	mount_through_the_peer
+	strike grant_of_one
+	good
+	outcome
+	connections=$(transport connect_count)
+	strike no_reply_at_all
+	list_and_be_killed
+	sleep 50
+	[ "$(says last_close)" = none ] || fail "too early"
+	sleep 20
+	[ "$(says last_close)" = "no Reply in time" ] || fail "it was closed for: $(says last_close)"
+	good
+	[ "$(transport connect_count)" = $((connections + 1)) ]
 }
 
 # Of a silent server many Calls are overdue at once. They cost the connection that they were sent on,
@@ -918,6 +969,7 @@ tests \
 	"is_refused_for_a_killed_process" \
 	"a_reply_to_an_unsent_call_is_dropped" \
 	"killed_calls_count_against_the_grant" \
+	"a_reply_crosses_its_killed_call" \
 	"a_new_connection_owes_nothing" \
 	"callbacks_are_answered" \
 	"callbacks_are_answered lose_the_connection" \
@@ -938,6 +990,7 @@ tests \
 	"a_lost_reply_is_asked_for_again" \
 	"a_silent_server_is_found_without_a_credit" \
 	"calls_overdue_together_cost_one_connection" \
+	"a_killed_call_without_a_reply_costs_the_connection" \
 	"the_same_call_comes_again" \
 	"mutations_do_no_harm ${MUTATIONS:-200}" \
 	"in_version_2 is_dropped bad_reply empty runt no_flags response_of_unknown_type error_cut_short call" \

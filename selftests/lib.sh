@@ -384,6 +384,11 @@ needs() {
 	command -v "$1" >/dev/null || skip "needs $1"
 }
 
+# alive PROCESS: whether it has not ended; until it is waited for there is something left of it.
+alive() {
+	grep -q '^State:.[^Z]' "/proc/$1/status"
+}
+
 # was_killed PROCESS: waits for it; a signal has ended it.
 was_killed() {
 	ended=0

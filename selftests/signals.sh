@@ -46,11 +46,6 @@ killed_in_a_directory() {
 	"$here/io.py" list "$dir" | cmp "$local/made" -
 }
 
-# Whether the process has not ended; until it is waited for there is something left of it.
-alive() {
-	grep -q '^State:.[^Z]' "/proc/$1/status"
-}
-
 # The process that lists the directory is killed when its Call is on its way and no packet gets
 # through any more, so that nothing can end the server's access to its memory.
 kill_while_nothing_gets_through() {

@@ -57,7 +57,8 @@ use crate::{
         local_inv::LocalInvBox,
         mr::{
             Idle,
-            MrList, //
+            MrList,
+            Registered, //
         },
         proof::{
             Invalidated,
@@ -147,7 +148,7 @@ pub(super) fn reply(
         return Fate::Done;
     };
     let Some(rqst) = client.xprt.lookup(xid.0) else {
-        orphaned(client, protocol, xid);
+        orphaned(client, protocol, requests, xid);
         drop(state);
         return stray(client, xid, None);
     };
@@ -170,18 +171,21 @@ fn take(
     invalidated: &mut Option<Invalidated>,
 ) -> Option<(Sent, u32)> {
     let sent = requests.table.take(rqst.index(), invalidated)?;
-    rqst.request().set_outstanding(false);
+    rqst.set_outstanding(false);
     protocol.handle_call_ended();
     Some((sent, protocol.limit()))
 }
 
-/// No RPC waits for what has come. The Reply to a Call whose task was killed frees its credit.
-/// Endpoint's lock held.
+/// No RPC waits for what has come. The Reply to a Call whose task was killed frees its credit; if
+/// the task still has that, it gives it back itself. Endpoint's lock held.
 #[cold]
-fn orphaned(client: &Client, protocol: &mut Protocol, xid: Xid) {
-    // Another one the core has counted.
-    if client.xprt.orphan_replied(xid.0) {
-        protocol.handle_call_ended();
+fn orphaned(client: &Client, protocol: &mut Protocol, requests: &mut Requests, xid: Xid) {
+    let Some(brings_credit) = requests.orphaned(xid.0) else {
+        return;
+    };
+    protocol.handle_call_ended();
+    if brings_credit {
+        client.xprt.put_kept_credit();
     }
 }
 
@@ -234,7 +238,7 @@ pub(super) fn claim(
         _ => return Claim::None,
     };
     let Some(rqst) = client.xprt.lookup(xid.0) else {
-        orphaned(client, protocol, xid);
+        orphaned(client, protocol, requests, xid);
         return Claim::Stray(None);
     };
     let again = match event {
@@ -455,10 +459,7 @@ fn settle_exposed(
 /// The peer invalidated memory of another RPC, or none of ours: the RPC it belongs to breaks.
 #[cold]
 fn foreign(shared: &Shared<Client>, rqst: Pinned, exposed: Exposed) -> Fate<Pending> {
-    let mut state = shared.lock();
-    rqst.request().set_outstanding(true);
-    state.role.table.untake(rqst.index(), exposed);
-    drop(state);
+    shared.lock().role.table.untake(&rqst, exposed);
     shared.role.stats.bad_reply.add(1);
     Fate::Close(CloseReason::ForeignInvalidation)
 }
@@ -478,7 +479,7 @@ impl Pending {
             exposed,
             in_parts,
         } = self;
-        trace_local_inv(&shared.role, rqst.xid(), &exposed);
+        trace_local_inv(&shared.role, rqst.xid(), &exposed.mrs);
         let joined = if in_parts {
             shared.lock().joined.take()
         } else {
@@ -547,9 +548,9 @@ impl Waiter {
     }
 }
 
-/// This side invalidates what `exposed` still has.
-fn trace_local_inv(client: &Client, xid: u32, exposed: &Exposed) {
-    for region in exposed.mrs.regions() {
+/// This side invalidates what is exposed still.
+fn trace_local_inv(client: &Client, xid: u32, exposed: &MrList<Registered>) {
+    for region in exposed.regions() {
         trace::mr_localinv(|| (client.cid, xid, region.key));
     }
 }
@@ -562,26 +563,21 @@ fn trace_local_inv(client: &Client, xid: u32, exposed: &Exposed) {
 pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Arc<Completion>> {
     let shared = endpoint.shared();
     let (index, request) = (rqst.index(), rqst.request());
-    let taken = {
+    let abandoned = {
         let mut state = shared.lock();
-        request.set_outstanding(false);
-        state.role.table.take(index, &mut None)
+        let (_, requests) = state.established()?;
+        requests.abandon(rqst)
     };
     // Nothing exposed; or the connection has ended and taken it.
-    let Some(Sent::Exposed(exposed)) = taken else {
-        return None;
-    };
-    trace_local_inv(&shared.role, rqst.xid(), &exposed);
+    let (mrs, inv) = abandoned?.exposed?;
+    trace_local_inv(&shared.role, rqst.xid(), &mrs);
     request.released.reset();
     let done = request.released.clone();
     let waiter = Waiter::Release {
         index,
         done: done.clone(),
     };
-    if let Err(inv) = endpoint
-        .qp()
-        .post_local_inv(exposed.inv, exposed.mrs, waiter)
-    {
+    if let Err(inv) = endpoint.qp().post_local_inv(inv, mrs, waiter) {
         shared.park(inv);
     }
     Some(done)

@@ -327,7 +327,6 @@ fn post(
     plan: &Plan,
     mrs: MrList<Mapped>,
 ) -> Result<(), (ComposeError, MrList<Mapped>)> {
-    let index = rqst.index();
     let layout = plan.layout();
     let outgoing = Outgoing {
         xid: Xid(rqst.xid()),
@@ -337,7 +336,7 @@ fn post(
         inv_handle: Handle::NONE,
     };
     let mut state = side.endpoint.shared().lock();
-    if !state.role.table.is_idle(index) {
+    if !state.role.table.is_idle(rqst.index()) {
         return Err((ComposeError::Protocol(connection::SendError::Busy), mrs));
     }
     if plan.conveyance == Conveyance::Continued {
@@ -363,8 +362,8 @@ fn post(
     trace::post_send(|| (cid, rqst.xid(), plan.segments(), composed.1 as u32));
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
-    state.role.table.sent(index, mrs, layout);
-    rqst.request().set_sent(side.refusals);
+    state.role.table.sent(rqst, mrs, layout);
+    rqst.request().set_refusals(side.refusals);
     drop(state);
     match posted {
         Ok(()) => Ok(()),
@@ -383,7 +382,7 @@ fn post_parts(
     plan: &Plan,
     mrs: MrList<Mapped>,
 ) -> Result<(), (ComposeError, MrList<Mapped>)> {
-    let (index, layout, segments) = (rqst.index(), plan.layout(), plan.segments());
+    let (layout, segments) = (plan.layout(), plan.segments());
     let mut cutter = Cutter::new(plan.payload_len, side.limits.inline_send, plan.header_len);
     let parts = cutter.count();
     if !state.has_room_for_parts(parts, segments) {
@@ -423,8 +422,8 @@ fn post_parts(
         trace::post_send(|| (cid, rqst.xid(), count, composed.1 as u32));
         let (registered, posted) = state.post(side.endpoint.qp(), now, composed);
         if !more {
-            state.role.table.sent(index, registered, layout);
-            rqst.request().set_sent(side.refusals);
+            state.role.table.sent(rqst, registered, layout);
+            rqst.request().set_refusals(side.refusals);
         }
         if posted.is_err() {
             return Err((ComposeError::NotPosted, mrs.unwrap_or_else(MrList::new)));

@@ -15,6 +15,7 @@
 
 use super::{
     marshal::segment,
+    request::RdmaRqst,
     role::Client, //
 };
 use crate::{
@@ -291,21 +292,35 @@ impl Exposed {
 enum Entry {
     /// Not sent.
     Idle(LocalInvBox<Shared<Client>>),
-    /// Sent without chunks.
-    Inline(LocalInvBox<Shared<Client>>, Unexposed),
-    /// Sent with chunks.
-    Exposed(Exposed),
+    /// Sent without chunks, with this XID.
+    Inline(LocalInvBox<Shared<Client>>, Unexposed, u32),
+    /// Sent with chunks, with this XID.
+    Exposed(Exposed, u32),
+    /// As one of these, but the Reply has come when no RPC waited for it any more: its task is about
+    /// to give the request up.
+    Answered(
+        LocalInvBox<Shared<Client>>,
+        Result<Unexposed, MrList<Registered>>,
+    ),
     /// Whoever took it has not given the box back yet.
     Taken,
 }
 
+/// A request that its task has given up.
+pub(super) struct Abandoned {
+    /// What it exposes, and what the invalidation of that will travel in.
+    pub(super) exposed: Option<(MrList<Registered>, LocalInvBox<Shared<Client>>)>,
+    /// Its XID, if the peer owes the Reply.
+    owed: Option<u32>,
+}
+
 /// All requests of a connection, by the index of their slot.
-pub(super) struct Table(KVec<Entry>);
+pub(super) struct Table(KVVec<Entry>);
 
 impl Table {
     /// Entries for `slots` slots. Context: process, sleeps.
     pub(super) fn new(slots: u32) -> Result<Self> {
-        let mut entries = KVec::with_capacity(slots as usize, GFP_KERNEL)?;
+        let mut entries = KVVec::with_capacity(slots as usize, GFP_KERNEL)?;
         for _ in 0..slots {
             entries.push(Entry::Idle(patiently(LocalInv::new)?), GFP_KERNEL)?;
         }
@@ -320,18 +335,19 @@ impl Table {
 
     /// The request was sent, with `mrs` as its chunks. It must have been idle.
     #[inline]
-    pub(super) fn sent(&mut self, index: u32, mrs: MrList<Registered>, layout: Layout) {
-        let Some(entry @ Entry::Idle(_)) = self.0.get_mut(index as usize) else {
+    pub(super) fn sent(&mut self, rqst: &RdmaRqst, mrs: MrList<Registered>, layout: Layout) {
+        let Some(entry @ Entry::Idle(_)) = self.0.get_mut(rqst.index() as usize) else {
             return;
         };
         let Entry::Idle(inv) = core::mem::replace(entry, Entry::Taken) else {
             return;
         };
         let sent = match mrs.unexposed() {
-            Ok(proof) => Entry::Inline(inv, proof),
-            Err(mrs) => Entry::Exposed(Exposed { mrs, inv, layout }),
+            Ok(proof) => Entry::Inline(inv, proof, rqst.xid()),
+            Err(mrs) => Entry::Exposed(Exposed { mrs, inv, layout }, rqst.xid()),
         };
         core::mem::forget(core::mem::replace(entry, sent));
+        rqst.set_outstanding(true);
     }
 
     /// Takes a request whose Reply is outstanding. `by_peer` is what the peer has invalidated with
@@ -340,14 +356,14 @@ impl Table {
     pub(super) fn take(&mut self, index: u32, by_peer: &mut Option<Invalidated>) -> Option<Sent> {
         // Apart, so that for the most frequent ones nothing else of an entry is moved.
         if let Some(entry @ Entry::Inline(..)) = self.0.get_mut(index as usize) {
-            let Entry::Inline(inv, proof) = core::mem::replace(entry, Entry::Taken) else {
+            let Entry::Inline(inv, proof, _) = core::mem::replace(entry, Entry::Taken) else {
                 return None;
             };
             core::mem::forget(core::mem::replace(entry, Entry::Idle(inv)));
             return Some(Sent::Inline(proof));
         }
         self.change(index, |entry| match entry {
-            Entry::Exposed(Exposed { mrs, inv, layout }) => match mrs.into_revoked(by_peer) {
+            Entry::Exposed(Exposed { mrs, inv, layout }, _) => match mrs.into_revoked(by_peer) {
                 Ok(mr) => (Entry::Idle(inv), Some(Sent::Revoked(mr, layout))),
                 Err(mrs) => (
                     Entry::Taken,
@@ -364,7 +380,7 @@ impl Table {
     pub(super) fn react(&self, index: u32, report: ErrorReport) -> Reaction {
         let (layout, mrs) = match self.0.get(index as usize) {
             Some(Entry::Inline(..)) => (Layout::default(), None),
-            Some(Entry::Exposed(exposed)) => (exposed.layout, Some(&exposed.mrs)),
+            Some(Entry::Exposed(exposed, _)) => (exposed.layout, Some(&exposed.mrs)),
             _ => return Reaction::Terminate,
         };
         let len = |skip: u32, count: u32| {
@@ -407,8 +423,41 @@ impl Table {
     }
 
     /// Gives back what [`take`](Self::take) took: the Reply was none, the RPC goes on waiting.
-    pub(super) fn untake(&mut self, index: u32, exposed: Exposed) {
-        self.change(index, |_| (Entry::Exposed(exposed), ()));
+    pub(super) fn untake(&mut self, rqst: &RdmaRqst, exposed: Exposed) {
+        self.change(rqst.index(), |_| (Entry::Exposed(exposed, rqst.xid()), ()));
+        rqst.set_outstanding(true);
+    }
+
+    /// A Reply has come that no RPC waits for. Says whether it is the one to a request that is here,
+    /// whose task has not given it up yet but will.
+    fn answered(&mut self, reply: u32) -> bool {
+        let is_its = |entry: &Entry| match entry {
+            Entry::Inline(.., xid) | Entry::Exposed(_, xid) => *xid == reply,
+            _ => false,
+        };
+        let Some(index) = self.0.iter().position(is_its) else {
+            return false;
+        };
+        self.change(index as u32, |entry| match entry {
+            Entry::Inline(inv, proof, _) => (Entry::Answered(inv, Ok(proof)), ()),
+            Entry::Exposed(Exposed { mrs, inv, .. }, _) => (Entry::Answered(inv, Err(mrs)), ()),
+            other => (other, ()),
+        })
+        .is_some()
+    }
+
+    /// Takes a request that its task gives up, or whose connection has ended.
+    fn abandon(&mut self, index: u32) -> Option<Abandoned> {
+        let taken = |exposed, owed| Some(Abandoned { exposed, owed });
+        self.change(index, |entry| match entry {
+            Entry::Inline(inv, _, xid) => (Entry::Idle(inv), taken(None, Some(xid))),
+            Entry::Exposed(Exposed { mrs, inv, .. }, xid) => {
+                (Entry::Taken, taken(Some((mrs, inv)), Some(xid)))
+            }
+            Entry::Answered(inv, Ok(_)) => (Entry::Idle(inv), taken(None, None)),
+            Entry::Answered(inv, Err(mrs)) => (Entry::Taken, taken(Some((mrs, inv)), None)),
+            other => (other, None),
+        })?
     }
 
     /// Gives back the box of a request that exposes nothing any more.
@@ -421,6 +470,9 @@ impl Table {
 /// What the client keeps under the endpoint's lock.
 pub(crate) struct Requests {
     pub(super) table: Table,
+    /// The XIDs of requests that were given up and whose Reply the peer owes. There is room for as
+    /// many as there are slots, and each has a credit.
+    orphans: KVVec<u32>,
     /// How many registrations there are, idle or not.
     pub(super) mrs: u32,
 }
@@ -429,8 +481,35 @@ impl Requests {
     pub(super) fn new(slots: u32) -> Result<Self> {
         Ok(Self {
             table: Table::new(slots)?,
+            orphans: KVVec::with_capacity(slots as usize, GFP_KERNEL)?,
             mrs: 0,
         })
+    }
+
+    /// The task of a request gives it up: returns what it exposes. Its credit stays with the Reply,
+    /// if the peer owes that.
+    #[cold]
+    //= V1-036, V1-037
+    pub(super) fn abandon(&mut self, rqst: &RdmaRqst) -> Option<Abandoned> {
+        rqst.set_outstanding(false);
+        let abandoned = self.table.abandon(rqst.index())?;
+        if let Some(xid) = abandoned.owed {
+            if rqst.keep_credit() {
+                // There is room for all, so this does not allocate.
+                let _ = self.orphans.push_within_capacity(xid);
+            }
+        }
+        Some(abandoned)
+    }
+
+    /// A Reply came that no RPC waits for. Says whether it ends a Call, and then whether it brings
+    /// back a credit that no request has.
+    #[cold]
+    pub(super) fn orphaned(&mut self, xid: u32) -> Option<bool> {
+        match self.orphans.iter().position(|orphan| *orphan == xid) {
+            Some(at) => self.orphans.remove(at).ok().map(|_| true),
+            None => self.table.answered(xid).then_some(false),
+        }
     }
 
     /// The queue pair has been drained: nothing is exposed or mapped any more. The registrations,
@@ -438,9 +517,10 @@ impl Requests {
     pub(super) fn retire(&mut self, pool: &Pool, proof: &Drained) -> MrList<Idle> {
         let mut all = pool.take_all();
         for index in 0..self.table.0.len() as u32 {
-            if let Some(Sent::Exposed(exposed)) = self.table.take(index, &mut None) {
-                all.append(exposed.mrs.retire(proof));
-                self.table.put_back(index, exposed.inv);
+            let abandoned = self.table.abandon(index);
+            if let Some((mrs, inv)) = abandoned.and_then(|abandoned| abandoned.exposed) {
+                all.append(mrs.retire(proof));
+                self.table.put_back(index, inv);
             }
         }
         all

@@ -20,11 +20,6 @@ use kernel::{
 /// The requester's part of a request slot.
 #[pin_data]
 pub(crate) struct Request {
-    /// The request was sent and nobody has taken its Reply: its memory may be exposed.
-    ///
-    /// A hint, so that releasing a request need not take a lock: what counts is the connection's
-    /// table, which is changed before this is, and looked at if this is set.
-    outstanding: Racy<bool>,
     /// How many refusals the form of the Call goes by (version 2). Endpoint's lock held.
     refusals: Racy<u32>,
     /// Ends the wait of a task that gave up its RPC. A slot has one owner, so there is one waiter.
@@ -40,16 +35,9 @@ impl Request {
     /// The state of an unused slot. Context: may sleep.
     pub(super) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            outstanding: Racy::new(false),
             refusals: Racy::new(0),
             released: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
         })
-    }
-
-    /// Whether the request was sent and its Reply not taken.
-    #[inline]
-    pub(super) fn is_outstanding(&self) -> bool {
-        self.outstanding.get()
     }
 
     /// How many refusals the form of the Call goes by. Endpoint's lock held.
@@ -57,17 +45,9 @@ impl Request {
         self.refusals.get()
     }
 
-    /// Notes that the request was sent, in a form that goes by so many refusals. Endpoint's lock
-    /// held.
+    /// Notes how many refusals the form of the Call goes by. Endpoint's lock held.
     #[inline]
-    pub(super) fn set_sent(&self, refusals: u32) {
+    pub(super) fn set_refusals(&self, refusals: u32) {
         self.refusals.set(refusals);
-        self.outstanding.set(true);
-    }
-
-    /// Notes that the request's Reply was taken, or was none. Endpoint's lock held.
-    #[inline]
-    pub(super) fn set_outstanding(&self, outstanding: bool) {
-        self.outstanding.set(outstanding);
     }
 }

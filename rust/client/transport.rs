@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     endpoint::{
+        CloseReason,
         Endpoint,
         Protocol, //
     },
@@ -207,10 +208,17 @@ impl Transport for Rdma {
     #[inline]
     fn release(&self, rqst: &RdmaRqst) {
         // As always, unless the task gave up before the Reply.
-        if !rqst.request().is_outstanding() {
+        if !rqst.is_outstanding() {
             return;
         }
         self.abandon(rqst);
+    }
+
+    fn overdue(&self, is_overdue: impl FnOnce() -> bool) {
+        // The connection first: what is overdue then is overdue on it, or on one that came later.
+        if let Some(endpoint) = self.reference().filter(|_| is_overdue()) {
+            endpoint.shared().lose(CloseReason::NoReply);
+        }
     }
 
     fn buffers_grew(&self, bytes: usize) {
@@ -243,6 +251,8 @@ impl Rdma {
         let done = self
             .reference()
             .and_then(|endpoint| complete::abandon(&endpoint, rqst));
+        // What does not stay with the Reply.
+        rqst.release_credit();
         if let Some(done) = done {
             done.wait();
         }

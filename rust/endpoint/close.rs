@@ -61,6 +61,8 @@ pub(crate) enum CloseReason {
     Unfinished,
     /// The peer has not answered the Calls that it takes at a time.
     Unanswered,
+    /// A Call of this side has got no Reply in time.
+    NoReply,
     /// The protocol demands it.
     Protocol(connection::CloseReason),
     /// The peer invalidated memory that is not of the RPC that it answered.
@@ -85,6 +87,7 @@ impl CloseReason {
             Self::Unresponsive => "peer takes nothing",
             Self::Unfinished => "rest of a message missing",
             Self::Unanswered => "Calls not answered",
+            Self::NoReply => "no Reply in time",
             Self::Protocol(why) => why.as_str(),
             Self::ForeignInvalidation => "foreign invalidation",
             Self::TooManyCalls => "too many Calls",

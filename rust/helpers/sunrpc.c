@@ -11,6 +11,10 @@
 #include <linux/sunrpc/svc_xprt.h>
 #include <linux/sunrpc/xprt.h>
 
+#ifdef RPCRDMA_BOUNCE
+#include "pause.c"
+#endif
+
 __rust_helper void rust_helper_xprt_set_connected(struct rpc_xprt *xprt)
 {
 	xprt_set_connected(xprt);

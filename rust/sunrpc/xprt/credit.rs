@@ -10,10 +10,15 @@
 //! that any stray message gave back, the next Call would go out although the peer has not
 //! answered the last one.
 //!
+//! Whether the Reply is outstanding, the transport decides, with the lock under which Replies are
+//! handled: until then the request has its credit ([`Rqst::release_credit`],
+//! [`Rqst::keep_credit`]).
+//!
 //! A peer that never answers must not keep the credits for ever either. If no such Reply comes
 //! for as long as a request waits for its own, the connection is given up as it is then.
 
 use super::instance::Instance;
+use super::rqst::Rqst;
 use super::slot::Slot;
 use super::transport::Transport;
 use super::{
@@ -24,22 +29,18 @@ use super::{
 };
 use crate::bindings;
 use core::cell::UnsafeCell;
-use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use kernel::prelude::*;
 use kernel::sync::atomic::{
     Atomic,
+    Full,
     Relaxed, //
 };
-use kernel::types::{
-    NotThreadSafe,
-    Opaque, //
-};
+use kernel::types::Opaque;
 
 /// Credits that no request has and the peer still counts. Changed with the transport lock.
 pub(super) struct Orphans {
-    /// The XIDs of their requests, as on the wire.
-    xids: UnsafeCell<KVec<u32>>,
+    /// How many there are.
+    count: UnsafeCell<u32>,
     /// One of them came back since the work was queued.
     answered: Atomic<bool>,
     /// Gives the connection up if none comes back.
@@ -50,21 +51,18 @@ pub(super) struct Orphans {
 ///
 /// # Safety
 ///
-/// `xprt` must be memory of a new transport that stays where it is.
-pub(super) unsafe fn init(xprt: *mut Xprt) {
-    // SAFETY: the caller promises memory of a new transport, which nobody else knows of.
-    unsafe { (&raw mut (*xprt).orphans.xids).write(UnsafeCell::new(KVec::new())) };
+/// `this` must be memory of a new `Instance<T>`, zeroed, that stays where it is.
+pub(super) unsafe fn init<T: Transport>(this: *mut Instance<T>) {
     // SAFETY: the caller promises memory of a transport; nothing is read.
-    let work = Opaque::cast_into(unsafe { &raw const (*xprt).orphans.work });
-    // SAFETY: uninitialised memory for a work that cancel() ends before it goes.
-    unsafe { bindings::init_delayed_work(work, Some(overdue_callback)) };
+    let work = Opaque::cast_into(unsafe { &raw const (*this).xprt.orphans.work });
+    // SAFETY: uninitialised memory for a work that end() ends before it goes.
+    unsafe { bindings::init_delayed_work(work, Some(overdue_callback::<T>)) };
 }
 
-/// Waits until the work does not run and will not, and frees what there is. No request may be left.
+/// Waits until the work does not run and will not. No request may be left.
 pub(super) fn end(xprt: &Xprt) {
     // SAFETY: initialised by `init`; nothing is queued anew without a request.
     unsafe { bindings::cancel_delayed_work_sync(xprt.orphans.work.get()) };
-    *xprt.lock_transport().orphans() = KVec::new();
 }
 
 /// A request is done with its transport.
@@ -93,43 +91,59 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
     if unsafe { (*rqst).rq_bc_pa_state } & (1 << bindings::RPC_BC_PA_IN_USE) != 0 {
         return;
     }
+    // The Reply may have come since the request left the receive queue. `buf_free`, which may take
+    // the lock under which Replies are handled, finds out.
     // SAFETY: a request with a credit was given it by our send operation, so it is in a slot.
-    if unsafe { Slot::<T::Request>::from_rqst(request) }.awaits_reply() {
-        // SAFETY: xprt_release holds the transport lock, and the request is in a slot of ours.
-        if unsafe { orphan::<T>(rqst) }.is_ok() {
-            return;
-        }
+    if unsafe { Slot::<T::Request>::from_rqst(request) }.is_outstanding() {
+        return;
     }
     // SAFETY: the transport lock is held, as xprt_release_rqst_cong demands.
     unsafe { bindings::xprt_release_rqst_cong(task) };
 }
 
-/// Keeps the credit of a request that was given up.
-///
-/// # Errors
-///
-/// `ENOMEM`: nothing has changed.
-///
-/// # Safety
-///
-/// As for [`release_request_callback`].
-#[cold]
-unsafe fn orphan<T: Transport>(rqst: *mut bindings::rpc_rqst) -> Result {
-    // SAFETY: a request's transport is alive, and one of ours.
-    let xprt = &unsafe { Instance::<T>::from_raw((*rqst).rq_xprt) }.xprt;
-    // Not ours to release.
-    let mut lock = ManuallyDrop::new(TransportLock(xprt, NotThreadSafe));
-    let xids = lock.orphans();
-    // SAFETY: set by the core before the request is sent, and not changed until it is released.
-    xids.push(unsafe { (*rqst).rq_xid }, GFP_ATOMIC)?;
-    let first = xids.len() == 1;
-    // SAFETY: protected by the transport lock. `cong` keeps the credit's share.
-    unsafe { (*rqst).rq_cong = 0 };
-    if first {
-        xprt.orphans.answered.store(false, Relaxed);
-        xprt.orphans.wait();
+impl<S> Rqst<S> {
+    /// The transport, of which we have the core's part and our own.
+    fn xprt(&self) -> &Xprt {
+        // SAFETY: a request's transport is alive.
+        let xprt = unsafe { (*self.as_raw()).rq_xprt };
+        // SAFETY: a request in a slot is one of a transport of ours, so the pointer is that of an
+        // `Xprt` (its type invariant).
+        unsafe { &*xprt.cast::<Xprt>() }
     }
-    Ok(())
+
+    /// The peer owes the Reply of a request whose task gave up: the credit stays with that Reply,
+    /// for [`Xprt::put_kept_credit`] or the end of the connection. Says whether there was one.
+    ///
+    /// Context: the request's task, when the request is on no queue; takes the transport lock.
+    #[cold]
+    pub(crate) fn keep_credit(&self) -> bool {
+        let xprt = self.xprt();
+        let mut lock = xprt.lock_transport();
+        // SAFETY: protected by the transport lock.
+        let credit = unsafe { &mut (*self.as_raw()).rq_cong };
+        if core::mem::take(credit) == 0 {
+            return false;
+        }
+        // `cong` keeps the credit's share.
+        let count = lock.orphans();
+        *count += 1;
+        if *count == 1 {
+            xprt.orphans.answered.store(false, Relaxed);
+            xprt.orphans.wait();
+        }
+        true
+    }
+
+    /// Gives the credit of a request back, if it has one. Context: as for [`Self::keep_credit`].
+    #[cold]
+    pub(crate) fn release_credit(&self) {
+        let _lock = self.xprt().lock_transport();
+        // SAFETY: the request is its task's.
+        let task = unsafe { (*self.as_raw()).rq_task };
+        // SAFETY: the task has this request still, and the transport lock is held, as
+        // xprt_release_rqst_cong demands.
+        unsafe { bindings::xprt_release_rqst_cong(task) };
+    }
 }
 
 impl Orphans {
@@ -140,37 +154,47 @@ impl Orphans {
 }
 
 impl TransportLock<'_> {
-    /// The XIDs of the requests that were given up.
-    fn orphans(&mut self) -> &mut KVec<u32> {
-        // SAFETY: written by `init`. The transport lock protects it, and there is one such object
-        // while the lock is held.
-        unsafe { &mut *self.0.orphans.xids.get() }
+    /// How many credits no request has.
+    fn orphans(&mut self) -> &mut u32 {
+        // SAFETY: the transport lock protects it, and there is one such object while the lock is
+        // held.
+        unsafe { &mut *self.0.orphans.count.get() }
     }
 
     /// The connection has ended, and with it all credits.
     pub(super) fn reset_orphans(&mut self) {
-        self.orphans().clear();
+        *self.orphans() = 0;
     }
 }
 
 impl Xprt {
-    /// A Reply came that no request waits for. Says whether it has given a credit back, because
-    /// it is the Reply to an RPC whose task had given it up.
+    /// A Reply came to a request whose task had given it up, and brings back the credit that was
+    /// [kept](Rqst::keep_credit) for it.
     ///
-    /// Context: process; takes the transport lock.
+    /// Context: process, before the connection is closed; takes the transport lock.
     #[cold]
-    pub(crate) fn orphan_replied(&self, xid: u32) -> bool {
-        let xid = u32::from_ne_bytes(xid.to_be_bytes());
+    pub(crate) fn put_kept_credit(&self) {
         let mut lock = self.lock_transport();
-        let xids = lock.orphans();
-        let Some(at) = xids.iter().position(|orphan| *orphan == xid) else {
-            return false;
+        let count = lock.orphans();
+        let Some(left) = count.checked_sub(1) else {
+            return;
         };
-        if xids.remove(at).is_err() {
-            return false;
-        }
+        *count = left;
         self.orphans.answered.store(true, Relaxed);
         put_credit(&lock);
+    }
+
+    /// Whether the peer owes Replies to requests that were given up, and has sent none of them in
+    /// time. If it has sent some, the others get as much time again.
+    fn owes_replies(&self) -> bool {
+        let mut lock = self.lock_transport();
+        if *lock.orphans() == 0 {
+            return false;
+        }
+        if self.orphans.answered.xchg(false, Full) {
+            self.orphans.wait();
+            return false;
+        }
         true
     }
 }
@@ -181,28 +205,16 @@ fn put_credit(lock: &TransportLock<'_>) {
     unsafe { bindings::xprt_put_credit(lock.xprt().as_raw()) };
 }
 
-/// No Reply has come for the requests that were given up, or not for all.
+/// The time is over that a Reply to a request that was given up may take.
 ///
 /// # Safety
 ///
-/// Called by the workqueue only, for the work of an [`Xprt`].
-unsafe extern "C" fn overdue_callback(work: *mut bindings::work_struct) {
+/// Called by the workqueue only, for the work of an `Instance<T>`.
+unsafe extern "C" fn overdue_callback<T: Transport>(work: *mut bindings::work_struct) {
     // SAFETY: the work is the `work` of a `delayed_work`.
     let work = unsafe { kernel::container_of!(work, bindings::delayed_work, work) };
     let work: *mut Opaque<bindings::delayed_work> = work.cast();
-    // SAFETY: which is the one of `Orphans`, in a live `Xprt`: `destroy` cancels it first.
-    let xprt = unsafe { &*kernel::container_of!(work, Xprt, orphans.work) };
-    let mut lock = xprt.lock_transport();
-    let orphans = &xprt.orphans;
-    if lock.orphans().is_empty() {
-        return;
-    }
-    let answered = orphans.answered.load(Relaxed);
-    orphans.answered.store(false, Relaxed);
-    drop(lock);
-    if answered {
-        orphans.wait();
-    } else {
-        xprt.force_disconnect();
-    }
+    // SAFETY: which is the one of the `Orphans` of a live `Instance<T>`: `destroy` cancels it first.
+    let this = unsafe { &*kernel::container_of!(work, Instance<T>, xprt.orphans.work) };
+    this.shared().transport.overdue(|| this.xprt.owes_replies());
 }

@@ -88,7 +88,7 @@ impl<T: Transport> Instance<T> {
         shared.transport.close(lock, &self.xprt);
         let mut lock = self.xprt.lock_transport();
         for slot in shared.slots.iter() {
-            slot.forget_credit(&lock);
+            slot.disconnected(&lock);
         }
         write_once!(&lock, cong = 0usize);
         lock.reset_orphans();

@@ -179,9 +179,8 @@ impl<T: Transport> VTable<T> {
         // SAFETY: the task keeps its request until xprt_release, and the sender wrote the cookie
         // before it took the request off the transmit queue (xprt_request_transmit).
         let sent_on = unsafe { (*(*task).tk_rqstp).rq_connect_cookie };
-        if this.xprt.connection() == sent_on {
-            this.xprt.force_disconnect();
-        }
+        let is_overdue = || this.xprt.connection() == sent_on;
+        this.shared().transport.overdue(is_overdue);
     }
 
     /// # Safety
@@ -300,12 +299,7 @@ impl<T: Transport> VTable<T> {
         let now = unsafe { bindings::ktime_get() };
         // SAFETY: xprt_lookup_rqst reads it for a request that was sent; this one is being sent.
         unsafe { (*raw).rq_xtime = now };
-        // The Reply may come before `send` returns.
-        rqst.slot().set_awaits_reply(true);
-        if let Err(error) = this.shared().transport.send(lock, rqst) {
-            rqst.slot().set_awaits_reply(false);
-            return Err(error);
-        }
+        this.shared().transport.send(lock, rqst)?;
         // SAFETY: the request stays with its sender while it is pinned.
         unsafe { (*raw).rq_xmit_bytes_sent += (*raw).rq_snd_buf.len as usize };
         if !rqst.expects_reply() {

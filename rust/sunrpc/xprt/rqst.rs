@@ -64,6 +64,21 @@ impl<S> Rqst<S> {
         self.slot().index()
     }
 
+    /// Whether the request was sent on the connection that stands, and its Reply was not taken.
+    ///
+    /// A hint for those who do not hold the transport's own lock.
+    #[inline]
+    pub(crate) fn is_outstanding(&self) -> bool {
+        self.slot().is_outstanding()
+    }
+
+    /// Notes whether a Reply to the request is outstanding. As long as it is, the request's credit is
+    /// not given back with the request. Context: with the lock that orders sending and Replies.
+    #[inline]
+    pub(crate) fn set_outstanding(&self, outstanding: bool) {
+        self.slot().set_outstanding(outstanding);
+    }
+
     /// The XID.
     #[inline]
     pub(crate) fn xid(&self) -> u32 {
@@ -175,7 +190,6 @@ impl<S> PinnedRqst<S> {
     /// Context: process; takes the queue lock.
     #[inline]
     pub(crate) fn complete(self, len: usize) {
-        self.slot().set_awaits_reply(false);
         let rqst = self.as_raw();
         // The helper gives the pin back.
         core::mem::forget(self);
@@ -191,7 +205,6 @@ impl<S> PinnedRqst<S> {
     /// the queue lock.
     #[cold]
     pub(crate) fn send_again(self) -> bool {
-        self.slot().set_awaits_reply(false);
         let rqst = self.as_raw();
         // The helper gives the pin back.
         core::mem::forget(self);
@@ -206,7 +219,6 @@ impl<S> PinnedRqst<S> {
     /// Context: process; takes the queue lock.
     #[cold]
     pub(crate) fn fail(self, error: Error) {
-        self.slot().set_awaits_reply(false);
         let rqst = self.as_raw();
         // The helper gives the pin back.
         core::mem::forget(self);

@@ -24,10 +24,9 @@ use kernel::types::Opaque;
 pub(super) struct Slot<S> {
     #[pin]
     rqst: Opaque<bindings::rpc_rqst>,
-    /// The request was sent, and its Reply has not been handled. Written by the sender, the
-    /// Reply's handler and the owner, which the core keeps apart but for a Reply that comes
-    /// before the send has returned.
-    awaits_reply: Racy<bool>,
+    /// The request was sent on the connection that stands, and the transport has not taken its
+    /// Reply. The transport writes it; the end of a connection clears it.
+    outstanding: Racy<bool>,
     /// Where in the table the slot is.
     index: u32,
     /// What frees the Call's encrypted pages, while the core calls us for that (see `privacy`).
@@ -46,7 +45,7 @@ struct Buffers {
 }
 
 // SAFETY: `rqst`, `release_snd_buf` and `buffers` belong to whoever owns the slot or sends its
-// request, and `awaits_reply` and `request` may be shared.
+// request, and `outstanding` and `request` may be shared.
 unsafe impl<S: Sync> Sync for Slot<S> {}
 // SAFETY: nothing in a slot belongs to a task of its own.
 unsafe impl<S: Send> Send for Slot<S> {}
@@ -55,7 +54,7 @@ impl<S> Slot<S> {
     fn new(index: u32, request: impl PinInit<S, Error>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             rqst <- Opaque::zeroed(),
-            awaits_reply: Racy::new(false),
+            outstanding: Racy::new(false),
             index,
             release_snd_buf: UnsafeCell::new(None),
             buffers: UnsafeCell::new(Buffers {
@@ -89,16 +88,16 @@ impl<S> Slot<S> {
         self.index
     }
 
-    /// Whether the request was sent, and its Reply has not been handled.
+    /// Whether the request was sent on the connection that stands, and its Reply was not taken.
     #[inline]
-    pub(super) fn awaits_reply(&self) -> bool {
-        self.awaits_reply.get()
+    pub(super) fn is_outstanding(&self) -> bool {
+        self.outstanding.get()
     }
 
-    /// The request is being sent and its Reply may come, or not any more.
+    /// Notes whether a Reply to the request is outstanding.
     #[inline]
-    pub(super) fn set_awaits_reply(&self, awaits: bool) {
-        self.awaits_reply.set(awaits);
+    pub(super) fn set_outstanding(&self, outstanding: bool) {
+        self.outstanding.set(outstanding);
     }
 
     /// Exchanges what frees the Call's encrypted pages.
@@ -116,8 +115,10 @@ impl<S> Slot<S> {
         self.rqst.get()
     }
 
-    /// The credit of the request went with its connection.
-    pub(super) fn forget_credit(&self, _lock: &TransportLock<'_>) {
+    /// The connection that the request was sent on has ended, and with it the request's credit and
+    /// the Reply that was outstanding. Context: with the send lock.
+    pub(super) fn disconnected(&self, _lock: &TransportLock<'_>) {
+        self.set_outstanding(false);
         // SAFETY: `rq_cong` changes with the transport lock, which is held, together with `cong`.
         unsafe { (*self.rqst()).rq_cong = 0 };
     }

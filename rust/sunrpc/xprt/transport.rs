@@ -76,8 +76,13 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     ) -> Result<(), SendError>;
 
     /// The memory of a request goes back to its owner: the peer must not reach any of it when
-    /// this returns. Context: process, may sleep; send lock not held.
+    /// this returns. The credit of a request whose Reply is outstanding stays with the Reply
+    /// ([`Rqst::keep_credit`]). Context: process, may sleep; send lock not held.
     fn release(&self, rqst: &Rqst<Self::Request>);
+
+    /// No Reply has come in time on the connection that stands: has it closed, if `is_overdue` still
+    /// says so for that connection. Context: process, may sleep; no lock held.
+    fn overdue(&self, is_overdue: impl FnOnce() -> bool);
 
     /// The buffers of a request had to grow by so many bytes. Context: process.
     fn buffers_grew(&self, bytes: usize);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What `make modules BOUNCE=y` has beside bounce.c: it pauses where two events meet within
+ * microseconds, so that a test can decide which of them is first.
+ *
+ * Nothing here is fast, and it is no part of a module that anybody uses.
+ */
+
+#include <linux/delay.h>
+#include <linux/sunrpc/sched.h>
+#include <linux/sunrpc/xprt.h>
+
+void __real_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task);
+void __wrap_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task);
+
+/*
+ * xprt_release() takes the request off the receive queue, takes the transport lock, and calls this.
+ * A second passes here between the two if a signal has ended the task: in that time its Reply finds
+ * no request, and the request still has its credit.
+ */
+void __wrap_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task)
+{
+	__real_xprt_release_xprt_cong(xprt, task);
+	if (!task || !task->tk_rqstp || READ_ONCE(task->tk_rpc_status) != -ERESTARTSYS ||
+	    test_bit(RPC_TASK_NEED_RECV, &task->tk_runstate))
+		return;
+	spin_unlock(&xprt->transport_lock);
+	msleep(1000);
+	spin_lock(&xprt->transport_lock);
+}
