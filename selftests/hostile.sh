@@ -494,7 +494,8 @@ killed_calls_count_against_the_grant() {
 }
 
 # The Reply comes when the task has taken its request off the receive queue and still has its credit. A
-# module that was built with BOUNCE=y (rust/helpers/pause.c) waits there.
+# module that was built with BOUNCE=y waits there (rust/helpers/pause.c); with others the task mostly
+# has gone. PAUSES=1 says that it is such a module.
 #= V1-036, V1-037
 a_reply_crosses_its_killed_call() {
 	mount_through_the_peer
@@ -511,12 +512,16 @@ a_reply_crosses_its_killed_call() {
 	kill -KILL $reader
 	sleep 0.2
 	: >"$control.go"
-	for _ in $(seq 20); do
+	for _ in $(seq 200); do
 		[ "$(transport bad_xids)" = "$strays" ] || break
 		sleep 0.02
 	done
-	alive $reader || skip "needs a module that was built with BOUNCE=y"
-	[ "$(transport bad_xids)" -gt "$strays" ] || fail "the Reply has not come while the task waited"
+	if alive $reader; then
+		note "the Reply has come before the end of the task"
+	else
+		[ -z "${PAUSES:-}" ] || fail "the task has not waited"
+	fi
+	[ "$(transport bad_xids)" -gt "$strays" ] || fail "the Reply has not come"
 	was_killed $reader
 	outcome
 	# The one credit that there is, and no other connection.

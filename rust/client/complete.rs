@@ -176,8 +176,8 @@ fn take(
     Some((sent, protocol.limit()))
 }
 
-/// No RPC waits for what has come. The Reply to a Call whose task was killed frees its credit; if
-/// the task still has that, it gives it back itself. Endpoint's lock held.
+/// Handles the credit of a Reply that no RPC waits for, such as the Reply to a Call whose task was
+/// killed. While the task has the credit, the task gives it back. Endpoint's lock held.
 #[cold]
 fn orphaned(client: &Client, protocol: &mut Protocol, requests: &mut Requests, xid: Xid) {
     let Some(brings_credit) = requests.orphaned(xid.0) else {
@@ -548,7 +548,7 @@ impl Waiter {
     }
 }
 
-/// This side invalidates what is exposed still.
+/// Traces the invalidation of registrations by this side.
 fn trace_local_inv(client: &Client, xid: u32, exposed: &MrList<Registered>) {
     for region in exposed.regions() {
         trace::mr_localinv(|| (client.cid, xid, region.key));

@@ -296,8 +296,8 @@ enum Entry {
     Inline(LocalInvBox<Shared<Client>>, Unexposed, u32),
     /// Sent with chunks, with this XID.
     Exposed(Exposed, u32),
-    /// As one of these, but the Reply has come when no RPC waited for it any more: its task is about
-    /// to give the request up.
+    /// Sent, and the Reply has come after the request left the receive queue: the task is about to
+    /// give the request up. With the registrations, if there are any.
     Answered(
         LocalInvBox<Shared<Client>>,
         Result<Unexposed, MrList<Registered>>,
@@ -308,7 +308,7 @@ enum Entry {
 
 /// A request that its task has given up.
 pub(super) struct Abandoned {
-    /// What it exposes, and what the invalidation of that will travel in.
+    /// Its registrations, and the box for their LOCAL_INV.
     pub(super) exposed: Option<(MrList<Registered>, LocalInvBox<Shared<Client>>)>,
     /// Its XID, if the peer owes the Reply.
     owed: Option<u32>,
@@ -428,8 +428,8 @@ impl Table {
         rqst.set_outstanding(true);
     }
 
-    /// A Reply has come that no RPC waits for. Says whether it is the one to a request that is here,
-    /// whose task has not given it up yet but will.
+    /// Marks the request that a Reply belongs to for which no RPC waits. Returns whether there is one:
+    /// then its task has not given it up yet, but will.
     fn answered(&mut self, reply: u32) -> bool {
         let is_its = |entry: &Entry| match entry {
             Entry::Inline(.., xid) | Entry::Exposed(_, xid) => *xid == reply,
@@ -446,7 +446,7 @@ impl Table {
         .is_some()
     }
 
-    /// Takes a request that its task gives up, or whose connection has ended.
+    /// Takes a sent request because its task gives it up, or because the connection has ended.
     fn abandon(&mut self, index: u32) -> Option<Abandoned> {
         let taken = |exposed, owed| Some(Abandoned { exposed, owed });
         self.change(index, |entry| match entry {
@@ -470,8 +470,8 @@ impl Table {
 /// What the client keeps under the endpoint's lock.
 pub(crate) struct Requests {
     pub(super) table: Table,
-    /// The XIDs of requests that were given up and whose Reply the peer owes. There is room for as
-    /// many as there are slots, and each has a credit.
+    /// The XIDs of requests that were given up and whose Reply the peer owes. The capacity is the
+    /// number of slots, which suffices because each of them has a credit.
     orphans: KVVec<u32>,
     /// How many registrations there are, idle or not.
     pub(super) mrs: u32,
@@ -486,8 +486,8 @@ impl Requests {
         })
     }
 
-    /// The task of a request gives it up: returns what it exposes. Its credit stays with the Reply,
-    /// if the peer owes that.
+    /// Takes a request whose task gives it up. If the peer owes the Reply, the credit stays with the
+    /// Reply.
     #[cold]
     //= V1-036, V1-037
     pub(super) fn abandon(&mut self, rqst: &RdmaRqst) -> Option<Abandoned> {
@@ -495,15 +495,15 @@ impl Requests {
         let abandoned = self.table.abandon(rqst.index())?;
         if let Some(xid) = abandoned.owed {
             if rqst.keep_credit() {
-                // There is room for all, so this does not allocate.
+                // Does not allocate: the capacity suffices.
                 let _ = self.orphans.push_within_capacity(xid);
             }
         }
         Some(abandoned)
     }
 
-    /// A Reply came that no RPC waits for. Says whether it ends a Call, and then whether it brings
-    /// back a credit that no request has.
+    /// Finds the request that a Reply belongs to for which no RPC waits. Returns none if there is no
+    /// such request, and otherwise whether the Reply brings back a credit that no request has.
     #[cold]
     pub(super) fn orphaned(&mut self, xid: u32) -> Option<bool> {
         match self.orphans.iter().position(|orphan| *orphan == xid) {

@@ -45,7 +45,7 @@ impl Request {
         self.refusals.get()
     }
 
-    /// Notes how many refusals the form of the Call goes by. Endpoint's lock held.
+    /// Notes the number of refusals that the form of the Call considers. Endpoint's lock held.
     #[inline]
     pub(super) fn set_refusals(&self, refusals: u32) {
         self.refusals.set(refusals);

@@ -215,7 +215,8 @@ impl Transport for Rdma {
     }
 
     fn overdue(&self, is_overdue: impl FnOnce() -> bool) {
-        // The connection first: what is overdue then is overdue on it, or on one that came later.
+        // The reference is taken before `is_overdue` looks. If the connection was replaced before that,
+        // the older one is closing already and ignores this.
         if let Some(endpoint) = self.reference().filter(|_| is_overdue()) {
             endpoint.shared().lose(CloseReason::NoReply);
         }
@@ -251,7 +252,7 @@ impl Rdma {
         let done = self
             .reference()
             .and_then(|endpoint| complete::abandon(&endpoint, rqst));
-        // What does not stay with the Reply.
+        // A no-op if the credit stays with the Reply.
         rqst.release_credit();
         if let Some(done) = done {
             done.wait();

@@ -94,7 +94,7 @@ pub(crate) struct State<R: Role> {
 /// Why a message was not composed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComposeError {
-    /// All Send buffers are in use, or the send queue has no room for a Send with so many
+    /// All Send buffers are in use, or the send queue has no room for a Send with this number of
     /// registrations.
     NoRoom(u32),
     /// There are not enough of them, or of credits, for a message of so many parts with so many

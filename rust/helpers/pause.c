@@ -15,7 +15,7 @@ void __wrap_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task)
 
 /*
  * xprt_release() takes the request off the receive queue, takes the transport lock, and calls this.
- * A second passes here between the two if a signal has ended the task: in that time its Reply finds
+ * Two seconds pass here between the two if a signal has ended the task: in that time its Reply finds
  * no request, and the request still has its credit.
  */
 void __wrap_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task)
@@ -25,6 +25,6 @@ void __wrap_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task)
 	    test_bit(RPC_TASK_NEED_RECV, &task->tk_runstate))
 		return;
 	spin_unlock(&xprt->transport_lock);
-	msleep(1000);
+	msleep(2000);
 	spin_lock(&xprt->transport_lock);
 }

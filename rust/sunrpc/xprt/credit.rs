@@ -10,8 +10,8 @@
 //! that any stray message gave back, the next Call would go out although the peer has not
 //! answered the last one.
 //!
-//! Whether the Reply is outstanding, the transport decides, with the lock under which Replies are
-//! handled: until then the request has its credit ([`Rqst::release_credit`],
+//! The transport decides whether the Reply is outstanding, with the lock under which it handles
+//! Replies. Until then the request keeps its credit ([`Rqst::release_credit`],
 //! [`Rqst::keep_credit`]).
 //!
 //! A peer that never answers must not keep the credits for ever either. If no such Reply comes
@@ -39,7 +39,7 @@ use kernel::types::Opaque;
 
 /// Credits that no request has and the peer still counts. Changed with the transport lock.
 pub(super) struct Orphans {
-    /// How many there are.
+    /// The number of these credits.
     count: UnsafeCell<u32>,
     /// One of them came back since the work was queued.
     answered: Atomic<bool>,
@@ -102,7 +102,7 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
 }
 
 impl<S> Rqst<S> {
-    /// The transport, of which we have the core's part and our own.
+    /// The transport of the request.
     fn xprt(&self) -> &Xprt {
         // SAFETY: a request's transport is alive.
         let xprt = unsafe { (*self.as_raw()).rq_xprt };
@@ -111,8 +111,9 @@ impl<S> Rqst<S> {
         unsafe { &*xprt.cast::<Xprt>() }
     }
 
-    /// The peer owes the Reply of a request whose task gave up: the credit stays with that Reply,
-    /// for [`Xprt::put_kept_credit`] or the end of the connection. Says whether there was one.
+    /// Takes the credit from a request whose task gave up and whose Reply the peer owes. The credit
+    /// comes back by [`Xprt::put_kept_credit`] or with the end of the connection. Returns whether the
+    /// request had a credit.
     ///
     /// Context: the request's task, when the request is on no queue; takes the transport lock.
     #[cold]
@@ -134,7 +135,7 @@ impl<S> Rqst<S> {
         true
     }
 
-    /// Gives the credit of a request back, if it has one. Context: as for [`Self::keep_credit`].
+    /// Gives the credit of a request back, if there is one. Context: as for [`Self::keep_credit`].
     #[cold]
     pub(crate) fn release_credit(&self) {
         let _lock = self.xprt().lock_transport();
@@ -154,7 +155,7 @@ impl Orphans {
 }
 
 impl TransportLock<'_> {
-    /// How many credits no request has.
+    /// The number of credits that no request has.
     fn orphans(&mut self) -> &mut u32 {
         // SAFETY: the transport lock protects it, and there is one such object while the lock is
         // held.
@@ -168,8 +169,7 @@ impl TransportLock<'_> {
 }
 
 impl Xprt {
-    /// A Reply came to a request whose task had given it up, and brings back the credit that was
-    /// [kept](Rqst::keep_credit) for it.
+    /// Gives back a credit that was [kept](Rqst::keep_credit), because the Reply has come.
     ///
     /// Context: process, before the connection is closed; takes the transport lock.
     #[cold]
@@ -184,8 +184,8 @@ impl Xprt {
         put_credit(&lock);
     }
 
-    /// Whether the peer owes Replies to requests that were given up, and has sent none of them in
-    /// time. If it has sent some, the others get as much time again.
+    /// Returns whether the peer owes Replies to requests that were given up, and has sent none of
+    /// these in time. After one of them the others get as much time again.
     fn owes_replies(&self) -> bool {
         let mut lock = self.lock_transport();
         if *lock.orphans() == 0 {
@@ -205,7 +205,7 @@ fn put_credit(lock: &TransportLock<'_>) {
     unsafe { bindings::xprt_put_credit(lock.xprt().as_raw()) };
 }
 
-/// The time is over that a Reply to a request that was given up may take.
+/// Gives the connection up if no Reply to a request that was given up has come in time.
 ///
 /// # Safety
 ///
