@@ -15,8 +15,8 @@ void __wrap_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task)
 
 /*
  * xprt_release() takes the request off the receive queue, takes the transport lock, and calls this.
- * Two seconds pass here between the two if a signal has ended the task: in that time its Reply finds
- * no request, and the request still has its credit.
+ * Two seconds pass here between the two if a signal has ended the task: in that time its Reply
+ * finds no request, and the request still has its credit.
  */
 void __wrap_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task)
 {
