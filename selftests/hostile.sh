@@ -140,8 +140,8 @@ takes_one_reply_of_many() {
 	good
 	outcome
 	good
-	set -- $(transport bad_reply bad_xids connect_count)
-	note "bad_reply, bad_xids, connect_count: $*"
+	set -- $(transport bad_messages bad_xids connect_count)
+	note "bad_messages, bad_xids, connect_count: $*"
 	[ $(($1 + $2)) = 31 ] || fail "31 were too many"
 	[ "$3" = 1 ] || fail "the connection was given up"
 }
@@ -190,14 +190,16 @@ fails_its_rpc_at_once() {
 	slower=/sys/kernel/tracing/events/sunrpc/rpc_task_run_action/trigger
 	trap 'status=$?; [ ! -e $slower ] || echo "!stacktrace" >$slower; leave_the_peer $status' EXIT
 	[ ! -e $slower ] || echo stacktrace >$slower
-	bad=$(transport bad_reply)
+	set -- $(transport bad_reply bad_messages)
 	connections=$(transport connect_count)
 	exec 5<"$dir/file"
 	strike bad_replies_to_the_next_calls
 	"$here/io.py" ask 5 400
 	outcome
-	# Those that come before the Call was sent are bad ones, too.
-	[ "$(transport bad_reply)" -ge $((bad + 400)) ] || fail "not counted as a bad Reply"
+	# A Reply that comes before its Call was sent fails no RPC.
+	set -- "$@" $(transport bad_reply bad_messages)
+	note "bad_reply, bad_messages: $1, $2 before, $3, $4 after"
+	[ $(($3 + $4)) -ge $(($1 + $2 + 400)) ] || fail "the bad Replies are not counted"
 	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
 	good
 }
@@ -237,7 +239,7 @@ is_answered() {
 	connections=$(transport connect_count)
 	for way; do
 		strike "${way%=*}"
-		grows bad_reply good
+		grows bad_messages good
 		outcome | grep -x "error ${way#*=}" || fail "${way%=*}: $(outcome)"
 		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
 	done
@@ -449,7 +451,7 @@ a_reply_to_an_unsent_call_is_dropped() {
 	strike grant_of_one
 	good
 	outcome
-	bad=$(transport bad_reply)
+	bad=$(transport bad_messages)
 	strike reply_before_its_call
 	ls "$dir" >"$local/names" &
 	reader=$!
@@ -471,7 +473,7 @@ a_reply_to_an_unsent_call_is_dropped() {
 	! grep ', 0 after' "$local/outcome" || fail "a Call was not sent"
 	cmp "$local/one" "$local/file"
 	cmp "$local/two" "$local/file"
-	[ "$(transport bad_reply)" -gt "$bad" ] || fail "not counted as a bad Reply"
+	[ "$(transport bad_messages)" -gt "$bad" ] || fail "the Reply is not counted"
 	good
 }
 
@@ -811,7 +813,7 @@ memory_of_another_rpc_is_invalidated() {
 	cmp "$local/one" "$local/file"
 	cmp "$local/two" "$local/file"
 	[ "$(transport connect_count)" -gt "$connections" ] || fail "the connection was kept"
-	[ "$(transport bad_reply)" = 1 ] || fail "not counted as a bad Reply"
+	[ "$(transport bad_messages)" = 1 ] || fail "the message is not counted"
 	good
 }
 
@@ -933,7 +935,7 @@ for fault in invalidate_nothing other_version too_long hang_up; do
 	set -- "$@" "costs_the_connection $fault"
 done
 tests \
-	"is_dropped bad_reply runt empty call error_cut_short versions_reversed flood" \
+	"is_dropped bad_messages runt empty call error_cut_short versions_reversed flood" \
 	"is_dropped bad_xids foreign_xid twice flood_of_replies" \
 	"fails_its_rpc error_version error_chunk error_unknown type_msgp type_done type_unknown" \
 	"fails_its_rpc header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk no_payload" \
@@ -998,8 +1000,8 @@ tests \
 	"a_killed_call_without_a_reply_costs_the_connection" \
 	"the_same_call_comes_again" \
 	"mutations_do_no_harm ${MUTATIONS:-200}" \
-	"in_version_2 is_dropped bad_reply empty runt no_flags response_of_unknown_type error_cut_short call" \
-	"in_version_2 is_dropped bad_reply error_that_is_no_response versions_reversed" \
+	"in_version_2 is_dropped bad_messages empty runt no_flags response_of_unknown_type error_cut_short call" \
+	"in_version_2 is_dropped bad_messages error_that_is_no_response versions_reversed" \
 	"in_version_2 is_dropped bad_xids foreign_xid twice error_for_nobody part_for_nobody" \
 	"in_version_2 is_answered type_unknown=3 flag_unknown=4 nothing_conveyed=2 nomsg_with_more=4" \
 	"in_version_2 is_answered call_without_lists=2 properties_cut_short=2 property_twice=2" \

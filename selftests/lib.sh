@@ -238,9 +238,14 @@ leave() {
 	return 1
 }
 
-# transport NAME...: the transport's counters of the mount, summed over its connections.
+# transport NAME...: the transport's counters of the mount, summed over its connections; bad_messages is
+# that of debugfs.
 transport() {
-	awk -v mount="$mnt" -v names="$*" '
+	dropped=0
+	case " $* " in
+	*" bad_messages "*) dropped=$(says bad_messages) ;;
+	esac
+	awk -v mount="$mnt" -v names="$*" -v dropped="$dropped" '
 		BEGIN {
 			all = "port bind_count connect_count connect_time idle_time sends receives bad_xids" \
 			      " inflight backlog read_segments write_segments reply_segments" \
@@ -263,6 +268,7 @@ transport() {
 				exit 1
 			}
 			sum["connections"] = found
+			sum["bad_messages"] = dropped
 			n = split(names, wanted)
 			for (i = 1; i <= n; i++)
 				printf "%d%s", sum[wanted[i]], (i < n ? " " : "\n")

@@ -330,7 +330,7 @@ pub(super) fn arrived(
 #[cold]
 fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Fate<Pending> {
     let why = if rqst.is_some() {
-        client.stats.bad_reply.add(1);
+        client.stats.bad_messages.add(1);
         "not sent, or answered already"
     } else {
         "no RPC waits for it"
@@ -346,7 +346,7 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
         Event::Call(call) => {
             let limits = CallLimits::reverse(call.version(), u32::MAX);
             if let Err(report) = responder::accept(&call.conveyed, call.part.len, &limits) {
-                client.stats.bad_reply.add(1);
+                client.stats.bad_messages.add(1);
                 return Fate::Refuse(call.fixed, report);
             }
             let (xid, payload) = (call.fixed.xid.0, call.conveyed.payload);
@@ -354,7 +354,7 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
             match client.backchannel.receive(&client.xprt, xid, payload) {
                 Ok(()) => Fate::Done,
                 Err(Refused::NoService) => {
-                    client.stats.bad_reply.add(1);
+                    client.stats.bad_messages.add(1);
                     Fate::Done
                 }
                 Err(Refused::Excess) => Fate::Close(CloseReason::TooManyCalls),
@@ -375,11 +375,11 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
         Event::Ready | Event::VersionChanged { refused: None } => Fate::Done,
         Event::Refused(why) => {
             trace::reply_bad(|| (client.cid, 0, why.name()));
-            client.stats.bad_reply.add(1);
+            client.stats.bad_messages.add(1);
             Fate::Done
         }
         _ => {
-            client.stats.bad_reply.add(1);
+            client.stats.bad_messages.add(1);
             Fate::Done
         }
     }
@@ -405,7 +405,7 @@ fn settle(
     let client = &shared.role;
     let proof = match sent {
         Sent::Inline(_) if invalidated.is_some() => {
-            client.stats.bad_reply.add(1);
+            client.stats.bad_messages.add(1);
             return Fate::Close(CloseReason::ForeignInvalidation);
         }
         Sent::Inline(proof) => proof,
@@ -460,7 +460,7 @@ fn settle_exposed(
 #[cold]
 fn foreign(shared: &Shared<Client>, rqst: Pinned, exposed: Exposed) -> Fate<Pending> {
     shared.lock().role.table.untake(&rqst, exposed);
-    shared.role.stats.bad_reply.add(1);
+    shared.role.stats.bad_messages.add(1);
     Fate::Close(CloseReason::ForeignInvalidation)
 }
 
@@ -472,14 +472,13 @@ impl Pending {
         cx: &mut Completions<'_, Shared<Client>>,
         message: Message,
     ) {
-        shared.role.stats.local_inv_needed.add(1);
         let Self {
             rqst,
             form,
             exposed,
             in_parts,
         } = self;
-        trace_local_inv(&shared.role, rqst.xid(), &exposed.mrs);
+        note_local_inv(&shared.role, rqst.xid(), &exposed.mrs);
         let joined = if in_parts {
             shared.lock().joined.take()
         } else {
@@ -548,9 +547,10 @@ impl Waiter {
     }
 }
 
-/// Traces the invalidation of registrations by this side.
-fn trace_local_inv(client: &Client, xid: u32, exposed: &MrList<Registered>) {
+/// Counts and traces the LOCAL_INV work requests for these registrations.
+fn note_local_inv(client: &Client, xid: u32, exposed: &MrList<Registered>) {
     for region in exposed.regions() {
+        client.stats.local_inv_needed.add(1);
         trace::mr_localinv(|| (client.cid, xid, region.key));
     }
 }
@@ -570,7 +570,7 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
     };
     // Nothing exposed; or the connection has ended and taken it.
     let (mrs, inv) = abandoned?.exposed?;
-    trace_local_inv(&shared.role, rqst.xid(), &mrs);
+    note_local_inv(&shared.role, rqst.xid(), &mrs);
     request.released.reset();
     let done = request.released.clone();
     let waiter = Waiter::Release {

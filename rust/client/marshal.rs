@@ -251,7 +251,7 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
         Ok(plan) => plan,
         Err(error) => {
             trace::marshal_failed(|| (side.endpoint.shared().role.cid, rqst.xid(), error.name()));
-            return Err(not_marshalled(side, SendError::TooLarge));
+            return Err(SendError::TooLarge);
         }
     };
     let mrs = if plan.segments() == 0 {
@@ -558,16 +558,10 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
         }
         ComposeError::Protocol(connection::SendError::NoCredit) => SendError::NoMemory,
         ComposeError::Protocol(connection::SendError::NoRoom) | ComposeError::TooLong => {
-            not_marshalled(side, SendError::TooLarge)
+            SendError::TooLarge
         }
         ComposeError::Protocol(_) => SendError::NotConnected,
     }
-}
-
-#[cold]
-fn not_marshalled(side: &SendSide, error: SendError) -> SendError {
-    side.endpoint.shared().role.stats.failed_marshal.add(1);
-    error
 }
 
 /// The measures of a request. Those of its items that may be reduced go to `items`.
@@ -675,7 +669,7 @@ fn map(
         }
     };
     let Ok(span) = span else {
-        return Err(not_marshalled(side, SendError::TooLarge));
+        return Err(SendError::TooLarge);
     };
     let Some(mr) = side.take_mr(span.page_count()) else {
         return Err(SendError::NoBuffer);
@@ -759,7 +753,10 @@ fn marshalled(
 fn count(stats: &Stats, call: &CallShape<'_>, plan: &Plan) {
     if plan.segments() != 0 {
         stats.read_segments.add(plan.read_segments.into());
-        stats.total_rdma_request.add(plan.read_bytes.into());
+        stats.bytes_read.add(plan.read_bytes.into());
+        stats
+            .total_rdma_request
+            .add(plan.offered_bytes(call).into());
         stats.write_segments.add(plan.write_segments.into());
         stats.reply_segments.add(plan.reply_segments.into());
         if plan.kind() == Kind::Nomsg {

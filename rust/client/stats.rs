@@ -2,8 +2,9 @@
 
 //! The counters behind the `xprt:` line of /proc/self/mountstats.
 //!
-//! The line's 27 numbers and their order are read by position (nfs-utils' mountstats), so they
-//! never change; new ones could only be added at the end.
+//! The line has 27 numbers, which nfs-utils' mountstats and scripts read by position. Each has the
+//! meaning that it has in the kernel's C transport (net/sunrpc/xprtrdma/transport.c,
+//! xprt_rdma_print_stats()). Counters of this transport alone are in debugfs.
 
 use crate::{
     sunrpc::Xprt,
@@ -58,11 +59,12 @@ counters! {
     write_segments,
     /// Segments of Reply chunks sent.
     reply_segments,
-    /// Bytes of arguments moved by RDMA Read.
+    /// Bytes of memory offered for results, in Write and Reply chunks.
     total_rdma_request,
     /// Bytes of pages and tails copied into Sends.
     pullup_copy,
-    /// Messages that could not be made.
+    /// Attempts to send a Call that found it too large, or found no memory, registration, Send
+    /// buffer or room in the send queue.
     failed_marshal,
     /// Calls sent as RDMA_NOMSG.
     nomsg_call,
@@ -72,7 +74,7 @@ counters! {
     mrs_allocated,
 
     // Written by any task.
-    /// Bytes by which request buffers had to grow.
+    /// Bytes of Calls and Replies for which longer request buffers than usual were allocated.
     hardway_register,
 
     // Written by completions.
@@ -80,10 +82,16 @@ counters! {
     total_rdma_reply,
     /// Bytes of Receives copied into pages.
     fixup_copy,
-    /// Messages received that were not what was asked for.
+    /// Replies that failed their RPC: error messages, and those that broke a rule.
     bad_reply,
-    /// Replies after which registrations had to be invalidated by ourselves.
+    /// LOCAL_INV work requests posted.
     local_inv_needed,
+
+    // In debugfs only.
+    /// Bytes of arguments offered in Read chunks.
+    bytes_read,
+    /// Messages dropped or refused that failed no RPC.
+    bad_messages,
 }
 
 impl Stats {

@@ -176,7 +176,11 @@ impl Transport for Rdma {
     #[inline]
     fn send(&self, lock: &mut SendLock<'_>, rqst: &RdmaRqst) -> Result<(), SendError> {
         match self.sender.get(lock) {
-            Some(sender) => marshal::send(sender, rqst),
+            Some(sender) => marshal::send(sender, rqst).inspect_err(|error| {
+                if *error != SendError::NotConnected {
+                    self.stats.failed_marshal.add(1);
+                }
+            }),
             None => Err(SendError::NotConnected),
         }
     }
@@ -336,6 +340,8 @@ impl Show for Rdma {
         seq_print!(seq, "registrations={}\n", self.stats.mrs_allocated.get());
         seq_print!(seq, "requests={}\n", self.xprt.max_reqs());
         seq_print!(seq, "connects={}\n", self.xprt.core_stats().connect_count);
+        seq_print!(seq, "bytes_read={}\n", self.stats.bytes_read.get());
+        seq_print!(seq, "bad_messages={}\n", self.stats.bad_messages.get());
         seq_print!(seq, "last_close={}\n", last.close);
         seq_print!(seq, "last_error={}\n", last.error);
     }

@@ -274,6 +274,17 @@ impl Plan {
         }
     }
 
+    /// Returns how many bytes of memory are offered for results, in Write chunks and the Reply chunk.
+    #[inline]
+    pub fn offered_bytes(&self, call: &CallShape<'_>) -> u32 {
+        if self.reply_chunk {
+            // Beside the Write chunks it covers the rest of the Reply.
+            return call.receive.len();
+        }
+        let lengths = self.writes.of(call.results).map(|item| item.len);
+        lengths.fold(0, u32::saturating_add)
+    }
+
     /// Returns the ranges of the Call's stream that are its Payload stream, in order.
     ///
     /// They follow the header, or make up the Position Zero Read chunk.

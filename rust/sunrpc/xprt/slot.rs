@@ -123,7 +123,8 @@ impl<S> Slot<S> {
         unsafe { (*self.rqst()).rq_cong = 0 };
     }
 
-    /// Provides the buffers that the request asks for, and returns by how many bytes they grew.
+    /// Provides the buffers that the request asks for. Returns the bytes asked for by messages for
+    /// which a buffer longer than [`USUAL_BUFFER`] was allocated.
     ///
     /// # Errors
     ///
@@ -154,6 +155,10 @@ impl<S> Slot<S> {
     }
 }
 
+/// The length that request buffers of the kernel's C transport have from the start
+/// (rpcrdma_buffer_create()). mountstats counts longer buffers only.
+const USUAL_BUFFER: usize = 2048;
+
 /// Memory that a message is encoded into or decoded from.
 ///
 /// # Invariants
@@ -170,15 +175,16 @@ impl Buffer {
         len: 0,
     };
 
-    /// Makes the buffer at least `len` bytes long, and returns how long. Its content is lost; its
-    /// memory is zeroed, for a decoder that reads beyond a short reply must not see what another
-    /// RPC left.
+    /// Makes the buffer at least `len` bytes long, and returns `len` if that is more than
+    /// [`USUAL_BUFFER`]. Its content is lost; its memory is zeroed, for a decoder that reads beyond a
+    /// short reply must not see what another RPC left.
     ///
     /// A worker gets memory the way sunrpc's own buffers do (rpc_task_gfp_mask): it must not wait
     /// for memory that only the RPCs behind it set free, for then the workqueue's rescuer would.
     #[cold]
     fn grow(&mut self, len: usize) -> Result<usize> {
         // Small sizes are rounded up, so that a slot soon fits all common requests.
+        let asked = len;
         let len = len.next_power_of_two();
         // SAFETY: only allocates. The core runs the task with NOFS (rpc_execute).
         let start = unsafe { bindings::rpc_kzalloc(len) };
@@ -187,7 +193,7 @@ impl Buffer {
         }
         // INVARIANT: just allocated; the old memory goes with the old value.
         *self = Self { start, len };
-        Ok(len)
+        Ok(if asked > USUAL_BUFFER { asked } else { 0 })
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// says so for that connection. Context: process, may sleep; no lock held.
     fn overdue(&self, is_overdue: impl FnOnce() -> bool);
 
-    /// The buffers of a request had to grow by so many bytes. Context: process.
+    /// Buffers longer than usual were allocated for messages of `bytes` bytes. Context: process.
     fn buffers_grew(&self, bytes: usize);
 
     /// This side's address of the connection, if there is one. Context: process; no lock held.
