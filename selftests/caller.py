@@ -454,7 +454,7 @@ for title, private, most in (
     case(stock="sends more than the client can receive")(test)
 
 
-#= V1-041
+#= V1-041, V2-050
 @case()
 def one_read_at_a_time(c):
     """The client's device serves one RDMA Read at a time."""
@@ -1172,7 +1172,7 @@ def memory(access=ALL_ACCESS, beyond=0, stale=False, other_domain=False):
     return make
 
 
-#= V1-087, V1-138
+#= V1-138
 @case(counted=False)
 def memory_that_is_not_for_the_server(c):
     local = IBV_ACCESS_LOCAL_WRITE
@@ -1233,7 +1233,7 @@ def a_message_that_is_too_long(c):
 
 # Flow control.
 
-#= V1-039, V1-125
+#= V1-039
 @case()
 def more_calls_than_credits(c):
     messages = dict(c.message() for _ in range(250))
@@ -1259,7 +1259,7 @@ def credits_of_nothing_and_of_everything(c):
         c.replies(credits=credits)
 
 
-#= V1-034, V1-040
+#= V1-034, V1-040, V1-125
 @case()
 def as_many_calls_as_credits(c):
     """There is a Receive for each, or this connection, which has no patience, ends."""

@@ -144,6 +144,10 @@ listeners_are_made_whole_or_not() {
 	mount_export
 }
 
-tests each_rule_is_held nobody_else_is_disturbed no_page_is_lost \
-	receives_are_of_the_version_that_is_spoken memory_is_invalidated_with_the_reply \
-	listeners_are_made_whole_or_not
+tests \
+	"each_rule_is_held" \
+	"nobody_else_is_disturbed" \
+	"no_page_is_lost" \
+	"receives_are_of_the_version_that_is_spoken" \
+	"memory_is_invalidated_with_the_reply" \
+	"listeners_are_made_whole_or_not"

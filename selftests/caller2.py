@@ -9,6 +9,7 @@ in every way that the document allows; then it does what is right, and what is n
 environment is as for caller.py. NAME is the beginning of a test's name.
 """
 
+import inspect
 import random
 import struct
 import sys
@@ -24,7 +25,7 @@ from wire import SECONDS, Decoder, Lost, Segment, words
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
 BAD_XDR, INVAL_HTYPE, INVAL_FLAG = 2, 3, 4
-READ_CHUNKS, WRITE_CHUNKS, SEGMENTS, WRITE_RESOURCE, SYSTEM = 5, 6, 7, 8, 10
+READ_CHUNKS, WRITE_CHUNKS, WRITE_RESOURCE, SYSTEM = 5, 6, 8, 10
 SBSIZ, RBSIZ, RSSIZ, RCSIZ, BRS, HOSTAUTH = 1, 2, 3, 4, 5, 6
 # How many messages of the server there are Receives for.
 CEILING = 64
@@ -38,7 +39,6 @@ NO_LISTS = words(0, 0, 0)
 class Message:
     """A message of the server."""
 
-    #= V2-001, V2-006, V2-010
     def __init__(self, message):
         self.message = message
         self.xid, self.version, credits, self.kind = struct.unpack_from(">4I", message)
@@ -130,7 +130,6 @@ class Talk:
                 return Message(message)
         return None
 
-    #= V2-127, V2-172, V2-187
     def hear(self, seconds=SECONDS, for_credit=False):
         """The next message that is no grant, no properties and no Call; or nothing, as soon as there is
         a credit, if that is what it is for."""
@@ -200,7 +199,9 @@ class Talk:
 
     def lives(self, **options):
         xid = self.ask(**options)
-        expect(self.replied(xid).payload[:8] == words(xid, 1), "not the Reply to NULL")
+        reply = self.replied(xid)
+        expect(reply.payload[:8] == words(xid, 1), "not the Reply to NULL")
+        expect(not reply.flags & MORE, "a part, where one message does:", reply)
 
     def well(self):
         """A new connection is as it should be."""
@@ -226,7 +227,7 @@ def a_file():
 # --- How a connection is opened ---------------------------------------------------------------
 
 
-#= V2-058, V2-059, V2-136, V2-137
+#= V2-001, V2-006, V2-010, V2-058, V2-059, V2-092, V2-136, V2-137
 def opens_with_properties(talk):
     talk.open((SBSIZ, 4096), (RBSIZ, 4096))
     expect(talk.announced[RBSIZ] >= 4096, talk.announced)
@@ -265,8 +266,8 @@ def opens_with_a_long_call(talk):
     talk.lives()
 
 
-#= V2-039
 # The Reply that goes first may have parts, each of which takes a credit.
+#= V2-039
 def opens_with_a_call_of_a_long_reply(talk):
     xid = talk.ask(a_file(), grant=1)
     talk.grant(2)
@@ -325,7 +326,7 @@ def properties_that_are_malformed(talk):
 # --- Headers ----------------------------------------------------------------------------------
 
 
-#= V2-065
+#= V2-064
 def another_version(talk):
     talk.open()
     xid = talk.caller.next_xid()
@@ -355,6 +356,7 @@ def other_flags(talk):
         talk.refused(talk.send(kind, body, flags=flags), INVAL_FLAG)
 
 
+#= V2-147
 def cut_headers(talk):
     talk.open()
     piece = talk.connection.piece()
@@ -484,7 +486,7 @@ def parts_of_more_calls_than_there_is_memory_for(talk):
     expect(second > first * 3 // 4, "there was room for", first, "Calls, and later for", second)
 
 
-#= V2-040, V2-100
+#= V2-040, V2-100, V2-127
 def a_reply_in_parts(talk):
     talk.open()
     stream, parts = talk.parts_of(talk.ask(a_file()))
@@ -608,7 +610,7 @@ def more_than_any_call_has(talk):
         talk.refused(talk.ask(call, lists), SYSTEM)
 
 
-#= V2-115
+#= V2-111, V2-114, V2-115
 def a_handle_that_no_segment_has(talk):
     """It is not invalidated, for then the device would end the connection."""
     talk.open()
@@ -627,14 +629,16 @@ def a_write_chunk_that_is_too_small(talk):
     talk.refused(talk.ask(a_file(), lists_of((), [[piece]])), WRITE_RESOURCE, 1, len(CONTENT))
 
 
-#= V2-131, V2-156
-def too_many_segments(talk):
+#= V2-131
+def as_many_segments_as_are_announced(talk):
+    """Or as a message has room for, where that is fewer."""
     talk.open()
-    most = talk.announced[RCSIZ]
-    if 16 * (most + 1) + 100 > 4096:
-        raise Skip(f"no header has more than {most} Segments")
-    lists = lists_of(reply=[Segment(0, 0, 0)] * (most + 1))
-    talk.refused(talk.ask(lists=lists), SEGMENTS, most)
+    room = (talk.announced[RBSIZ] - len(words(0, 0, 0, 0, 0, 0) + lists_of(reply=[]) + rpc()(0))) // 16
+    for count in (16, min(talk.announced[RCSIZ], room)):
+        expect(count >= 16, count, "Segments are all that it takes")
+        message = talk.replied(talk.ask(lists=lists_of(reply=[Segment(0, 0, 0)] * count)))
+        expect(message.body[4:16] == NO_LISTS, message)
+    talk.lives()
 
 
 # --- Credits ----------------------------------------------------------------------------------
@@ -664,7 +668,7 @@ def a_grant_from_the_first_message(talk):
         talk.caller.on_server("sh", "-c", f"echo {before} >{setting}")
 
 
-#= V2-038, V2-047
+#= V2-038, V2-047, V2-187
 def replies_wait_for_credits(talk):
     talk.send(CONNPROP, properties((SBSIZ, 4096)), grant=1)
     talk.has_announced()
@@ -672,6 +676,24 @@ def replies_wait_for_credits(talk):
         # Each of these brings the credit for its Reply.
         xids = {talk.ask(grant=1) for _ in range(5)}
         expect({talk.hear().xid for _ in xids} == xids, "other Replies")
+
+
+#= V2-049
+def a_lower_ceiling(talk):
+    """The server keeps to it at once, although it has had more credits before."""
+    talk.open()
+    talk.lives()
+    xid, call = talk.caller.next_xid(), a_file()
+    talk.raw(words(xid, 2, 1 << 16 | 1, MSG, 0, 0) + NO_LISTS + call(xid))
+    # Of the three parts, each waits for the credit of the one before.
+    for number in range(3):
+        part = talk.replied(xid)
+        expect(bool(part.flags & MORE) == (number < 2), part)
+        talk.silent()
+        talk.connection.send(words(0, 2, 1 << 16 | 1, NOMSG, 0, 0) + NO_LISTS)
+    talk.given = 0
+    talk.grant(CEILING)
+    talk.lives()
 
 
 #= V2-051, V2-053
@@ -685,20 +707,20 @@ def grants_without_payload(talk):
 # --- Calls of the server -----------------------------------------------------------------------
 
 
-def lends(talk):
+def lends(client):
     """A client that has a file which somebody else wants to write."""
-    talk.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
-    name = Session(talk, f"caller {talk.caller.next_xid()}").lent()
-    expect(not talk.calls, "a Call of the server too early")
-    talk.caller.connect().ask(writes(4, data=b"data", name=name))
+    client.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
+    name = Session(client, f"caller {client.caller.next_xid()}").lent()
+    expect(not client.calls, "a Call of the server too early")
+    client.caller.connect().ask(writes(4, data=b"data", name=name))
 
 
-def called(talk):
+def called(client):
     """The Call that the server makes."""
     for _ in waiting(SECONDS):
-        expect(talk.hear(0) is None, "nothing was asked for")
-        if talk.calls:
-            return talk.calls[-1]
+        expect(client.hear(0) is None, "nothing was asked for")
+        if client.calls:
+            return client.calls[-1]
     raise Wrong("no Call of the server")
 
 
@@ -732,7 +754,7 @@ def a_client_that_takes_no_calls(talk):
     talk.lives()
 
 
-#= V2-038, V2-047
+#= V2-038, V2-047, V2-172
 def a_call_waits_for_a_credit(talk):
     talk.most = 1
     talk.open((BRS, 1))
@@ -747,7 +769,7 @@ def a_call_waits_for_a_credit(talk):
 # --- What no client does ----------------------------------------------------------------------
 
 
-#= V2-065, V2-166
+#= V2-064
 def versions_that_nobody_speaks(talk):
     talk.open()
     for version in (0, 3, 0xFFFFFFFF):
@@ -759,7 +781,7 @@ def versions_that_nobody_speaks(talk):
     talk.lives()
 
 
-#= V2-141, V2-165
+#= V2-166
 def errors_of_a_client(talk):
     """They answer nothing, whatever they say."""
     talk.open()
@@ -773,7 +795,7 @@ def errors_of_a_client(talk):
     talk.lives()
 
 
-#= V2-147
+#= V2-029
 def replies_to_nothing(talk):
     talk.open()
     for payload in (words(0, 1, 0, 0, 0, 0), words(0, 1), bytes(4000)):
@@ -968,11 +990,13 @@ def no_message_is_waited_for_for_ever(talk):
     expect(not clients, "the server still waits for", *clients)
 
 
-TESTS = {name: value for name, value in globals().items()
-         if callable(value) and getattr(value, "__module__", "") == __name__
-         and not isinstance(value, type)
-         and name not in ("properties", "properties_of", "a_file", "ends", "changed", "written", "write",
-                          "lends", "called", "tries", "begins_a_long_call", "unfinished")}
+def tests_of(module):
+    """Its tests are the functions whose only parameter is `talk`."""
+    return {name: value for name, value in vars(sys.modules[module]).items()
+            if inspect.isfunction(value) and value.__module__ == module
+            and list(inspect.signature(value).parameters) == ["talk"]}
+
+
 # Takes long, and all of the memory for joined messages.
 BY_NAME_ONLY = "parts_of_more_calls_than_there_is_memory_for"
 
@@ -1016,4 +1040,4 @@ def run(tests, usage, talk=Talk):
 
 
 if __name__ == "__main__":
-    sys.exit(run(TESTS, __doc__))
+    sys.exit(run(tests_of(__name__), __doc__))

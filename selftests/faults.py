@@ -563,6 +563,26 @@ def write_after_the_end(peer, reply):
     reply.send()
 
 
+@strikes(READ)
+def tells_its_handle(peer, reply):
+    """To another peer, which uses it before this Reply is sent."""
+    segment = reply.call.writes[0][0]
+    with open(peer.control + ".handle", "w", encoding="ascii") as told:
+        print(segment.handle, segment.offset, file=told)
+    peer.wait_for_the_test()
+    reply.send()
+
+
+@strikes(READ)
+def handle_of_another_connection(peer, reply):
+    """Writes to memory that another peer was offered, and has told this one of."""
+    with open(peer.control.removesuffix(".other") + ".handle", encoding="ascii") as told:
+        handle, offset = map(int, told.read().split())
+    segment = dataclasses.replace(reply.call.writes[0][0], handle=handle, offset=offset)
+    reply.connection.write(segment, b"x" * 64)
+    reply.send()
+
+
 @strikes(WRITE)
 def read_after_the_end(peer, reply):
     reply.connection.read(dataclasses.replace(peer.ended["read"][-1], length=64))

@@ -15,7 +15,7 @@ import time
 from pyverbs.pyverbs_error import PyverbsError
 
 from caller import expect, rpc
-from caller2 import CONNPROP, MORE, SYSTEM, Talk, ends, run
+from caller2 import CONNPROP, MORE, SYSTEM, Talk, ends, run, tests_of
 from sharedkey import CLIENT, HELLO, HOSTAUTH, SERVER, proof, property_set, said
 from verbs import waiting
 from wire import SECONDS, Lost, words
@@ -165,10 +165,5 @@ def who_says_nothing_is_given_up(talk):
     expect(PATIENCE - 1 < lived < PATIENCE + SECONDS, "the server has waited for", lived, "seconds")
 
 
-TESTS = {name: value for name, value in globals().items()
-         if callable(value) and getattr(value, "__module__", "") == __name__
-         and not isinstance(value, type)}
-
-
 if __name__ == "__main__":
-    sys.exit(run(TESTS, __doc__, Keyed))
+    sys.exit(run(tests_of(__name__), __doc__, Keyed))

@@ -11,7 +11,6 @@ WAY=
 SIZE=16384
 
 # in_version_2 TEST ARGUMENT...: a test, with a server that speaks version 2.
-#= V2-107, V2-117, V2-178
 in_version_2() {
 	PEER=peer2.py PEER_PORT=20052 WAY=plain
 	modprobe rpcrdma
@@ -147,8 +146,7 @@ takes_one_reply_of_many() {
 }
 
 # fails_its_rpc FAULT...: each ends its RPC with an error, and nothing but that.
-#= V1-092, V1-098, NFS-055
-#= NFS-005, NFS-006, NFS-046
+#= V1-092, V1-098, NFS-005, NFS-006, NFS-046, NFS-055, V2-107, V2-141, V2-165, V2-178
 fails_its_rpc() {
 	mount_through_the_peer
 	connections=$(transport connect_count)
@@ -205,7 +203,7 @@ fails_its_rpc_at_once() {
 }
 
 # The connection ends, and the RPC is answered over the next one.
-#= V1-122, CM-030
+#= CM-030, V2-065, V2-117
 costs_the_connection() {
 	mount_through_the_peer
 	for way; do
@@ -231,9 +229,8 @@ fails_with_its_connection() {
 	done
 }
 
-#= V2-118, V2-171
 # is_answered FAULT=ERROR...: each is refused with such an error of version 2, and that is all.
-#= V2-142
+#= V2-142, V2-171
 is_answered() {
 	mount_through_the_peer
 	connections=$(transport connect_count)
@@ -246,6 +243,7 @@ is_answered() {
 }
 
 # does_no_harm FAULT...: no RPC and no connection suffers.
+#= V2-107
 does_no_harm() {
 	mount_through_the_peer
 	connections=$(transport connect_count)
@@ -275,13 +273,49 @@ begins_with() {
 }
 
 # The device refuses the access, which ends the connection; nothing has changed.
-#= V1-088, V1-089, V1-141, V2-081, V2-182, V2-183
+#= V1-088, V1-089, V1-140, V1-141, V2-081, V2-181
 is_refused() {
 	mount_through_the_peer
 	strike "$1"
 	grows connect_count good
 	outcome | grep 'ended with status 10$' || fail "not refused"
 	good
+}
+
+# A protection domain is one connection's: a peer that uses a handle of another connection loses its own, and
+# the RPC that has offered the memory gets what its own server writes.
+#= V1-139, V2-180
+is_refused_on_another_connection() {
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	other=$control.other
+	rm -f "$control.handle" "$other" "$other.done"
+	"$here/peer.py" "$address" 20053 "$SERVER" "$other" $$ >"$scratch/other.log" 2>&1 &
+	stranger=$!
+	trap 'status=$?; umount -f "$scratch/other"; kill $stranger; leave_the_peer $status' EXIT
+	mkdir -p "$scratch/other"
+	for _ in $(seq 600); do
+		! grep -q listening "$scratch/other.log" || break
+		sleep 0.1
+	done
+	mount -t nfs -o "proto=rdma,port=20053,vers=3,$MOUNT_OPTIONS" "$address:$EXPORT" "$scratch/other"
+	strike tells_its_handle
+	read_in_the_background one
+	one=$!
+	for _ in $(seq 200); do
+		[ ! -s "$control.handle" ] || break
+		sleep 0.1
+	done
+	echo handle_of_another_connection 1 >"$other"
+	dd if="$scratch/other/${dir##*/}/file" of="$local/two" bs=$SIZE count=1 iflag=direct
+	cat "$other.done"
+	grep 'ended with status 10$' "$other.done" || fail "not refused"
+	: >"$control.go"
+	wait $one
+	outcome
+	cmp "$local/one" "$local/file"
+	cmp "$local/two" "$local/file"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection of the RPC has ended"
 }
 
 is_refused_when_writing() {
@@ -410,7 +444,7 @@ arguments_stay_until_the_reply() {
 }
 
 # The memory of an RPC that is given up is not the server's any more either.
-#= V1-090
+#= V1-090, V2-184
 is_refused_for_a_killed_process() {
 	mount_through_the_peer
 	for n in $(seq 100); do
@@ -549,8 +583,7 @@ a_new_connection_owes_nothing() {
 	stays connect_count good
 }
 
-#= V1-024, V1-119, V1-120
-#= V1-117, V1-123, V1-132
+#= V1-024, V1-117, V1-119, V1-120, V1-123, V1-132
 callbacks_are_answered() {
 	mount_4_1_through_the_peer
 	"$@"
@@ -647,8 +680,7 @@ session_asks_for_callbacks_that_fit() {
 
 # RFC 8797's private data; as many Reads as the server likes; a message too many breaks the connection
 # rather than being tried again and again.
-#= CM-001, CM-009, CM-014
-#= V1-006, V1-032
+#= CM-001, CM-009, CM-014, V1-006, V1-032, V1-122
 connection_request() {
 	mount_through_the_peer
 	strike tell
@@ -670,7 +702,7 @@ what_the_server_announces_is_used() {
 	good
 }
 
-#= V1-089, V1-139, V2-180
+#= V1-089, V1-140, V2-181, V2-182
 memory_never_has_the_same_name_again() {
 	mount_through_the_peer
 	strike segments_of_reads 170
@@ -776,8 +808,7 @@ callbacks_while_the_mount_goes() {
 
 # RFC 8797: what cannot be understood in private data means the defaults. The peer ends if a Call is
 # longer than they allow.
-#= V1-042, V1-047, CM-020, CM-023
-#= V1-019, CM-001, CM-009
+#= V1-019, V1-042, V1-047, CM-001, CM-009, CM-020, CM-023
 connects_with() {
 	mount_through_the_peer
 	strike "$1"
@@ -945,6 +976,7 @@ tests \
 	"fails_its_long_reply other_handle too_long unused and_payload with_a_gap one_segment_more" \
 	"fails_its_rpc_at_once" \
 	"$@" \
+	"is_refused_on_another_connection" \
 	"takes_one_reply_of_many" \
 	"makes_no_difference no_credits" \
 	"makes_no_difference endless_credits" \

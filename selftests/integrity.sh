@@ -15,7 +15,6 @@ if [ -n "${QUICK:-}" ]; then
 fi
 
 # compares HOW SIZE...: the data are written HOW on both sides and compared after a remount.
-#= V1-030, V1-063, V1-066
 compares() {
 	mount_export
 	"$here/io.py" write "$local" "$dir" "$@"
@@ -24,10 +23,12 @@ compares() {
 	"$here/io.py" compare "$local" "$dir" "$@" direct
 }
 
+#= V1-030, V1-063, V1-066
 buffered() {
 	compares buffered $small $large
 }
 
+#= V1-030, V1-063, V1-066
 direct() {
 	compares direct $small $large
 }

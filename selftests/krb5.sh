@@ -48,6 +48,11 @@ data_are_the_same() {
 	moves nomsg_calls $whole "$io" put "$local/file" "$dir/file" 300001
 	moves write_segments $parts "$io" get "$local/file" "$dir/file" 300001
 	moves reply_segments $whole "$io" get "$local/file" "$dir/file" 300001
+	# Credentials and verifiers are longer than without Kerberos, and a message has room for that much less.
+	if [ "$1" = krb5 ]; then
+		"$io" limit "$mnt" "$dir/file" put
+		"$io" limit "$mnt" "$dir/file" get
+	fi
 	for size in 1 500 3000 3500 4000 4096 5000 65536 1000003; do
 		"$io" put "$local/file" "$dir/$size" $size
 		"$io" get "$local/file" "$dir/$size" $size

@@ -18,7 +18,7 @@ used() {
 	[ "$(transport connect_count)" -ge 1 ]
 }
 
-#= V1-029, V1-113, V1-115, V2-043, V2-175, V2-177
+#= V1-029, V1-115, V2-043, V2-177
 mounts_and_moves_data() {
 	VERS=$1
 	case $2 in
@@ -76,6 +76,17 @@ mounts_without_a_port() {
 	findmnt -no OPTIONS "$mnt" | grep -w 'port=20049'
 }
 
+# Over IPv4 the kernel asks for a port by version 2 of rpcbind, which has no netids. The answer is the port of
+# TCP, where nothing listens for RDMA, so the mount fails.
+#= V1-114, V2-173, V2-176
+asks_the_portmapper_for_port_0() {
+	traced sunrpc/rpcb_getport
+	! timeout -k 5 60 mount -i -t nfs -o "addr=$SERVER,vers=4.2,proto=rdma,port=0,soft,timeo=20,retrans=1" \
+		"$SERVER:$EXPORT" "$mnt" || fail "mounted through port 0"
+	cat $tracing/trace
+	grep -q 'rpcb_getport: .* program=100003 ' $tracing/trace || fail "the portmapper was not asked"
+}
+
 is_refused_where_nobody_listens() {
 	begun=$(date +%s)
 	if mount -t nfs -o "proto=rdma,port=20050,vers=$VERS,soft,retry=0" "$SERVER:$EXPORT" "$mnt"; then
@@ -128,6 +139,7 @@ tests \
 	"mounts_and_agrees_on_a_version 3" \
 	"mounts_and_agrees_on_a_version 4.2" \
 	"mounts_without_a_port" \
+	"asks_the_portmapper_for_port_0" \
 	"is_refused_where_nobody_listens" \
 	"is_refused_without_a_device" \
 	"several_connections 4"

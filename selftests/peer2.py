@@ -101,7 +101,7 @@ class Connection2(Connection):
         # The nonces of client and server, and whether the client has proven who it is.
         self.nonces, self.proven = None, self.way not in ("keyed", "forger", "hesitates")
         # Errors of the client: the XID, and which one. The credits that the next message is to grant.
-        self.refusals, self.next_credits = [], None
+        self.refusals, self.next_credits, self.refusal_is_due = [], None, False
         self.most = 1024 if self.way in ("small", "shrinks") else INLINE
         self.ceiling = 1 if self.way == "one" else CEILING
         self.deaf = self.way == "silent" or self.way == "begins" and not Connection2.made
@@ -165,8 +165,10 @@ class Connection2(Connection):
 
     def next_refusal(self):
         """Waits for an error of the client."""
+        self.refusal_is_due = True
         for _ in waiting(SECONDS):
             if self.refusals:
+                self.refusal_is_due = False
                 return self.refusals.pop(0)
             self.take()
         raise Lost("the client refuses nothing")
@@ -211,6 +213,9 @@ class Connection2(Connection):
             sys.exit("the client sends what it has no credit for")
         self.given -= 1
         if kind == ERROR:
+            # To a Reply there is none, whatever is wrong with it.
+            if not self.refusal_is_due:
+                sys.exit(f"an error message to what is no Call: {message.hex()}")
             self.refusals.append((xid, *struct.unpack(f">{len(message[20:]) // 4}I", message[20:])))
         elif kind == CONNPROP and self.way == "called":
             # It may still follow what was refused in version 1.
@@ -233,6 +238,8 @@ class Connection2(Connection):
         elif not self.proven:
             sys.exit("a Call before the client has proven who it is")
         else:
+            if self.parts and len(self.parts) + len(message) <= min(self.most, INLINE):
+                sys.exit("a Call in parts, where one message does")
             call, self.parts = Call2(message, self.parts), b""
             longest = max((segment.length for segment in call.segments()), default=0)
             if self.way == "segments" and longest > LONGEST:

@@ -4,12 +4,15 @@
 # before it is anybody else's, and the mount goes on.
 . "$(dirname "$0")/lib.sh"
 
-# killed WHO VERSION OPTIONS SIZE: SIZE is a power of two.
+# killed WHO VERSION OPTIONS SIZE: SIZE is a power of two. A killed process ends the access to its memory, and
+# the connection goes on: it may end by frames that are lost, but not with each round.
+#= V2-184, V2-188
 killed() {
 	VERS=$2
 	mount_export "$3"
 	head -c $((1 << $4)) /dev/urandom >"$local/whole"
 	cp "$local/whole" "$dir/whole"
+	connections=$(transport connect_count)
 	for delay in 0.01 0.03 0.05 0.08 0.1 0.15 0.2 0.25; do
 		pids=
 		for n in 1 2 3 4; do
@@ -26,6 +29,8 @@ killed() {
 		kill -9 $pids 2>/dev/null || note "all had ended after $delay s"
 		wait
 	done
+	connections=$(($(transport connect_count) - connections))
+	[ "$connections" -lt 4 ] || fail "$connections connections have ended"
 	remount
 	cmp "$local/whole" "$dir/whole"
 	rm -f "$dir"/[1-4]
