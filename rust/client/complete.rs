@@ -559,7 +559,7 @@ fn note_local_inv(client: &Client, xid: u32, exposed: &MrList<Registered>) {
 ///
 /// `endpoint` is the transport's connection. Returns what to wait for, if anything.
 #[cold]
-//= V1-090
+//= V1-090, V2-184, V2-188
 pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Arc<Completion>> {
     let shared = endpoint.shared();
     let (index, request) = (rqst.index(), rqst.request());

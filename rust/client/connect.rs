@@ -118,7 +118,7 @@ pub(super) fn establish(
     let params = ConnectParams {
         //= CM-002
         private_data: own.cm_private.encode(),
-        //= V1-041
+        //= V1-041, V2-050
         responder_resources: sizes.reads_in,
         retry_count: RETRIES,
         //= V1-122, V2-052, D-10

@@ -33,7 +33,7 @@ use crate::proto::xdr::{
     Writer, //
 };
 
-//= V2-009, V2-010
+//= V2-009, V2-010, V2-024
 const RDMA2_MSG: u32 = 0;
 const RDMA2_NOMSG: u32 = 1;
 const RDMA2_ERROR: u32 = 4;

@@ -164,6 +164,7 @@ impl Inner {
         mr.iova = (mr.iova & u64::from(u32::MAX)) | (u64::from(tag) << 32);
         // A key is never used twice in a row, so that a late access with the old one fails. Its
         // lowest byte is ours to choose, as in ib_update_fast_reg_key().
+        //= V1-140, V2-181
         mr.rkey = (mr.rkey & !0xff) | (mr.rkey.wrapping_add(1) & 0xff);
         mr.lkey = (mr.lkey & !0xff) | (mr.rkey & 0xff);
         self.region = Region {

@@ -90,7 +90,7 @@ impl Sizes {
         if versions.high == Version::V2 && !resources.count_messages(&has) {
             versions = Versions::V1;
         }
-        //= V1-041
+        //= V1-041, V2-050
         let reads = request
             .reads()
             .min(device.max_reads_out)

@@ -65,7 +65,7 @@ impl Limits {
             page_size: 4096,
             segment_pages: 256,
             segment_bytes: u32::MAX,
-            //= NFS-043, NFS-047
+            //= NFS-043
             chunk_segments: Self::NFS_SAFE_SEGMENTS,
             //= NFS-040
             header_segments: u32::MAX,

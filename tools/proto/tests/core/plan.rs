@@ -531,7 +531,7 @@ proptest! {
     }
 }
 
-//= NFS-041, NFS-042, NFS-043, NFS-047 (test)
+//= NFS-041, NFS-042, NFS-043 (test)
 #[test]
 fn an_unknown_v1_server_is_not_asked_too_much() {
     let limits = Limits::v1(4096, 4096);

@@ -114,8 +114,7 @@ fn misplaced_chunks_are_refused() {
     }
 }
 
-//= V2-071, V2-148, V2-149, V2-150, V2-153, V2-154, V2-156, V2-185, D-07, D-25, D-43 (test)
-//= NFS-045 (test)
+//= V2-071, V2-148, V2-149, V2-150, V2-153, V2-154, V2-156, V2-185, D-07, D-25, D-43, NFS-045 (test)
 #[test]
 fn what_is_too_much_is_told_in_the_words_of_the_version() {
     let many = |count: u32| (1..=count).map(|n| read(8 * n, n, 4)).collect::<Vec<_>>();
