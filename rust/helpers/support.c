@@ -3,6 +3,7 @@
 #include <keys/user-type.h>
 #include <linux/completion.h>
 #include <linux/cred.h>
+#include <linux/jiffies.h>
 #include <linux/kernel.h>
 #include <linux/key.h>
 #include <linux/mm.h>
@@ -117,4 +118,9 @@ __rust_helper const struct user_key_payload *
 rust_helper_user_key_payload_rcu(const struct key *key)
 {
 	return user_key_payload_rcu(key);
+}
+
+__rust_helper u64 rust_helper_get_jiffies_64(void)
+{
+	return get_jiffies_64();
 }

@@ -64,14 +64,17 @@ impl Drop for NofsScope {
 ///
 /// For a path that memory reclaim itself may be waiting for. A kernel with
 /// `CONFIG_DEBUG_ATOMIC_SLEEP` reports whatever might sleep meanwhile, whether it does or not; on
-/// others this is nothing.
+/// others this is nothing. So it is with `CONFIG_PREEMPT_RT`, where the spinlocks of such a path sleep.
 pub(crate) struct NoWaitScope(NotThreadSafe);
+
+/// Whether the kernel can tell waiting from the locks of such a path.
+const IS_CHECKED: bool = cfg!(all(CONFIG_DEBUG_ATOMIC_SLEEP, not(CONFIG_PREEMPT_RT)));
 
 impl NoWaitScope {
     /// Enters the scope. Context: process.
     #[inline(always)]
     pub(crate) fn enter() -> Self {
-        if cfg!(CONFIG_DEBUG_ATOMIC_SLEEP) {
+        if IS_CHECKED {
             // SAFETY: changes a counter of the current task only (non_block_count).
             unsafe { bindings::non_block_start() };
         }
@@ -82,7 +85,7 @@ impl NoWaitScope {
 impl Drop for NoWaitScope {
     #[inline(always)]
     fn drop(&mut self) {
-        if cfg!(CONFIG_DEBUG_ATOMIC_SLEEP) {
+        if IS_CHECKED {
             // SAFETY: as this task has entered the scope, its counter is not zero.
             unsafe { bindings::non_block_end() };
         }
