@@ -53,6 +53,21 @@ pub(crate) trait Accept: Send + Sync + 'static {
     ///
     /// Context: process, may sleep, but must not drop the listener.
     fn deaf(&self);
+
+    /// The device goes away by which a request came, and waits until the request is dropped.
+    ///
+    /// Context: process, may sleep, but must not drop the request, whose handler mutex is held.
+    fn lost(&self, request: RequestId);
+}
+
+/// Which request an event is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RequestId(usize);
+
+impl RequestId {
+    fn of(id: *mut bindings::rdma_cm_id) -> Self {
+        Self(id.addr())
+    }
 }
 
 /// A listening id. Dropping it waits for its events; requests that were made stay.
@@ -148,6 +163,11 @@ unsafe impl Node for Request {
 unsafe impl Send for Request {}
 
 impl Request {
+    /// Whether the request is the one of an event.
+    pub(crate) fn is(&self, id: RequestId) -> bool {
+        RequestId::of(self.raw.as_ptr()) == id
+    }
+
     /// What the peer sent along.
     pub(crate) fn private_data(&self) -> &[u8] {
         let len = usize::from(self.private_data_len);
@@ -292,11 +312,13 @@ unsafe extern "C" fn listen_callback<A: Accept>(
                     .read()
             };
             // Of a listener rdma_bind_addr() has set the family, and nothing else, for it has no
-            // peer. A request that waits is refused by rdma_accept() when its device goes. When
-            // only its address has moved it is accepted, and its connection may soon be lost.
+            // peer. A request whose address has moved is accepted, and its connection may soon be lost.
+            // One whose device goes away, and which is being accepted, is refused by rdma_accept().
             let (_family, rest) = peer.split_at(size_of::<bindings::sa_family_t>());
             if rest.iter().all(|byte| *byte == 0) {
                 acceptor.deaf();
+            } else if event.event == bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL {
+                acceptor.lost(RequestId::of(id));
             }
             0
         }

@@ -7,6 +7,7 @@ use crate::{
         self,
         Accept,
         Request,
+        RequestId,
         Requests, //
     },
     sunrpc::svc::{
@@ -14,25 +15,26 @@ use crate::{
         SvcHandle, //
     },
     support::{
-        completion::Completion,
         net::{
             Net,
             SockAddr, //
         },
         trace,
         work::{
-            Job,
-            Run, //
+            Clock,
+            Tick, //
         }, //
     }, //
 };
+use core::mem::take;
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
         Arc,
         Mutex, //
-    }, //
+    },
+    time::Msecs, //
 };
 
 /// How many clients may wait on devices that keep count (iWARP).
@@ -44,9 +46,10 @@ const MOST_WAITING: u32 = 1024;
 /// Why a client is refused, for traces.
 const GOING: &str = "the listener goes away";
 const CROWDED: &str = "too many wait";
+const NO_DEVICE: &str = "the device goes away";
 
 /// How long to wait before an address is tried again that no device has, in milliseconds.
-const RETRY: u32 = 1_000;
+const RETRY: Msecs = 1_000;
 
 /// What a listener's events reach.
 #[pin_data]
@@ -55,9 +58,6 @@ struct Shared {
     net: Net,
     #[pin]
     state: Mutex<State>,
-    /// The listener goes away.
-    #[pin]
-    over: Completion,
 }
 
 struct State {
@@ -68,14 +68,26 @@ struct State {
     /// What listens; none while there is no device with the address.
     id: Option<listen::Listener>,
     address: SockAddr,
-    /// Listens anew when the device has gone, or the address has moved.
-    again: Option<Pin<KBox<Job<Again>>>>,
+    /// `id` hears nothing any more, since the device goes away, or the address has moved.
+    deaf: bool,
+    /// Requests whose device goes away.
+    lost: Requests,
+    /// Drops ids that a device waits for, and listens anew.
+    caretaker: Option<Pin<KBox<Clock<Caretaker>>>>,
 }
 
 /// A client is going to be refused.
 fn refused(request: &Request, why: &'static str) {
     let peer = request.peer();
     trace::svc_refuse(|| (&peer, why, 0));
+}
+
+/// Refuses clients. Context: process, sleeps; not from an event of theirs.
+fn refuse(mut requests: Requests, why: &'static str) {
+    while let Some(request) = requests.pop() {
+        refused(&request, why);
+        drop(request);
+    }
 }
 
 impl Accept for Shared {
@@ -94,36 +106,61 @@ impl Accept for Shared {
     }
 
     fn deaf(&self) {
-        if let Some(job) = &self.state.lock().again {
-            job.request();
+        let mut state = self.state.lock();
+        state.deaf = true;
+        state.call_caretaker();
+    }
+
+    fn lost(&self, request: RequestId) {
+        let mut state = self.state.lock();
+        // One that is not there is being accepted, or dropped.
+        if let Some(request) = state.waiting.take(|waiting| waiting.is(request)) {
+            state.count -= 1;
+            state.lost.push_last(request);
+            state.call_caretaker();
         }
     }
 }
 
-/// Listens anew.
-struct Again(Arc<Shared>);
+impl State {
+    fn call_caretaker(&self) {
+        if let Some(caretaker) = &self.caretaker {
+            caretaker.start(0);
+        }
+    }
+}
 
-impl Run for Again {
-    fn run(&self) {
+/// Drops ids that a device waits for, and listens anew.
+struct Caretaker(Arc<Shared>);
+
+impl Tick for Caretaker {
+    fn tick(&self) -> Option<Msecs> {
         let shared = &self.0;
-        loop {
-            // The device's removal waits for this.
-            let old = shared.state.lock().id.take();
-            drop(old);
-            let address = shared.state.lock().address;
-            if let Ok(id) = listen::Listener::new(shared.net, address, BACKLOG, shared.clone()) {
-                let mut state = shared.state.lock();
-                if !state.closed {
-                    state.id = Some(id);
-                    return;
-                }
+        let mut state = shared.state.lock();
+        let lost = take(&mut state.lost);
+        let deaf = take(&mut state.deaf);
+        let old = if deaf { state.id.take() } else { None };
+        let address = state.address;
+        drop(state);
+        drop(old);
+        refuse(lost, NO_DEVICE);
+        if !deaf {
+            return None;
+        }
+        let id = listen::Listener::new(shared.net, address, BACKLOG, shared.clone());
+        let mut state = shared.state.lock();
+        match id {
+            Ok(id) if !state.closed => state.id = Some(id),
+            Ok(id) => {
                 drop(state);
-                return drop(id);
+                drop(id);
             }
-            if shared.over.wait_timeout(RETRY) {
-                return;
+            Err(_) => {
+                state.deaf = true;
+                return Some(RETRY);
             }
         }
+        None
     }
 }
 
@@ -148,16 +185,17 @@ impl Listener {
                     closed: false,
                     id: None,
                     address,
-                    again: None,
+                    deaf: false,
+                    lost: Requests::new(),
+                    caretaker: None,
                 }),
-                over <- Completion::new(),
             }),
             GFP_KERNEL,
         )?;
         let this = Self(shared.clone());
-        let job = KBox::pin_init(Job::new(Again(shared.clone())), GFP_KERNEL)?;
+        let caretaker = KBox::pin_init(Clock::new(Caretaker(shared.clone())), GFP_KERNEL)?;
         // The listener may hear that it is deaf as soon as it is there.
-        shared.state.lock().again = Some(job);
+        shared.state.lock().caretaker = Some(caretaker);
         let id = listen::Listener::new(net, address, BACKLOG, shared.clone())?;
         let mut state = shared.state.lock();
         state.address = id.address();
@@ -184,21 +222,18 @@ impl svc::Listener for Listener {
     fn detach(&self) {
         let mut state = self.0.state.lock();
         state.closed = true;
-        let job = state.again.take();
+        let caretaker = state.caretaker.take();
         drop(state);
-        // No event asks for the job any more; waits until it has ended.
-        self.0.over.complete_all();
-        drop(job);
+        // No event calls the caretaker any more; waits until it has ended.
+        drop(caretaker);
         let mut state = self.0.state.lock();
         let id = state.id.take();
-        let mut waiting = core::mem::take(&mut state.waiting);
+        let mut waiting = take(&mut state.waiting);
+        waiting.append(take(&mut state.lost));
         drop(state);
         // Waits for events, which take the lock; then those who wait are refused.
         drop(id);
-        while let Some(request) = waiting.pop() {
-            refused(&request, GOING);
-            drop(request);
-        }
+        refuse(waiting, GOING);
     }
 }
 
