@@ -563,13 +563,10 @@ fn note_local_inv(client: &Client, xid: u32, exposed: &MrList<Registered>) {
 pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Arc<Completion>> {
     let shared = endpoint.shared();
     let (index, request) = (rqst.index(), rqst.request());
-    let abandoned = {
-        let mut state = shared.lock();
-        let (_, requests) = state.established()?;
-        requests.abandon(rqst)
-    };
+    let mut state = shared.lock();
+    let (_, requests) = state.established()?;
     // Nothing exposed; or the connection has ended and taken it.
-    let (mrs, inv) = abandoned?.exposed?;
+    let (mrs, inv) = requests.abandon(rqst)?.exposed?;
     note_local_inv(&shared.role, rqst.xid(), &mrs);
     request.released.reset();
     let done = request.released.clone();
@@ -577,7 +574,9 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
         index,
         done: done.clone(),
     };
-    if let Err(inv) = endpoint.qp().post_local_inv(inv, mrs, waiter) {
+    let posted = endpoint.qp().post_local_inv(inv, mrs, waiter);
+    drop(state);
+    if let Err(inv) = posted {
         shared.park(inv);
     }
     Some(done)

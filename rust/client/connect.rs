@@ -40,10 +40,7 @@ use crate::{
         net, //
     }, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
 /// How long address and route may each take to resolve, in milliseconds.
 const RESOLVE_TIMEOUT: u32 = 5_000;
@@ -69,7 +66,7 @@ const RNR_RETRIES_V2: u8 = 7;
 pub(super) fn resolve(
     client: Client,
     xprt: &Xprt,
-) -> Result<(Arc<Endpoint<Client>>, Sizes), ConnectError> {
+) -> Result<(Endpoint<Client>, Sizes), ConnectError> {
     let net = xprt.net().ok_or(EINVAL)?;
     let requests = Requests::new(xprt.max_reqs())?;
     //= V1-112, V1-113, V1-114, NFS-032, NFS-062

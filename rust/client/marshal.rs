@@ -75,6 +75,11 @@ use crate::{
         SendError, //
     },
     support::{
+        errno,
+        gate::{
+            Entered,
+            Gate, //
+        },
         trace,
         work::Job, //
     }, //
@@ -96,7 +101,7 @@ use kernel::{
 
 /// What the sender has of a connection: it belongs to whoever holds the send lock.
 pub(super) struct SendSide {
-    endpoint: Arc<Endpoint<Client>>,
+    endpoint: Entered<Endpoint<Client>>,
     /// What this side can do.
     own: Limits,
     /// What both sides can do.
@@ -114,7 +119,8 @@ pub(super) struct SendSide {
 
 impl SendSide {
     /// The sender's part of a connection. Context: process, may sleep; send lock held.
-    pub(super) fn new(endpoint: Arc<Endpoint<Client>>, sizes: &Sizes) -> Result<Self> {
+    pub(super) fn new(gate: &Arc<Gate<Endpoint<Client>>>, sizes: &Sizes) -> Result<Self> {
+        let endpoint = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
         Ok(Self {
             refill: KBox::pin_init(
                 Job::new(Refill::new(endpoint.clone(), sizes.mr_pages, sizes.mrs)),
@@ -186,7 +192,10 @@ impl SendSide {
         } = self;
         // The registrations keep the endpoint's parts alive, so none may be left or made anew.
         drop((ticker, refill, stash));
-        endpoint.close();
+        let gate = endpoint.gate().clone();
+        drop(endpoint);
+        // A task that gives up its RPC may be using it still.
+        gate.close(Endpoint::close);
     }
 
     /// An idle registration for `pages` pages. Without one the sender has to wait.

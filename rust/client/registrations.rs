@@ -63,12 +63,13 @@ use crate::{
             Revoked, //
         },
         proof::{
-            Drained,
+            Destroyed,
             Invalidated,
             Unexposed, //
         }, //
     },
     support::{
+        gate::Entered,
         memalloc::{
             patiently,
             NofsScope, //
@@ -80,12 +81,9 @@ use crate::{
 use core::slice;
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
     }, //
 };
 
@@ -512,9 +510,9 @@ impl Requests {
         }
     }
 
-    /// The queue pair has been drained: nothing is exposed or mapped any more. The registrations,
+    /// The queue pair is destroyed: nothing is exposed or mapped any more. The registrations,
     /// with those in `pool`, are to be freed without the lock.
-    pub(super) fn retire(&mut self, pool: &Pool, proof: &Drained) -> MrList<Idle> {
+    pub(super) fn retire(&mut self, pool: &Pool, proof: &Destroyed) -> MrList<Idle> {
         let mut all = pool.take_all();
         for index in 0..self.table.0.len() as u32 {
             let abandoned = self.table.abandon(index);
@@ -535,7 +533,7 @@ const MORE: u32 = 8;
 
 /// Makes registrations when a sender finds too few.
 pub(super) struct Refill {
-    endpoint: Arc<Endpoint<Client>>,
+    endpoint: Entered<Endpoint<Client>>,
     /// The most pages of a registration.
     pages: u32,
     /// The most registrations that may exist: the send queue has room for so many invalidations.
@@ -545,7 +543,7 @@ pub(super) struct Refill {
 }
 
 impl Refill {
-    pub(super) fn new(endpoint: Arc<Endpoint<Client>>, pages: u32, most: u32) -> Self {
+    pub(super) fn new(endpoint: Entered<Endpoint<Client>>, pages: u32, most: u32) -> Self {
         Self {
             endpoint,
             pages,

@@ -48,7 +48,7 @@ use crate::{
             MrList, //
         },
         proof::{
-            Drained,
+            Destroyed,
             Invalidated,
             Unexposed, //
         },
@@ -237,7 +237,7 @@ impl Role for Client {
         self.xprt.force_disconnect();
     }
 
-    fn drained(&self, requests: &mut Requests, proof: &Drained) -> MrList<Idle> {
+    fn destroyed(&self, requests: &mut Requests, proof: &Destroyed) -> MrList<Idle> {
         requests.retire(&self.pool, proof)
     }
 

@@ -43,6 +43,10 @@ use crate::{
     },
     support::{
         debugfs::Show,
+        gate::{
+            Entered,
+            Gate, //
+        },
         memory::PAGE_SIZE,
         net::SockAddr,
         trace, //
@@ -71,9 +75,9 @@ pub(crate) struct Rdma {
     /// What the sender needs of the connection, if there is one.
     sender: SendCell<Option<SendSide>>,
     /// The connection, for those without the send lock. It is cleared when the connection is
-    /// closed. A reference to it is only for those who may sleep: see `Rdma::reference`.
+    /// closed.
     #[pin]
-    current: SpinLock<Option<Arc<Endpoint<Client>>>>,
+    current: SpinLock<Option<Arc<Gate<Endpoint<Client>>>>>,
     /// The most bytes of a Call of the server, or of its Reply, on this connection.
     max_callback: Atomic<u32>,
     /// The last attempt to connect failed, and not for want of memory.
@@ -131,16 +135,17 @@ impl Transport for Rdma {
         // The core closes a connection before it asks for the next.
         self.close(lock, xprt);
         let result = connect::resolve(role, xprt).and_then(|(endpoint, sizes)| {
-            let sender = SendSide::new(endpoint.clone(), &sizes)?;
+            let gate = Gate::new(endpoint)?;
+            let sender = SendSide::new(&gate, &sizes)?;
             // From here on resources hold each other, so the endpoint must be closed; the core
             // does so after an error, too.
             let sender = self.sender.get(lock).insert(sender);
-            *self.current.lock() = Some(endpoint.clone());
+            *self.current.lock() = Some(gate);
             xprt.clear_connected();
             xprt.reset_credits();
-            connect::establish(&endpoint, &sizes, xprt)?;
+            connect::establish(sender.endpoint(), &sizes, xprt)?;
             sender.begin()?;
-            trace_thresholds(&endpoint, &sizes, &xprt.peer());
+            trace_thresholds(sender.endpoint(), &sizes, &xprt.peer());
             self.max_callback.store(sender.max_callback(), Relaxed);
             Ok(())
         });
@@ -219,9 +224,9 @@ impl Transport for Rdma {
     }
 
     fn overdue(&self, is_overdue: impl FnOnce() -> bool) {
-        // The reference is taken before `is_overdue` looks. If the connection was replaced before that,
+        // The gate is entered before `is_overdue` looks. If the connection was replaced before that,
         // the older one is closing already and ignores this.
-        if let Some(endpoint) = self.reference().filter(|_| is_overdue()) {
+        if let Some(endpoint) = self.enter().filter(|_| is_overdue()) {
             endpoint.shared().lose(CloseReason::NoReply);
         }
     }
@@ -231,14 +236,13 @@ impl Transport for Rdma {
     }
 
     fn source_address(&self) -> Option<SockAddr> {
-        self.current
-            .lock()
-            .as_ref()
-            .map(|endpoint| endpoint.source())
+        let current = self.current.lock();
+        let endpoint = current.as_ref()?.enter()?;
+        Some(endpoint.source())
     }
 
     fn inject_disconnect(&self) {
-        if let Some(endpoint) = self.reference() {
+        if let Some(endpoint) = self.enter() {
             endpoint.break_up();
         }
     }
@@ -252,10 +256,16 @@ impl Rdma {
     /// The task gives up its RPC before the Reply has come.
     #[cold]
     fn abandon(&self, rqst: &RdmaRqst) {
-        // A reference, since ending an exposure may sleep when the connection ends meanwhile.
-        let done = self
-            .reference()
-            .and_then(|endpoint| complete::abandon(&endpoint, rqst));
+        might_sleep();
+        // Without a connection nothing is exposed: it is cleared when it has been closed.
+        let done = self.gate().and_then(|gate| match gate.enter() {
+            Some(endpoint) => complete::abandon(&endpoint, rqst),
+            None => {
+                // The connection is being closed, which ends every exposure.
+                gate.wait();
+                None
+            }
+        });
         // A no-op if the credit stays with the Reply.
         rqst.release_credit();
         if let Some(done) = done {
@@ -263,11 +273,13 @@ impl Rdma {
         }
     }
 
-    /// A reference to the connection. It may be the last when it is given back, and then frees the
-    /// queue pair, which sleeps; so may taking it. Context: process, may sleep; no lock held.
-    fn reference(&self) -> Option<Arc<Endpoint<Client>>> {
-        might_sleep();
+    fn gate(&self) -> Option<Arc<Gate<Endpoint<Client>>>> {
         self.current.lock().clone()
+    }
+
+    /// Uses the connection, unless there is none or it is being closed. Context: may sleep; no lock held.
+    fn enter(&self) -> Option<Entered<Endpoint<Client>>> {
+        Gate::enter_owned(&self.gate()?)
     }
 }
 
@@ -298,7 +310,8 @@ impl Show for Rdma {
         // Read under the locks, printed without them.
         let connection = {
             let current = self.current.lock();
-            current.as_ref().and_then(|endpoint| {
+            current.as_ref().and_then(|gate| {
+                let endpoint = gate.enter()?;
                 let state = endpoint.shared().lock();
                 let protocol = state.protocol()?;
                 Some((

@@ -60,7 +60,10 @@ use crate::{
         },
         Pulls, //
     },
-    support::memalloc::NofsScope, //
+    support::{
+        errno,
+        memalloc::NofsScope, //
+    }, //
 };
 use core::ops::Range;
 use kernel::{
@@ -136,6 +139,10 @@ pub(crate) trait Responder: Role {
 
 impl<R: Responder> Pulls for Shared<R> {
     type Puller = R::Puller;
+
+    fn wait_for_posting(&self) {
+        drop(self.lock());
+    }
 
     fn pulled(
         &self,
@@ -324,6 +331,11 @@ impl<R: Responder> Drop for Sending<'_, R> {
 }
 
 impl<R: Role> Shared<R> {
+    /// Whether somebody waits for room in the send queue. Context: any.
+    pub(crate) fn is_short(&self) -> bool {
+        self.waiting.load(Relaxed) != 0
+    }
+
     /// Wakes those who wait for room, if there are any. Context: process.
     pub(super) fn wake_waiters(&self) {
         if self.waiting.load(Relaxed) != 0 {
@@ -381,10 +393,10 @@ impl<R: Responder> Endpoint<R> {
             self.shared.lock().allowance.handle_posted(calls.start);
             return Ok(());
         };
+        let mut state = self.shared.lock();
         if receives.post(&self.qp).is_err() {
             return Err(CloseReason::NotPosted);
         }
-        let mut state = self.shared.lock();
         state
             .receives
             .set_batch(ResponderResources::recv_batch(calls.end));
@@ -399,7 +411,7 @@ impl<R: Responder> Endpoint<R> {
     fn new_receives(&self, buffers: &Buffers) -> Result<RecvBatch<Shared<R>>> {
         let mut receives = RecvBatch::new(buffers.receives);
         for _ in 0..buffers.receives {
-            receives.add(RecvBuf::new(self.pd.clone(), buffers.recv_len)?);
+            receives.add(&self.qp, RecvBuf::new(self.pd.clone(), buffers.recv_len)?);
         }
         Ok(receives)
     }
@@ -635,25 +647,13 @@ impl<R: Responder> Endpoint<R> {
     ///
     /// # Errors
     ///
-    /// The connection has to be closed. The Pull comes back if its memory is still the device's;
-    /// it is to be [retired](Pull::retire).
-    pub(crate) fn pull(
-        &self,
-        pull: PullBox<Shared<R>>,
-        waiter: R::Puller,
-    ) -> Result<(), Option<PullBox<Shared<R>>>> {
+    /// The connection has to be closed.
+    pub(crate) fn pull(&self, pull: PullBox<Shared<R>>, waiter: R::Puller) -> Result {
         let Some(mut state) = self.room(pull.work_requests(), false) else {
             Pull::cancel(pull, &self.qp);
-            return Err(None);
+            return Err(errno::not_connected());
         };
-        self.qp
-            .post_pull(&mut state.queue, pull, waiter)
-            .map_err(Some)
-    }
-
-    /// Whether somebody waits for room in the send queue. Context: any.
-    pub(crate) fn is_short(&self) -> bool {
-        self.shared.waiting.load(Relaxed) != 0
+        self.qp.post_pull(&mut state.queue, pull, waiter)
     }
 
     /// Begins to end the connection. Context: process, may sleep.

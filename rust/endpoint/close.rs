@@ -17,12 +17,10 @@ use crate::{
             LocalInvBox,
             LocalInvList, //
         },
-        proof::Drained,
+        proof::Destroyed,
+        qp::QpEvent,
         recv::RecvBatch,
-        send::{
-            self,
-            SendList, //
-        },
+        send::SendList,
         wqe::Status,
     },
     support::{
@@ -51,6 +49,8 @@ pub(crate) enum CloseReason {
     Failed,
     /// A work request failed.
     WorkRequest(Status),
+    /// The device reports an event after which the queue pair does not work.
+    QueuePair(QpEvent),
     /// The queue pair took no more work requests.
     NotPosted,
     /// There is no memory to handle a message.
@@ -82,6 +82,7 @@ impl CloseReason {
             Self::DeviceRemoved => "device removed",
             Self::Failed => "connection manager",
             Self::WorkRequest(status) => status.message(),
+            Self::QueuePair(event) => event.message(),
             Self::NotPosted => "work request not taken",
             Self::NoMemory => "no memory",
             Self::Unresponsive => "peer takes nothing",
@@ -125,15 +126,15 @@ impl<R: Role> Shared<R> {
         self.role.ended(why);
     }
 
-    /// An invalidation was not posted, or was flushed: parks it until the queue pair is drained.
+    /// An invalidation was not posted, or was flushed: parks it until the queue pair is destroyed.
     /// If it is, what waits is told at once. Context: process, may sleep.
     pub(crate) fn park(&self, inv: LocalInvBox<Self>) {
-        if let Some(proof) = self.drained.as_ref() {
+        if let Some(proof) = self.destroyed.as_ref() {
             return self.retire(inv, proof);
         }
         let mut state = self.lock();
-        // Whoever drains sets the proof before taking the lock to look at what is parked.
-        match self.drained.as_ref() {
+        // `Endpoint::close` sets the proof before it takes the lock to collect parked invalidations.
+        match self.destroyed.as_ref() {
             Some(proof) => {
                 drop(state);
                 self.retire(inv, proof);
@@ -146,7 +147,7 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    fn retire(&self, mut inv: LocalInvBox<Self>, proof: &Drained) {
+    fn retire(&self, mut inv: LocalInvBox<Self>, proof: &Destroyed) {
         if let Some((waiter, proof)) = inv.resolve(proof) {
             self.role.retired(waiter, proof);
         }
@@ -160,42 +161,38 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Ends the connection: when this returns the peer reaches no memory of this side, the memory
-    /// is not mapped for the device, and no completion will come.
+    /// is not mapped for the device, no completion will come, and the connection's id is gone, for which the
+    /// removal of a device waits. None of this depends on whether the device still works.
     ///
     /// Context: process, sleeps; not from an event or a completion.
-    pub(crate) fn close(&self) {
-        let shared = &*self.shared;
+    pub(crate) fn close(self) {
+        let Self { qp, pd, id, shared } = self;
         // From here on failures are expected.
         let stands = shared.lock().protocol.is_some();
         if shared.closing.xchg(1, Relaxed) == 0 && stands {
             shared.note(CloseReason::Unneeded);
         }
-        self.id.disconnect();
-        // Without the proof the memory is given up rather than given back.
-        let Some(drained) = self.qp.drain() else {
-            return;
-        };
-        shared.drained.populate(drained);
-        let Some(proof) = shared.drained.as_ref() else {
+        id.disconnect();
+        shared.destroyed.populate(qp.destroy());
+        let Some(proof) = shared.destroyed.as_ref() else {
             return;
         };
         let (freed, mut unposted) = {
             let mut guard = shared.lock();
             let state = &mut *guard;
             state.protocol = None;
-            let mrs = shared.role.drained(&mut state.role, proof);
+            let mrs = shared.role.destroyed(&mut state.role, proof);
             let mut sends = core::mem::replace(&mut state.sends, SendList::new());
-            sends.append(state.queue.drained(proof));
+            sends.append(state.queue.destroyed(proof));
             let unposted = core::mem::replace(&mut state.unposted, LocalInvList::new());
             let receives = core::mem::replace(&mut state.receives, RecvBatch::new(1));
             ((mrs, sends, receives), unposted)
         };
         // Nothing is freed under the lock.
-        let (mrs, mut sends, receives) = freed;
-        send::end_writes(&mut sends, &self.qp, proof);
-        drop((mrs, sends, receives));
+        drop(freed);
         while let Some(inv) = unposted.pop() {
             shared.retire(inv, proof);
         }
+        drop((pd, id));
     }
 }

@@ -33,7 +33,10 @@ use crate::{
             Invalidated,
             Unexposed, //
         },
-        qp::QpRef,
+        qp::{
+            QpEvent,
+            QpRef, //
+        },
         recv::Received,
         send::SendBufs,
         wqe::Status,
@@ -96,6 +99,14 @@ impl<R: Role> Handler for Shared<R> {
         if self.progress.failed(error) {
             self.lose(why);
         }
+        if let CloseReason::DeviceRemoved = why {
+            self.role.device_removed();
+        }
+    }
+
+    fn queue_pair_event(&self, event: QpEvent) {
+        trace::qp_event(|| (self.role.cid(), event.message()));
+        self.lose(CloseReason::QueuePair(event));
     }
 
     fn received(&self, cx: &mut Completions<'_, Self>, mut message: Received<Self>) {

@@ -93,7 +93,7 @@ use crate::{
         },
         pd::Pd,
         proof::{
-            Drained,
+            Destroyed,
             Invalidated,
             Unexposed, //
         },
@@ -239,10 +239,15 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Context: process; must not close the endpoint itself.
     fn lost(&self);
 
-    /// The queue pair has been drained: gives up all registrations. Endpoint's lock held.
+    /// The device goes away, and waits until the endpoint is closed, whether it was lost before or not.
+    ///
+    /// Context: as for [`Self::lost`].
+    fn device_removed(&self) {}
+
+    /// The queue pair is destroyed: gives up all registrations. Endpoint's lock held.
     ///
     /// The registrations are unmapped when this returns; the list is freed without the lock.
-    fn drained(&self, locked: &mut Self::Locked, proof: &Drained) -> MrList<Idle>;
+    fn destroyed(&self, locked: &mut Self::Locked, proof: &Destroyed) -> MrList<Idle>;
 
     /// The end of the connection has invalidated memory that `waiter` waits for; without `proof`, it
     /// was another connection's. Context: process, may sleep.
@@ -263,8 +268,8 @@ pub(crate) struct Shared<R: Role> {
     progress: Progress,
     /// Set once closing has been asked for, or has begun.
     closing: Atomic<i32>,
-    /// The proof that nothing can be reached any more, once there is one.
-    drained: SetOnce<Drained>,
+    /// The proof that the queue pair is destroyed, once it is.
+    destroyed: SetOnce<Destroyed>,
     /// Who waits for room in the send queue is woken by this.
     #[pin]
     room: CondVar,
@@ -280,7 +285,7 @@ impl<R: Role> Shared<R> {
                 state <- new_spinlock!(State::new(locked)),
                 progress <- Progress::new(),
                 closing: Atomic::new(0),
-                drained: SetOnce::new(),
+                destroyed: SetOnce::new(),
                 room <- new_condvar!(),
                 waiting: Atomic::new(0),
             }),
@@ -294,9 +299,10 @@ impl<R: Role> Shared<R> {
     }
 }
 
-/// A connection, from the resolved address to the drained queue pair.
+/// A connection, from the resolved address to the destroyed queue pair.
 ///
-/// Whoever has it must [`close`](Self::close) it in the end.
+/// The owner must [`close`](Self::close) it in the end. Closing takes it by value, so that no sender,
+/// clock or task uses its queue pair any more.
 pub(crate) struct Endpoint<R: Role> {
     qp: Qp<Shared<R>>,
     pd: Arc<Pd>,
@@ -378,13 +384,13 @@ impl<R: Role> Resolved<R> {
     }
 
     /// Makes the queue pair. Context: process, may sleep.
-    pub(crate) fn endpoint(self, size: qp::Size) -> Result<Arc<Endpoint<R>>> {
+    pub(crate) fn endpoint(self, size: qp::Size) -> Result<Endpoint<R>> {
         let Self { id, shared } = self;
         //= V1-139, V2-178, V2-180
         let pd = Arc::new(Pd::new(id.clone())?, GFP_KERNEL)?;
         let qp = Qp::new(pd.clone(), shared.clone(), size)?;
         shared.lock().queue = SendQueue::of(&qp);
-        Ok(Arc::new(Endpoint { qp, pd, id, shared }, GFP_KERNEL)?)
+        Ok(Endpoint { qp, pd, id, shared })
     }
 }
 
@@ -444,7 +450,8 @@ impl<R: Role> Endpoint<R> {
     fn make(&self, buffers: &Buffers) -> Result {
         for _ in 0..buffers.receives {
             let buffer = patiently(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
-            self.qp.post_recv(buffer).map_err(|_| EIO)?;
+            let _posting = self.shared.lock();
+            self.qp.post_recv(buffer)?;
         }
         for _ in 0..buffers.sends {
             let buffer = patiently(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
@@ -454,18 +461,13 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// The part that events and completions reach.
-    pub(crate) fn shared(&self) -> &Shared<R> {
+    pub(crate) fn shared(&self) -> &Arc<Shared<R>> {
         &self.shared
     }
 
     /// The queue pair.
     pub(crate) fn qp(&self) -> &Qp<Shared<R>> {
         &self.qp
-    }
-
-    /// The proof that the queue pair has been drained, once the endpoint is closed.
-    pub(crate) fn drained(&self) -> Option<&Drained> {
-        self.shared.drained.as_ref()
     }
 
     /// This side's address.

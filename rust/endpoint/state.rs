@@ -84,7 +84,7 @@ pub(crate) struct State<R: Role> {
     pub(super) joining_since: Time,
     /// The parts of the message that the role keeps next, joined.
     pub(crate) joined: Option<Joined>,
-    /// Invalidations that could not be posted, or were flushed: the drained queue pair stands in
+    /// Invalidations that could not be posted, or were flushed: the destroyed queue pair stands in
     /// for them.
     pub(super) unposted: LocalInvList<Shared<R>>,
     /// What the role keeps.

@@ -14,13 +14,15 @@ use super::{
     Protocol,
     Role, //
 };
-use crate::support::work::{
-    Clock,
-    Tick, //
+use crate::support::{
+    gate::Entered,
+    work::{
+        Clock,
+        Tick, //
+    }, //
 };
 use kernel::{
     prelude::*,
-    sync::Arc,
     time::Msecs, //
 };
 
@@ -30,12 +32,12 @@ pub(crate) struct Ticker<R: Role> {
 }
 
 struct Ticking<R: Role> {
-    endpoint: Arc<Endpoint<R>>,
+    endpoint: Entered<Endpoint<R>>,
 }
 
 impl<R: Role> Ticker<R> {
     /// Looks again and again, and when something is due sooner. Context: process, may sleep.
-    pub(crate) fn new(endpoint: Arc<Endpoint<R>>) -> Result<Self> {
+    pub(crate) fn new(endpoint: Entered<Endpoint<R>>) -> Result<Self> {
         let clock = KBox::pin_init(Clock::new(Ticking { endpoint }), GFP_KERNEL)?;
         clock.start(SHORTEST);
         Ok(Self { _clock: clock })

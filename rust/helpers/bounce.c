@@ -74,7 +74,7 @@ static void bounce_back(struct bounce *b, size_t size)
 		memcpy(b->memory, b->copy, size);
 }
 
-static void bounce_unmap(u64 addr, size_t size, enum dma_data_direction dir)
+static void bounce_end(u64 addr, size_t size, enum dma_data_direction dir, bool as_is)
 {
 	struct bounce *b = bounce_at(addr, size, dir);
 
@@ -82,11 +82,22 @@ static void bounce_unmap(u64 addr, size_t size, enum dma_data_direction dir)
 		return;
 	WARN(size != b->size, "rpcrdma: a part of a DMA mapping is unmapped\n");
 	xa_erase(&bounces, addr);
-	bounce_back(b, b->size);
+	if (!as_is)
+		bounce_back(b, b->size);
 	/* A device that goes on with it must not find anything right there. */
 	memset(b->copy, 0x5a, b->size);
 	free_pages_exact(b->copy - offset_in_page(b->copy), bounce_pages(b));
 	kfree(b);
+}
+
+static void bounce_unmap(u64 addr, size_t size, enum dma_data_direction dir)
+{
+	bounce_end(addr, size, dir, false);
+}
+
+static void bounce_unmap_as_is(u64 addr, size_t size, enum dma_data_direction dir)
+{
+	bounce_end(addr, size, dir, true);
 }
 
 static void bounce_domain_made(void)

@@ -2,13 +2,19 @@
 
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
+#include <rdma/rw.h>
 
 #ifdef RPCRDMA_BOUNCE
 #include "bounce.c"
 #else
 #define BOUNCES false
+static void bounce_unmap_as_is(u64 addr, size_t size, enum dma_data_direction dir) {}
 static void bounce_domain_made(void) {}
 static void bounce_domain_gone(void) {}
+#endif
+
+#ifdef RPCRDMA_FAULTS
+#include "faults.c"
 #endif
 
 __rust_helper struct rdma_cm_id *
@@ -84,6 +90,18 @@ __rust_helper void rust_helper_ib_dma_unmap_single(struct ib_device *dev, u64 ad
 	ib_dma_unmap_single(dev, addr, size, dir);
 }
 
+/* As above, but leaves the memory as it is now, because it is in use. */
+__rust_helper void
+rust_helper_ib_dma_unmap_single_as_is(struct ib_device *dev, u64 addr, size_t size,
+				      enum dma_data_direction dir)
+{
+	if (!ib_uses_virt_dma(dev))
+		dma_unmap_single_attrs(dev->dma_device, addr, size, dir,
+				       DMA_ATTR_SKIP_CPU_SYNC);
+	else
+		bounce_unmap_as_is(addr, size, dir);
+}
+
 __rust_helper int rust_helper_ib_dma_mapping_error(struct ib_device *dev, u64 addr)
 {
 	return ib_dma_mapping_error(dev, addr);
@@ -142,4 +160,51 @@ rust_helper_ib_dma_sync_single_for_device(struct ib_device *dev, u64 addr, size_
 __rust_helper bool rust_helper_ib_dma_need_sync(struct ib_device *dev, u64 addr)
 {
 	return BOUNCES || (!ib_uses_virt_dma(dev) && dma_need_sync(dev->dma_device, addr));
+}
+
+/* Has the device end the work of @qp and give back all work requests, which it does not execute. */
+__rust_helper int rust_helper_ib_qp_fail(struct ib_qp *qp)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+
+	return ib_modify_qp(qp, &attr, IB_QP_STATE);
+}
+
+/*
+ * Waits for the completion of @cq that is being handled. No other is handled from here on, whatever
+ * the device reports.
+ */
+__rust_helper void rust_helper_ib_cq_stop(struct ib_cq *cq)
+{
+	disable_work_sync(&cq->work);
+}
+
+/* The type of a context with registrations: RDMA_RW_MR of drivers/infiniband/core/rw.c. */
+#define RW_CTX_MR 2
+
+/*
+ * The first half of rdma_rw_ctx_destroy_bvec() for a context whose work requests may not have
+ * ended: gives the registrations back to @qp, whose destruction takes them from the device.
+ */
+__rust_helper void rust_helper_rdma_rw_ctx_withdraw(struct rdma_rw_ctx *ctx, struct ib_qp *qp)
+{
+	u32 i;
+
+	if (ctx->type != RW_CTX_MR)
+		return;
+	for (i = 0; i < ctx->nr_ops; i++)
+		ib_mr_pool_put(qp, &qp->rdma_mrs, ctx->reg[i].mr);
+	ctx->nr_ops = 0;
+}
+
+/*
+ * The second half, when the queue pair has been destroyed: unmaps the memory. Without
+ * registrations, rdma_rw_ctx_destroy_bvec() looks at nothing of a queue pair but its domain.
+ */
+__rust_helper void rust_helper_rdma_rw_ctx_unmap(struct rdma_rw_ctx *ctx, struct ib_pd *pd,
+						 u32 nr_bvec, enum dma_data_direction dir)
+{
+	struct ib_qp gone = { .pd = pd };
+
+	rdma_rw_ctx_destroy_bvec(ctx, &gone, 0, NULL, nr_bvec, dir);
 }

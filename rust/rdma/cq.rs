@@ -9,16 +9,27 @@
 //! C header: `include/rdma/ib_verbs.h`.
 
 use super::cm::CmId;
+use super::ledger::Ledger;
 use super::proof::QpId;
-use super::qp::QpRef;
+use super::qp::{
+    QpEvent,
+    QpRef, //
+};
 use super::recv::RecvBatch;
 use super::Handler;
 use crate::bindings;
+use crate::support::work::{
+    Job,
+    Run, //
+};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use kernel::error::from_err_ptr;
 use kernel::prelude::*;
-use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
 use kernel::sync::Arc;
 
 /// What the completions of a queue pair share with those who post to it: `ib_cq.cq_context` and
@@ -29,7 +40,38 @@ pub(super) struct Shared<H: Handler> {
     pub(super) owed: Atomic<u32>,
     /// A Receive was posted.
     pub(super) receives: Atomic<bool>,
+    /// The boxes that have been posted.
+    pub(super) ledger: Arc<Ledger>,
+    /// Tells the handler of an event of the queue pair. Dropping it waits for that.
+    pub(super) event: Pin<KBox<Job<EventOf<H>>>>,
     own: UnsafeCell<Own<H>>,
+}
+
+/// The last serious event of a queue pair, and the handler of such events.
+pub(super) struct EventOf<H: Handler> {
+    handler: Arc<H>,
+    event: Atomic<u32>,
+}
+
+impl<H: Handler> EventOf<H> {
+    /// Notes an event. Context: any.
+    pub(super) fn note(&self, event: bindings::ib_event_type) {
+        self.event.store(event, Relaxed);
+    }
+}
+
+impl<H: Handler> Run for EventOf<H> {
+    fn run(&self) {
+        self.handler
+            .queue_pair_event(QpEvent::new(self.event.load(Relaxed)));
+    }
+}
+
+impl<H: Handler> Shared<H> {
+    /// Whose completions these are.
+    pub(super) fn handler(&self) -> &H {
+        &self.handler
+    }
 }
 
 /// What belongs to whichever completion is being handled.
@@ -80,7 +122,7 @@ impl<'a, H: Handler> Completions<'a, H> {
     pub(crate) fn qp(&self) -> &'a QpRef<H> {
         // SAFETY: written before the first work request was posted (`Cq::set_qp`), and not since.
         let qp = unsafe { (*self.0.own.get()).qp };
-        // SAFETY: destroying a queue pair drains its queues first (`Qp::drop`), which waits for
+        // SAFETY: before a queue pair is destroyed its queue is stopped (`Cq::stop`), which waits for
         // the completion that is being handled.
         unsafe { QpRef::from_raw(qp) }
     }
@@ -116,11 +158,17 @@ impl<H: Handler> Cq<H> {
         if id.device().is_null() {
             return Err(ENODEV);
         }
+        let event = EventOf {
+            handler: handler.clone(),
+            event: Atomic::new(0),
+        };
         let shared = KBox::new(
             Shared {
                 handler,
                 owed: Atomic::new(0),
                 receives: Atomic::new(false),
+                ledger: Ledger::new()?,
+                event: KBox::pin_init(Job::new(event), GFP_KERNEL)?,
                 own: UnsafeCell::new(Own {
                     qp: core::ptr::null_mut(),
                     qp_id: QpId::NONE,
@@ -172,8 +220,21 @@ impl<H: Handler> Cq<H> {
     }
 
     /// What `ib_qp.qp_context` has to be.
-    pub(super) fn shared(&self) -> *mut Shared<H> {
+    pub(super) fn as_context(&self) -> *mut Shared<H> {
         self.shared.as_ptr()
+    }
+
+    /// The state that completions share.
+    pub(super) fn shared(&self) -> &Shared<H> {
+        // SAFETY: valid by the type invariant; freed in drop only.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// Stops the work item for good: when this returns no completion is being handled, and none will be,
+    /// whatever the device reports. Context: process, sleeps; not from a completion.
+    pub(super) fn stop(&self) {
+        // SAFETY: valid by the type invariant, and polled by a work item (`Self::new`).
+        unsafe { bindings::ib_cq_stop(self.raw.as_ptr()) };
     }
 }
 

@@ -6,9 +6,15 @@
 //! here. C header: `include/rdma/ib_verbs.h`.
 
 use super::pd::Pd;
+use super::qp::QpRef;
+use super::Handler;
 use crate::bindings;
 use core::alloc::Layout;
-use core::mem::MaybeUninit;
+use core::cell::UnsafeCell;
+use core::mem::{
+    offset_of,
+    MaybeUninit, //
+};
 use kernel::alloc::allocator::Kmalloc;
 use kernel::alloc::{
     Allocator,
@@ -36,22 +42,68 @@ impl Direction {
     }
 }
 
+/// The mapping of a buffer for the device. Dropping it unmaps the buffer.
+///
+/// # Invariants
+///
+/// `addr` maps `len` bytes for the device of `pd`, in direction `direction`.
+pub(super) struct Mapping {
+    addr: u64,
+    len: usize,
+    direction: Direction,
+    pd: Arc<Pd>,
+    /// The buffer is in use, so that unmapping must not copy from a bounce buffer.
+    in_use: bool,
+}
+
+impl Mapping {
+    /// Unmaps a buffer that is in use.
+    pub(super) fn release(mut self) {
+        self.in_use = true;
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let (device, direction) = (self.pd.device(), self.direction.as_raw());
+        if self.in_use {
+            // SAFETY: mapped with these arguments (type invariant); the queue pair is destroyed, so no
+            // work request names the buffer.
+            unsafe { bindings::ib_dma_unmap_single_as_is(device, self.addr, self.len, direction) };
+            return;
+        }
+        // SAFETY: mapped with these arguments (type invariant). No work request names a buffer that is in
+        // use elsewhere, or whose queue pair is destroyed.
+        unsafe { bindings::ib_dma_unmap_single(device, self.addr, self.len, direction) };
+    }
+}
+
 /// A buffer, mapped for the device.
 ///
 /// # Invariants
 ///
-/// `sge.addr` maps all of `data` for the device of `pd`, in direction `direction`.
+/// `sge.addr` is the address of `mapping`, which maps all of `data`, in direction `direction`. `mapping` is
+/// used by the owner of the buffer, except that the ledger of a queue pair takes it once the queue pair is
+/// destroyed.
 pub(super) struct DmaBuf {
+    // Unmapped before the memory is freed.
+    mapping: UnsafeCell<Option<Mapping>>,
     data: KBox<[u8]>,
     /// The element that a work request names; its length is the part that is in use.
     sge: bindings::ib_sge,
     direction: Direction,
     /// Whether the processor and the device have to be told whose turn it is.
     need_sync: bool,
-    pd: Arc<Pd>,
 }
 
+// SAFETY: `mapping`, the only field that could be changed through a shared buffer, is changed by the ledger
+// only, when nothing else uses it.
+unsafe impl Sync for DmaBuf {}
+
 impl DmaBuf {
+    /// How many bytes into the buffer its mapping is.
+    pub(super) const MAPPING: usize = offset_of!(Self, mapping);
+
     /// A zeroed buffer, near the device. Context: may sleep.
     ///
     /// # Errors
@@ -61,7 +113,7 @@ impl DmaBuf {
         let mut data = zeroed(len as usize, pd.node())?;
         let device = pd.device();
         // SAFETY: the device is valid while `pd` is; the buffer is kmalloc memory, and stays where
-        // it is until drop has unmapped it.
+        // it is until it is unmapped.
         let addr = unsafe {
             bindings::ib_dma_map_single(
                 device,
@@ -76,23 +128,27 @@ impl DmaBuf {
         }
         // SAFETY: the device is valid, and `addr` a mapping of its.
         let need_sync = unsafe { bindings::ib_dma_need_sync(device, addr) };
+        let lkey = pd.local_key();
         // INVARIANT: mapped just now.
+        let mapping = Mapping {
+            addr,
+            len: data.len(),
+            direction,
+            pd,
+            in_use: false,
+        };
+        // INVARIANT: the mapping is that of the data.
         Ok(Self {
             data,
             sge: bindings::ib_sge {
                 addr,
                 length: len,
-                lkey: pd.local_key(),
+                lkey,
             },
             direction,
             need_sync,
-            pd,
+            mapping: UnsafeCell::new(Some(mapping)),
         })
-    }
-
-    /// Another one for the same device, of `len` bytes. Errors and context: as [`Self::new`].
-    pub(super) fn another(&self, len: u32) -> Result<Self> {
-        Self::new(self.pd.clone(), len, self.direction)
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -104,27 +160,40 @@ impl DmaBuf {
         &raw mut self.sge
     }
 
-    /// Makes the first `len` bytes the part in use: the device gets them as they are now.
-    pub(super) fn give(&mut self, len: u32) {
+    /// Makes the first `len` bytes the part in use: the device gets them as they are now. `qp` is the queue
+    /// pair that the buffer is posted to.
+    #[inline(always)]
+    pub(super) fn give<H: Handler>(&mut self, len: u32, _qp: &QpRef<H>) {
         self.sge.length = len.min(self.len());
         if self.need_sync {
             self.sync_for_device();
         }
     }
 
-    /// The processor gets the first `len` bytes as the device wrote them.
-    pub(super) fn take(&self, len: u32) {
+    /// The processor gets the first `len` bytes as the device wrote them. `qp` is the queue pair that the
+    /// buffer was posted to.
+    #[inline(always)]
+    pub(super) fn take<H: Handler>(&self, len: u32, _qp: &QpRef<H>) {
         if self.need_sync {
             self.sync_for_cpu(len.min(self.len()));
         }
     }
 
+    /// The device, as long as the buffer is mapped.
+    fn device(&self) -> Option<*mut bindings::ib_device> {
+        // SAFETY: `give` and `take` alone lead here, while the queue pair exists; so the ledger does not use
+        // the mapping (type invariant).
+        let mapping = unsafe { &*self.mapping.get() };
+        mapping.as_ref().map(|mapping| mapping.pd.device())
+    }
+
     #[cold]
     fn sync_for_device(&self) {
+        let Some(device) = self.device() else { return };
         // SAFETY: mapped with this direction (type invariant), `sge.length` is within it.
         unsafe {
             bindings::ib_dma_sync_single_for_device(
-                self.pd.device(),
+                device,
                 self.sge.addr,
                 self.sge.length as usize,
                 self.direction.as_raw(),
@@ -134,10 +203,11 @@ impl DmaBuf {
 
     #[cold]
     fn sync_for_cpu(&self, len: u32) {
+        let Some(device) = self.device() else { return };
         // SAFETY: mapped with this direction (type invariant), the caller has bounded `len`.
         unsafe {
             bindings::ib_dma_sync_single_for_cpu(
-                self.pd.device(),
+                device,
                 self.sge.addr,
                 len as usize,
                 self.direction.as_raw(),
@@ -151,21 +221,6 @@ impl DmaBuf {
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.data
-    }
-}
-
-impl Drop for DmaBuf {
-    fn drop(&mut self) {
-        // SAFETY: mapped with these arguments (type invariant). Whoever drops the buffer owns it,
-        // so no work request names it.
-        unsafe {
-            bindings::ib_dma_unmap_single(
-                self.pd.device(),
-                self.sge.addr,
-                self.data.len(),
-                self.direction.as_raw(),
-            )
-        };
     }
 }
 

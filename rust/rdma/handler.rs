@@ -10,6 +10,7 @@ use super::mr::{
     MrList, //
 };
 use super::proof::Unexposed;
+use super::qp::QpEvent;
 use super::recv::Received;
 use super::rw::PullBox;
 use super::send::SendBufs;
@@ -32,7 +33,12 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
     /// must not be destroyed, and nothing may be waited for that destroys it.
     fn cm_event(&self, event: cm::Event<'_>);
 
-    /// A message arrived.
+    /// The device reports an event of the queue pair that the driver takes for serious. Context: process, may
+    /// sleep.
+    fn queue_pair_event(&self, event: QpEvent);
+
+    /// A message arrived. The lock with which Receives are posted must be taken before the message is posted
+    /// again.
     fn received(&self, cx: &mut Completions<'_, Self>, message: Received<Self>);
 
     /// Sends have ended, done or failed; [`SendQueue::ended`](super::send::SendQueue::ended) gives
@@ -50,7 +56,7 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
     );
 
     /// An invalidation was not executed, since the queue pair failed before. The peer may reach
-    /// the memory until the queue pair is drained; then
+    /// the memory until the queue pair is destroyed; then
     /// [`LocalInv::resolve`](super::local_inv::LocalInv::resolve) does what was left undone.
     fn invalidation_failed(&self, inv: LocalInvBox<Self>);
 
@@ -63,6 +69,10 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
 pub(crate) trait Pulls: Handler {
     /// What waits for an RDMA Read.
     type Puller: Send;
+
+    /// Waits until a task that is posting an RDMA Read has done so: takes the lock with which they are
+    /// posted. Context: completion.
+    fn wait_for_posting(&self);
 
     /// RDMA Reads have ended: the data is in `pull`. None if they failed; then the connection is
     /// lost, and [`Handler::lost`] says so.

@@ -13,8 +13,9 @@ use super::mr::{
     MrList,
     Registered, //
 };
+use super::pd::Pd;
 use super::proof::{
-    Drained,
+    Destroyed,
     Unexposed, //
 };
 use super::qp::QpRef;
@@ -67,11 +68,11 @@ impl<H: Handler> LocalInv<H> {
     }
 
     /// Does for an invalidation that failed what it should have done: destroys its registrations,
-    /// now that the queue pair has been drained, and returns what waited, with the proof that it was
+    /// now that the queue pair is destroyed, and returns what waited, with the proof that it was
     /// that queue pair's.
     ///
     /// Context: may sleep.
-    pub(crate) fn resolve(&mut self, proof: &Drained) -> Option<(H::Waiter, Option<Unexposed>)> {
+    pub(crate) fn resolve(&mut self, proof: &Destroyed) -> Option<(H::Waiter, Option<Unexposed>)> {
         let (mrs, waiter) = self.what.take()?;
         Some((waiter, mrs.destroy(proof)))
     }
@@ -83,7 +84,9 @@ impl<H: Handler> QpRef<H> {
     /// When the queue pair does not take it, `inv` comes back with both inside, as one that
     /// failed ([`Handler::invalidation_failed`]).
     ///
-    /// Context: any.
+    /// Context: any. A task has the lock under which registrations are posted: one
+    /// that has been invalidated is not posted anew before ib_post_send() has returned, which may look at
+    /// its work request until then.
     pub(crate) fn post_local_inv(
         &self,
         mut inv: LocalInvBox<H>,
@@ -104,7 +107,7 @@ impl<H: Handler> QpRef<H> {
             // Nothing to post means that no completion would come.
             return Err(inv);
         }
-        let cqe = Wqe::into_cqe(inv);
+        let cqe = Wqe::give(inv, self)?;
         self.shared().owed.fetch_add(1, Relaxed);
         // SAFETY: the chain lies in the registrations, which the box owns; the completion entry of
         // its last is the box, which was given away.
@@ -114,7 +117,7 @@ impl<H: Handler> QpRef<H> {
         }
         self.shared().owed.fetch_sub(1, Relaxed);
         // SAFETY: ib_post_send() stopped before the last of the chain, so no completion comes.
-        Err(unsafe { Wqe::from_cqe(cqe) })
+        Err(unsafe { Wqe::take(cqe) })
     }
 }
 
@@ -133,5 +136,9 @@ impl<H: Handler> Work for LocalInv<H> {
         };
         let (mrs, proof) = mrs.invalidated();
         cx.handler().invalidated(cx, inv, waiter, mrs, proof);
+    }
+
+    fn reclaim(inv: LocalInvBox<H>, handler: &H, _pd: &Pd) {
+        handler.invalidation_failed(inv);
     }
 }

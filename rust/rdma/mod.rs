@@ -4,7 +4,8 @@
 //!
 //! Ownership follows the work request: what a Receive, a Send or an invalidation needs moves into
 //! the queue pair when it is posted and comes back from its completion, so nothing can be touched
-//! or freed while the device has it. A connection's user implements [`Handler`].
+//! or freed while the device has it. Boxes that the device does not give back come back when the
+//! queue pair is destroyed (`ledger`). A connection's user implements [`Handler`].
 //!
 //! ```text
 //!   CmId <- Pd <- DmaBuf, Mr          (each keeps what it was made from alive)
@@ -35,6 +36,7 @@ pub(crate) mod cq;
 pub(crate) mod device;
 pub(crate) mod dma;
 mod handler;
+mod ledger;
 pub(crate) mod listen;
 pub(crate) mod local_inv;
 pub(crate) mod mr;

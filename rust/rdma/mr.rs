@@ -12,7 +12,7 @@
 //! ```
 //!
 //! While `Registered`, the peer can reach the memory. Only a LOCAL_INV that completed, an
-//! invalidation by the peer, or destruction after the queue pair has been drained leads out of
+//! invalidation by the peer, or destruction after the queue pair is destroyed leads out of
 //! that state; until then the memory's owner must not have it back. There is no way to drop a
 //! registered list by mistake without a complaint, and none to reuse one.
 //!
@@ -24,7 +24,7 @@ use super::dma::{
 };
 use super::pd::Pd;
 use super::proof::{
-    Drained,
+    Destroyed,
     Invalidated,
     QpId,
     Unexposed, //
@@ -43,6 +43,7 @@ use crate::support::memory::{
     Span,
     PAGE_SIZE, //
 };
+use crate::support::module::lose;
 use core::marker::PhantomData;
 use core::mem::{
     offset_of,
@@ -527,32 +528,32 @@ impl MrList<Registered> {
         (self.into_state(), Unexposed::by_end_of_list())
     }
 
-    /// Unmaps the registrations: their queue pair has been drained, so the peer cannot reach them.
+    /// Unmaps the registrations: their queue pair is destroyed, so the peer cannot reach them.
     /// They are of no use any more, and only to be freed. Context: any.
-    pub(crate) fn retire(mut self, proof: &Drained) -> MrList<Idle> {
+    pub(crate) fn retire(mut self, proof: &Destroyed) -> MrList<Idle> {
         let mut retired = MrList::<Idle>::new();
         while let Some(mut inner) = self.inners.pop() {
             if proof.is_of(inner.qp) {
                 inner.unmap();
                 retired.inners.push(inner);
             } else {
-                lose(inner);
+                lose("a memory registration", inner);
             }
         }
         retired
     }
 
     /// Destroys the registrations, which invalidates them as well: their queue pair has been
-    /// drained. Returns the proof of that, unless some were of another queue pair, which are lost.
+    /// destroyed. Returns the proof of that, unless some were of another queue pair, which are lost.
     /// Context: may sleep.
-    pub(crate) fn destroy(mut self, proof: &Drained) -> Option<Unexposed> {
+    pub(crate) fn destroy(mut self, proof: &Destroyed) -> Option<Unexposed> {
         let mut all = true;
         while let Some(inner) = self.inners.pop() {
             if proof.is_of(inner.qp) {
                 drop(inner);
             } else {
                 all = false;
-                lose(inner);
+                lose("a memory registration", inner);
             }
         }
         all.then(Unexposed::by_end_of_list)
@@ -563,16 +564,8 @@ impl<S: sealed::State> Drop for MrList<S> {
     fn drop(&mut self) {
         if S::EXPOSED {
             while let Some(inner) = self.inners.pop() {
-                lose(inner);
+                lose("a memory registration", inner);
             }
         }
     }
-}
-
-/// The peer may still reach the memory, and the device the registration: losing both is the
-/// lesser evil.
-#[cold]
-fn lose(inner: KBox<Inner>) {
-    pr_err!("a memory registration was lost before it was invalidated\n");
-    core::mem::forget(inner);
 }

@@ -25,15 +25,23 @@ impl QpId {
     }
 }
 
-/// The proof that a queue pair is in the error state and its send queue has been drained: it
-/// executes no work request any more and answers no access of the peer's.
-pub(crate) struct Drained {
+/// The proof that a queue pair is destroyed, and that nothing of it is left: it executes no work request, it
+/// answers no access of the peer, and no completion of it is handled.
+///
+/// A queue pair is destroyed first, and then nothing is left to be destroyed but the queue pair itself. But a
+/// device that has failed may neither change the state of a queue pair nor give back its work requests. The
+/// destruction does not depend on that: when ib_destroy_qp() has returned, a device does not execute work
+/// requests of the queue pair (InfiniBand specification, 10.2.4.4), whatever the queue pair had, and a driver
+/// whose device is gone frees its part all the same (irdma_destroy_qp(), bnxt_re_destroy_qp(),
+/// destroy_qp_common() of mlx5_ib). It refuses only a queue pair that is attached to a multicast group, or
+/// opened twice (`ib_qp.usecnt`), and no reliable connected queue pair of a connection id is.
+pub(crate) struct Destroyed {
     qp: QpId,
 }
 
-impl Drained {
-    /// By [`Qp::drain`](super::qp::Qp::drain), when every work request came back.
-    pub(super) fn by_drain(qp: QpId) -> Self {
+impl Destroyed {
+    /// By [`Qp::destroy`](super::qp::Qp::destroy).
+    pub(super) fn by_destruction(qp: QpId) -> Self {
         Self { qp }
     }
 

@@ -14,9 +14,10 @@ use super::cq::{
 };
 use super::device::Registers;
 use super::dma::Direction;
+use super::ledger::Ledger;
 use super::pd::Pd;
 use super::proof::{
-    Drained,
+    Destroyed,
     QpId, //
 };
 use super::Handler;
@@ -25,13 +26,11 @@ use crate::support::errno;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use kernel::error::to_result;
+use kernel::ffi::c_void;
+use kernel::pr_warn_once;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
-use kernel::time::{
-    delay::fsleep,
-    Delta, //
-};
 use kernel::types::Opaque;
 
 /// How large a queue pair is to be, in work requests.
@@ -57,6 +56,35 @@ pub(crate) struct Size {
 impl Size {
     /// The room that ib_drain_sq() and ib_drain_rq() need in each queue for what marks its end.
     pub(crate) const MARKER: u32 = 1;
+}
+
+/// An event that a device reports of a queue pair, or of itself (`enum ib_event_type`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpEvent(bindings::ib_event_type);
+
+impl QpEvent {
+    pub(super) fn new(event: bindings::ib_event_type) -> Self {
+        Self(event)
+    }
+
+    /// Whether the queue pair works on: the connection stands or has moved to another path, or a queue has
+    /// been emptied because this side wanted that.
+    fn is_harmless(self) -> bool {
+        matches!(
+            self.0,
+            bindings::ib_event_type_IB_EVENT_COMM_EST
+                | bindings::ib_event_type_IB_EVENT_PATH_MIG
+                | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
+                | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED
+        )
+    }
+
+    /// The event in words.
+    pub(crate) fn message(self) -> &'static str {
+        // SAFETY: ib_event_msg() takes any value and returns a constant string.
+        let message = unsafe { CStr::from_char_ptr(bindings::ib_event_msg(self.0)) };
+        message.to_str().unwrap_or("unknown")
+    }
 }
 
 /// A queue pair that is known to be valid; Receives and invalidations can be posted to it.
@@ -88,19 +116,29 @@ impl<H: Handler> QpRef<H> {
     /// # Safety
     ///
     /// The chain must be valid during the call, and what it names until its last work request has
-    /// completed or the queue pair has been drained. A completion entry in it must be that of a
+    /// completed or the queue pair is destroyed. A completion entry in it must be that of a
     /// [`Wqe`](super::wqe::Wqe) that was given away, or that of [`unit_cqe`](super::wqe::unit_cqe).
     #[inline]
     pub(super) unsafe fn post_chain(&self, chain: *const bindings::ib_send_wr) -> i32 {
         // SAFETY: the `ib_qp` is valid; `device` is set by ib_create_qp() and constant.
         let device = unsafe { (*self.as_raw()).device };
         // SAFETY: a device stays while it has queue pairs, and has its operations set before.
-        let Some(post_send) = (unsafe { (*device).ops.post_send }) else {
+        let post_send = unsafe { (*device).ops.post_send };
+        // A device that fails on demand (rust/helpers/faults.c).
+        #[cfg(rpcrdma_faults)]
+        let post_send = post_send.map(|_| bindings::fault_post_send);
+        let Some(post_send) = post_send else {
             return errno::not_supported().to_errno();
         };
         let mut refused = core::ptr::null();
         // SAFETY: the queue pair is valid, and the chain is what the caller promises.
         unsafe { post_send(self.as_raw(), chain, &mut refused) }
+    }
+
+    /// The ledger of posted boxes.
+    #[inline(always)]
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
+        &self.shared().ledger
     }
 
     /// The number of the port that the connection is on.
@@ -123,16 +161,18 @@ impl<H: Handler> QpRef<H> {
 ///
 /// # Invariants
 ///
-/// `raw` is the queue pair of `cm_id`, created with `cq`, whose `Shared` is its context.
+/// `raw` is the queue pair of `cm_id`, created with `cq`, whose `Shared` is its context. It is valid unless
+/// `destroyed` is set, which only the last use of a `Qp` does.
 pub(crate) struct Qp<H: Handler> {
     raw: NonNull<bindings::ib_qp>,
+    destroyed: bool,
     id: QpId,
     size: Size,
     registers: Registers,
     // ib_free_cq() and ib_dealloc_pd() refuse what is in use, so these go after the queue pair.
     cm_id: Arc<CmId>,
     pd: Arc<Pd>,
-    _cq: Cq<H>,
+    cq: Cq<H>,
 }
 
 // SAFETY: a `struct ib_qp` does not belong to a task.
@@ -161,7 +201,8 @@ impl<H: Handler> Qp<H> {
             },
         };
         let mut attr = bindings::ib_qp_init_attr {
-            qp_context: cq.shared().cast(),
+            event_handler: Some(event_callback::<H>),
+            qp_context: cq.as_context().cast(),
             port_num: if size.rw_registrations == 0 {
                 0
             } else {
@@ -191,15 +232,16 @@ impl<H: Handler> Qp<H> {
         // INVARIANT: created just now.
         let qp = Self {
             raw,
+            destroyed: false,
             id: QpId::next(),
             size,
             registers,
             cm_id,
             pd,
-            _cq: cq,
+            cq,
         };
         // SAFETY: created with this queue, and nothing was posted yet.
-        unsafe { qp._cq.set_qp(qp.raw.as_ptr(), qp.id) };
+        unsafe { qp.cq.set_qp(qp.raw.as_ptr(), qp.id) };
         Ok(qp)
     }
 
@@ -239,76 +281,102 @@ impl<H: Handler> Qp<H> {
     }
 
     /// The protection domain.
-    pub(super) fn pd(&self) -> &Pd {
+    pub(super) fn pd(&self) -> &Arc<Pd> {
         &self.pd
     }
 
-    /// Ends all work: what was posted has come back, and its completions have been handled. There
-    /// is no proof if the device keeps work requests that owe a completion.
+    /// Ends all work and destroys the queue pair. It is taken by value, so
+    /// [`Completions`](super::cq::Completions) alone have it besides, and these end first.
     ///
-    /// Receives first, because handling what they brought posts invalidations.
+    /// Boxes that the device has not given back come back here: invalidations by
+    /// [`Handler::invalidation_failed`]; all others are freed.
     ///
     /// Context: process, sleeps; not from a completion.
-    pub(crate) fn drain(&self) -> Option<Drained> {
-        // ib_drain_sq() returns without a word when it could not change the queue pair's state or
-        // post its marker. Look what it has done, and try again: a task that gave up its RPC may
-        // have posted an invalidation behind the marker.
-        for attempt in 0..DRAIN_ATTEMPTS {
-            if attempt != 0 {
-                fsleep(DRAIN_PAUSE);
-            }
-            let failed = self.enter_error_state();
-            // Not when there is nothing in it: soft RoCE that finds no memory while it connects a
-            // queue pair stops receiving for good (rxe_qp_from_attr), and gives back no marker.
-            if self.shared().receives.load(Relaxed) {
-                // SAFETY: the queue pair is valid, and its queues have room for the marker.
-                unsafe { bindings::ib_drain_rq(self.as_raw()) };
-            }
-            // SAFETY: the queue pair is valid, and its queues have room for the marker.
-            unsafe { bindings::ib_drain_sq(self.as_raw()) };
-            if failed.is_ok() && self.shared().owed.load(Relaxed) == 0 {
-                return Some(Drained::by_drain(self.id));
-            }
-        }
-        pr_err!("the RDMA device does not give back what was posted to it\n");
-        None
+    pub(crate) fn destroy(mut self) -> Destroyed {
+        self.end()
     }
 
-    /// The device stops to execute work requests, and to answer the peer's accesses.
-    fn enter_error_state(&self) -> Result {
-        let mut attr = bindings::ib_qp_attr {
-            qp_state: bindings::ib_qp_state_IB_QPS_ERR,
-            ..Default::default()
-        };
-        // SAFETY: the queue pair is valid; only the state is looked at, and nothing is kept.
-        to_result(unsafe {
-            bindings::ib_modify_qp(
-                self.as_raw(),
-                &mut attr,
-                bindings::ib_qp_attr_mask_IB_QP_STATE as i32,
-            )
-        })
+    fn end(&mut self) -> Destroyed {
+        self.drain();
+        self.cq.stop();
+        let shared = self.cq.shared();
+        let qp: *const QpRef<H> = &raw const **self;
+        // SAFETY: the queue pair is `H`'s, and valid. `self` is borrowed alone, so nothing is posted but by
+        // completions, which have been stopped.
+        unsafe { shared.ledger.withdraw(qp.cast()) };
+        self.destroyed = true;
+        // SAFETY: `raw` is the queue pair of the id, by the type invariant, and not borrowed.
+        unsafe { bindings::rdma_destroy_qp(self.cm_id.as_raw()) };
+        let handler: *const H = shared.handler();
+        // SAFETY: the queue pair has been destroyed, and its completions stopped. The handler is its.
+        unsafe { shared.ledger.reclaim(handler.cast(), &self.pd) };
+        let owed = shared.owed.load(Relaxed);
+        if owed != 0 {
+            pr_warn_once!(
+                "an RDMA device has not completed {owed} work requests of a connection; \
+                 they have ended with its queue pair\n"
+            );
+        }
+        Destroyed::by_destruction(self.id)
+    }
+
+    /// Has the device give back all work requests, and waits until their completions have been handled.
+    ///
+    /// Receives come first, because handling a message posts invalidations.
+    fn drain(&self) {
+        // SAFETY: the queue pair is valid.
+        if let Err(error) = to_result(unsafe { bindings::ib_qp_fail(self.as_raw()) }) {
+            // ib_drain_rq() and ib_drain_sq() could not do it either, and would only warn.
+            pr_warn_once!(
+                "an RDMA device does not end the work of a queue pair: error {}\n",
+                error.to_errno()
+            );
+            return;
+        }
+        // Not when there is nothing in it: soft RoCE that finds no memory while it connects a
+        // queue pair stops receiving for good (rxe_qp_from_attr), and gives back no marker.
+        if self.shared().receives.load(Relaxed) {
+            // SAFETY: the queue pair is valid, and its queues have room for the marker.
+            unsafe { bindings::ib_drain_rq(self.as_raw()) };
+        }
+        // SAFETY: the queue pair is valid, and its queues have room for the marker.
+        unsafe { bindings::ib_drain_sq(self.as_raw()) };
     }
 }
-
-/// How many times a queue pair is drained before it counts as broken, and the time between.
-const DRAIN_ATTEMPTS: u32 = 50;
-const DRAIN_PAUSE: Delta = Delta::from_millis(100);
 
 impl<H: Handler> core::ops::Deref for Qp<H> {
     type Target = QpRef<H>;
 
     fn deref(&self) -> &QpRef<H> {
-        // SAFETY: valid by the type invariant, until drop.
+        // SAFETY: valid by the type invariant, until `Self::end`, whose callers use it no more.
         unsafe { QpRef::from_raw(self.raw.as_ptr()) }
     }
 }
 
 impl<H: Handler> Drop for Qp<H> {
     fn drop(&mut self) {
-        // Boxes that are still posted come back through their completions.
-        let _ = self.drain();
-        // SAFETY: `raw` is the queue pair of the id, by the type invariant; nobody borrows it.
-        unsafe { bindings::rdma_destroy_qp(self.cm_id.as_raw()) };
+        if !self.destroyed {
+            self.end();
+        }
+    }
+}
+
+/// Called by a driver, by way of ib_core (`__ib_qp_event_handler`), in any context, and not any more once
+/// rdma_destroy_qp() has returned.
+///
+/// # Safety
+///
+/// `context` must be that of a queue pair of [`Qp::<H>`], and `event` one of its events.
+unsafe extern "C" fn event_callback<H: Handler>(
+    event: *mut bindings::ib_event,
+    context: *mut c_void,
+) {
+    // SAFETY: `ib_qp.qp_context` comes from `Qp::new`, and `Qp` drops it after the queue pair.
+    let shared = unsafe { &*context.cast::<Shared<H>>() };
+    // SAFETY: the caller's, on its stack meanwhile.
+    let event = unsafe { (*event).event };
+    if !QpEvent(event).is_harmless() {
+        shared.event.target().note(event);
+        shared.event.request();
     }
 }

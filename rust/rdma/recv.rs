@@ -17,7 +17,10 @@ use super::proof::{
     Invalidated,
     QpId, //
 };
-use super::qp::QpRef;
+use super::qp::{
+    Qp,
+    QpRef, //
+};
 use super::wqe::{
     Listed,
     Prepared,
@@ -33,6 +36,7 @@ use crate::support::box_list::{
     Link, //
 };
 use crate::support::foreign::Lent;
+use crate::support::module::lose;
 use core::mem::offset_of;
 use core::ptr;
 use core::ptr::NonNull;
@@ -89,10 +93,11 @@ impl<H: Handler> RecvBuf<H> {
     }
 
     /// Completes the work request, in front of `next`.
-    fn prepare(this: &mut RecvWqe<H>, next: *mut bindings::ib_recv_wr) {
+    #[inline(always)]
+    fn prepare(this: &mut RecvWqe<H>, next: *mut bindings::ib_recv_wr, qp: &QpRef<H>) {
         let cqe = ptr::from_mut(this).cast();
         let len = this.buf.len();
-        this.buf.give(len);
+        this.buf.give(len, qp);
         this.wr.0.sg_list = this.buf.sge();
         this.wr.0.next = next;
         this.wr.0.__bindgen_anon_1.wr_cqe = cqe;
@@ -100,23 +105,20 @@ impl<H: Handler> RecvBuf<H> {
 }
 
 impl<H: Handler> QpRef<H> {
-    /// Posts a Receive. When the queue pair takes none, the buffer comes back.
+    /// Posts a Receive.
     ///
-    /// Context: any.
-    pub(crate) fn post_recv(&self, mut buffer: RecvBox<H>) -> Result<(), RecvBox<H>> {
-        self.shared().receives.store(true, Relaxed);
-        RecvBuf::prepare(&mut buffer, ptr::null_mut());
-        let this = KBox::into_raw(buffer);
-        // SAFETY: the box is ours until it is posted.
-        let wr = unsafe { &raw const (*this).wr.0 };
-        // SAFETY: the queue pair is valid; drivers copy work request and element before they
-        // return, and the completion entry is that of a box which nobody else has.
-        let ret = unsafe { bindings::ib_post_recv(self.as_raw(), wr, ptr::null_mut()) };
-        if ret == 0 {
-            return Ok(());
-        }
-        // SAFETY: ib_post_recv() has not taken the only work request, so no completion comes.
-        Err(unsafe { KBox::from_raw(this) })
+    /// Context: any. A task has the lock that the handler takes before it posts a completed Receive again
+    /// ([`Handler::received`]): a provider may look at a work request after it has
+    /// completed, as long as ib_post_recv() has not returned.
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: the queue pair takes none, so the connection is lost. The buffer comes back when the queue pair
+    /// is destroyed.
+    pub(crate) fn post_recv(&self, buffer: RecvBox<H>) -> Result {
+        let mut one = RecvBatch::new(1);
+        one.add(self, buffer);
+        one.post(self)
     }
 }
 
@@ -149,7 +151,7 @@ impl<H: Handler> RecvBatch<H> {
     /// `EIO`: the queue pair takes none, so the connection is lost.
     #[inline]
     pub(crate) fn repost(&mut self, qp: &QpRef<H>, message: Received<H>) -> Result {
-        self.add(message.buffer);
+        self.add(qp, message.buffer);
         if self.len >= self.batch {
             return self.post(qp);
         }
@@ -161,48 +163,43 @@ impl<H: Handler> RecvBatch<H> {
         self.batch = batch.max(1);
     }
 
-    /// Adds a buffer, to be posted with the others.
+    /// Adds a buffer, to be posted to `qp` with the others.
     #[inline(always)]
-    pub(crate) fn add(&mut self, mut buffer: RecvBox<H>) {
+    pub(crate) fn add(&mut self, qp: &QpRef<H>, mut buffer: RecvBox<H>) {
+        if !Wqe::enter(&mut buffer, qp) {
+            return lose("a Receive of another queue pair", buffer);
+        }
         let next = match self.withheld.first() {
             Some(first) => &raw const first.wr.0,
             None => ptr::null(),
         };
-        RecvBuf::prepare(&mut buffer, next.cast_mut());
+        RecvBuf::prepare(&mut buffer, next.cast_mut(), qp);
         self.withheld.push(buffer);
         self.len += 1;
     }
 
-    /// Posts all that were added. Context: any.
-    ///
-    /// # Errors
-    ///
-    /// `EIO`: the queue pair does not take all, so the connection is lost.
+    /// Posts all that were added. Context and errors: as for [`QpRef::post_recv`].
     #[inline(never)]
     pub(crate) fn post(&mut self, qp: &QpRef<H>) -> Result {
         self.len = 0;
-        let mut buffers = core::mem::take(&mut self.withheld);
+        let buffers = core::mem::take(&mut self.withheld);
         let Some(first) = buffers.first() else {
             return Ok(());
         };
         qp.shared().receives.store(true, Relaxed);
         let chain = &raw const first.wr.0;
+        Wqe::give_all(buffers);
         let mut refused = ptr::null();
-        // SAFETY: as in `QpRef::post_recv`, for a chain of boxes that are linked as they are in
-        // the list, which nobody else has.
+        // SAFETY: the queue pair is valid. The chain lies in boxes that were given away, which are linked as
+        // they were in the list, and each completion entry is that of its box. A box that completes
+        // meanwhile is not changed before this has returned, since the caller has the lock that
+        // `Handler::received` takes, or is a completion itself; one that was flushed stays where it is.
         let ret = unsafe { bindings::ib_post_recv(qp.as_raw(), chain, &mut refused) };
         if ret == 0 {
-            buffers.leak();
-            return Ok(());
+            Ok(())
+        } else {
+            Err(EIO)
         }
-        // Those before the refused one are posted. Their completions are handled after this one.
-        while let Some(first) = buffers.first() {
-            if ptr::eq(&first.wr.0, refused) {
-                break;
-            }
-            let _ = buffers.pop().map(Wqe::into_cqe);
-        }
-        Err(EIO)
     }
 }
 
@@ -221,15 +218,23 @@ impl<H: Handler> Completions<'_, H> {
 impl<H: Handler> Work for RecvBuf<H> {
     type Handler = H;
 
+    const MAPPING: Option<usize> = Some(offset_of!(Self, buf) + DmaBuf::MAPPING);
+
     fn done(mut buffer: RecvBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
-        // After a failure the buffer goes away with its connection.
-        let Some(success) = wc.success() else { return };
+        let Some(success) = wc.success() else {
+            // The task that has posted it may still be in ib_post_recv().
+            return Wqe::leave(buffer);
+        };
         let len = success.byte_len();
-        buffer.buf.take(len);
+        buffer.buf.take(len, cx.qp());
         buffer.len = len;
         buffer.invalidated = success.invalidated();
         buffer.qp_id = cx.qp_id();
         cx.handler().received(cx, Received { buffer });
+    }
+
+    fn reclaim(buffer: RecvBox<H>, _handler: &H, _pd: &Pd) {
+        drop(buffer);
     }
 }
 
@@ -252,10 +257,11 @@ impl<H: Handler> Received<H> {
     }
 
     /// Moves the message to a buffer of `len` bytes, which receives in place of this one from now on. If
-    /// it does not fit, or there is no memory, everything stays. Context: may sleep.
+    /// it does not fit, or there is no memory, everything stays. `qp` is the queue pair that the message came
+    /// by. Context: may sleep.
     #[cold]
-    pub(crate) fn shorten(&mut self, len: u32) {
-        let Ok(mut buf) = self.buffer.buf.another(len) else {
+    pub(crate) fn shorten(&mut self, qp: &Qp<H>, len: u32) {
+        let Ok(mut buf) = DmaBuf::new(qp.pd().clone(), len, Direction::FromDevice) else {
             return;
         };
         let message = self.bytes();

@@ -11,10 +11,8 @@
 
 use super::cq::Completions;
 use super::dma::Direction;
-use super::proof::{
-    Drained,
-    QpId, //
-};
+use super::pd::Pd;
+use super::proof::QpId;
 use super::qp::{
     Qp,
     QpRef, //
@@ -39,6 +37,7 @@ use crate::support::box_list::{
     Node, //
 };
 use crate::support::memory::PAGE_SIZE;
+use crate::support::module::lose;
 use crate::support::pages::{
     PageBuf,
     Runs, //
@@ -50,6 +49,7 @@ use core::mem::{
 };
 use core::ops::Range;
 use core::ptr;
+use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::types::Opaque;
@@ -263,13 +263,44 @@ impl Transfer {
             }
         }
     }
+
+    /// Gives the registrations back to the queue pair, which is about to be destroyed: that takes them from
+    /// the device. The memory stays mapped until [`Self::reclaim`].
+    ///
+    /// `qp` must be the queue pair that this is of.
+    fn withdraw<H: Handler>(&mut self, qp: &QpRef<H>) {
+        let withdraw = |context: &mut Context| {
+            // SAFETY: initialised for this queue pair (type invariant). Afterwards the context is good for
+            // rdma_rw_ctx_unmap() only, which is all that follows.
+            unsafe { bindings::rdma_rw_ctx_withdraw(context.raw.get(), qp.as_raw()) };
+        };
+        // SAFETY: the closure exchanges no whole contexts.
+        unsafe { self.contexts.for_each(withdraw) };
+    }
+
+    /// The queue pair was destroyed after [`Self::withdraw`]: unmaps the memory. `pd` is the protection domain
+    /// of that queue pair.
+    fn reclaim(&mut self, pd: &Pd) {
+        self.work_requests = 0;
+        while let Some(context) = self.contexts.pop() {
+            // SAFETY: initialised with so many pieces for a queue pair of this domain, which is destroyed, and
+            // out of the list.
+            unsafe {
+                bindings::rdma_rw_ctx_unmap(
+                    context.raw.get(),
+                    pd.as_raw(),
+                    context.entries,
+                    self.direction.as_raw(),
+                )
+            };
+        }
+    }
 }
 
 impl Drop for Transfer {
     fn drop(&mut self) {
         if !self.contexts.is_empty() {
-            pr_err!("RDMA Reads or Writes were lost before they ended\n");
-            take(&mut self.contexts).leak();
+            lose("an RDMA Read or Write", take(&mut self.contexts));
             core::mem::forget(core::mem::replace(&mut self.memory, PageBuf::empty()));
         }
     }
@@ -455,6 +486,16 @@ impl Write {
         transfer.memory.rest();
         IdleWrite(self.0)
     }
+
+    /// The queue pair, which has it, is about to be destroyed.
+    pub(super) fn withdraw<H: Handler>(&mut self, qp: &QpRef<H>) {
+        self.0.transfer.withdraw(qp);
+    }
+
+    /// The queue pair, which had it, was destroyed: the memory is given back.
+    pub(super) fn reclaim(mut self, pd: &Pd) {
+        self.0.transfer.reclaim(pd);
+    }
 }
 
 /// Data to be read from the peer's memory. It is used again and again.
@@ -471,9 +512,6 @@ pub(crate) type PullWqe<H> = Wqe<Pull<H>>;
 /// Data to be read that is not posted.
 pub(crate) type PullBox<H> = KBox<PullWqe<H>>;
 
-/// Pulls that are not posted.
-pub(crate) type PullList<H> = BoxList<PullWqe<H>>;
-
 // SAFETY: the offset is that of the field, which only lists use.
 unsafe impl<H: Pulls> Listed for Pull<H> {
     const LINK: usize = offset_of!(Self, link);
@@ -481,14 +519,14 @@ unsafe impl<H: Pulls> Listed for Pull<H> {
 
 /// Pulls that wait for their next use.
 pub(crate) struct IdlePulls<H: Pulls> {
-    list: PullList<H>,
+    list: BoxList<PullWqe<H>>,
     count: u32,
 }
 
 impl<H: Pulls> IdlePulls<H> {
     pub(crate) const fn new() -> Self {
         Self {
-            list: PullList::new(),
+            list: BoxList::new(),
             count: 0,
         }
     }
@@ -544,13 +582,6 @@ impl<H: Pulls> Pull<H> {
             pull.what.unmap(qp);
         }
     }
-
-    /// Ends one that the queue pair took a part of, which has been drained. Context: any.
-    pub(crate) fn retire(pull: PullBox<H>, qp: &Qp<H>, proof: &Drained) {
-        if proof.is_of(qp.id()) {
-            Self::cancel(pull, qp);
-        }
-    }
 }
 
 impl<H: Pulls> Work for Pull<H> {
@@ -563,46 +594,57 @@ impl<H: Pulls> Work for Pull<H> {
             return;
         };
         let count = pull.what.work_requests;
+        // Unmapping frees the work requests.
+        cx.handler().wait_for_posting();
         // The queue works in order: those before the last have ended, too.
         pull.what.unmap(cx.qp());
         let pull = wc.success().map(|_| pull);
         cx.handler().pulled(cx, waiter, pull, count);
+    }
+
+    fn withdraw(&mut self, qp: &QpRef<H>) {
+        self.what.withdraw(qp);
+    }
+
+    fn reclaim(mut pull: PullBox<H>, _handler: &H, pd: &Pd) {
+        pull.what.reclaim(pd);
     }
 }
 
 impl<H: Pulls> Qp<H> {
     /// Posts a Pull, with one doorbell; `waiter` comes back when the data is there.
     ///
-    /// Context: any; `queue` is locked by the caller and has room.
+    /// Context: any; `queue` is locked by the caller and has room. The lock is that of
+    /// [`Pulls::wait_for_posting`].
     ///
     /// # Errors
     ///
-    /// The queue pair has not taken all of it: the connection must be closed, and the box
-    /// [retired](Pull::retire) when that is done.
+    /// The queue pair has not taken all of it: the connection must be closed. The Pull comes back when the
+    /// queue pair is destroyed.
     pub(crate) fn post_pull(
         &self,
         queue: &mut SendQueue<H>,
         mut pull: PullBox<H>,
         waiter: H::Puller,
-    ) -> Result<(), PullBox<H>> {
+    ) -> Result {
         let cqe = ptr::from_mut(&mut *pull).cast();
         let transfer = &mut pull.what;
         if transfer.contexts.is_empty() || transfer.qp != self.id() {
-            return Err(pull);
+            return Err(EINVAL);
         }
         queue.took(transfer.work_requests);
         let chain = transfer.link_up(self, cqe, ptr::null_mut());
         pull.waiter = Some(waiter);
-        let cqe = Wqe::into_cqe(pull);
+        Wqe::give(pull, self).map_err(|_| EINVAL)?;
         self.shared().owed.fetch_add(1, Relaxed);
         // SAFETY: the chain lies in the contexts of the box, which is given away until its
-        // completion, and whose entry the last work request has.
+        // completion, and whose entry the last work request has. The completion waits for this to return
+        // before it frees anything (`Pulls::wait_for_posting`).
         let ret = unsafe { self.post_chain(chain) };
-        if ret == 0 {
-            return Ok(());
+        if ret != 0 {
+            // The last work request, which has the box, was not taken, so no completion comes.
+            self.shared().owed.fetch_sub(1, Relaxed);
         }
-        self.shared().owed.fetch_sub(1, Relaxed);
-        // SAFETY: the last work request, which has the box, was not taken: no completion comes.
-        Err(unsafe { Wqe::from_cqe(cqe) })
+        to_result(ret)
     }
 }

@@ -20,7 +20,7 @@ use super::mr::{
 };
 use super::pd::Pd;
 use super::proof::{
-    Drained,
+    Destroyed,
     QpId, //
 };
 use super::qp::{
@@ -45,6 +45,7 @@ use crate::support::box_list::{
     BoxList,
     Link, //
 };
+use crate::support::module::lose;
 use core::marker::PhantomData;
 use core::mem::{
     offset_of,
@@ -129,6 +130,18 @@ impl<H: Handler> Work for SendBuf<H> {
         ended.list.push_last(buffer);
         cx.handler().sent(cx, ended);
     }
+
+    fn withdraw(&mut self, qp: &QpRef<H>) {
+        if let Some(write) = &mut self.write {
+            write.withdraw(qp);
+        }
+    }
+
+    fn reclaim(mut buffer: SendBox<H>, _handler: &H, pd: &Pd) {
+        if let Some(write) = buffer.write.take() {
+            write.reclaim(pd);
+        }
+    }
 }
 
 /// Sends that are under way, or have ended together, with what they took of the send queue.
@@ -173,7 +186,7 @@ impl<H: Handler> Default for SendBufs<H> {
 /// The Sends of one queue pair: those that no completion was asked for yet, and how much of the
 /// send queue is in use. It belongs to whoever serialises the Sends.
 ///
-/// It is tied to one queue pair, until that is drained.
+/// It is tied to one queue pair, until that is destroyed.
 pub(crate) struct SendQueue<H: Handler> {
     qp: QpId,
     /// The queue pair; only compared.
@@ -242,9 +255,9 @@ impl<H: Handler> SendQueue<H> {
         ended.list
     }
 
-    /// The queue pair has been drained, so all its Sends have ended. Afterwards this can be used
+    /// The queue pair is destroyed, so all its Sends have ended. Afterwards this can be used
     /// with another.
-    pub(crate) fn drained(&mut self, proof: &Drained) -> SendList<H> {
+    pub(crate) fn destroyed(&mut self, proof: &Destroyed) -> SendList<H> {
         if !proof.is_of(self.qp) {
             return SendList::new();
         }
@@ -267,23 +280,10 @@ impl<H: Handler> SendQueue<H> {
     }
 }
 
-/// Ends the RDMA Writes of Sends that could not be posted: the queue pair has been drained.
-pub(crate) fn end_writes<H: Handler>(sends: &mut SendList<H>, qp: &Qp<H>, proof: &Drained) {
-    let end = |buffer: &mut SendWqe<H>| {
-        let is_of = |write: &mut Write| write.is_of(qp.id()) && proof.is_of(qp.id());
-        if let Some(write) = buffer.write.take_if(is_of) {
-            drop(write.ended(qp));
-        }
-    };
-    // SAFETY: the closure exchanges no whole buffers.
-    unsafe { sends.for_each(end) };
-}
-
 impl<H: Handler> Drop for SendQueue<H> {
     fn drop(&mut self) {
         if !self.unsignaled.list.is_empty() {
-            pr_err!("Send buffers were lost before their queue pair was drained\n");
-            take(&mut self.unsignaled).list.leak();
+            lose("Send buffers", take(&mut self.unsignaled).list);
         }
     }
 }
@@ -308,7 +308,7 @@ impl<H: Handler> QpRef<H> {
         mut buffer: SendBox<H>,
         len: usize,
     ) -> (MrList<Registered>, Result) {
-        buffer.buf.give(len as u32);
+        buffer.buf.give(len as u32, self);
         buffer.wr.0.sg_list = buffer.buf.sge();
         let unit = unit_cqe::<H>();
         let mut count = 1;
@@ -354,7 +354,7 @@ impl<H: Handler> QpRef<H> {
         invalidate: Option<u32>,
         signal: bool,
     ) -> Result {
-        buffer.buf.give(len as u32);
+        buffer.buf.give(len as u32, self);
         let sge = buffer.buf.sge();
         let wr = &mut buffer.wr.0;
         wr.sg_list = sge;
@@ -398,7 +398,7 @@ impl<H: Handler> QpRef<H> {
         buffer.wr.0.send_flags = 0;
         queue.unsignaled.list.push_last(buffer);
         // SAFETY: the chain lies in the registrations and in the buffer, which stays in a list
-        // until a later completion covers it or the queue pair is drained.
+        // until a later completion covers it or the queue pair is destroyed.
         unsafe { self.post_chain(chain) }
     }
 
@@ -415,18 +415,19 @@ impl<H: Handler> QpRef<H> {
         buffer.wr.0.__bindgen_anon_1.wr_cqe = cqe;
         buffer.wr.0.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
         buffer.covers = take(&mut queue.unsignaled);
-        let cqe = Wqe::into_cqe(buffer);
+        if let Err(mut buffer) = Wqe::give(buffer, self) {
+            queue.unsignaled = take(&mut buffer.covers);
+            queue.unsignaled.list.push_last(buffer);
+            return EINVAL.to_errno();
+        }
         self.shared().owed.fetch_add(1, Relaxed);
         // SAFETY: the chain lies in the registrations and in the box that was given away, which is
         // its completion entry.
         let ret = unsafe { self.post_chain(chain) };
         if ret != 0 {
+            // The Send is the last of the chain, so ib_post_send() has not taken it. The connection ends; the
+            // buffers come back when the queue pair is destroyed, which may have a part of the chain.
             self.shared().owed.fetch_sub(1, Relaxed);
-            // SAFETY: the Send is the last of the chain, so ib_post_send() has not taken it.
-            let mut buffer: SendBox<H> = unsafe { Wqe::from_cqe(cqe) };
-            // The connection ends; the buffers stay here until it is drained.
-            queue.unsignaled = take(&mut buffer.covers);
-            queue.unsignaled.list.push_last(buffer);
         }
         ret
     }

@@ -9,9 +9,19 @@
 //! C header: `include/rdma/ib_verbs.h`.
 
 use super::cq::Completions;
+use super::ledger::{
+    Entry,
+    Kind, //
+};
+use super::pd::Pd;
+use super::qp::QpRef;
 use super::Handler;
 use crate::bindings;
-use crate::support::box_list::Node;
+use crate::support::box_list::{
+    BoxList,
+    Node, //
+};
+use kernel::ffi::c_void;
 use kernel::prelude::*;
 
 /// How a work request ended.
@@ -77,14 +87,26 @@ pub(super) trait Work: Sized {
     /// Whose completions these are.
     type Handler: Handler;
 
+    /// How many bytes into the object the mapping of a Receive's buffer is ([`DmaBuf`](super::dma::DmaBuf)).
+    const MAPPING: Option<usize> = None;
+
     /// The work request has ended, and its box is back.
     fn done(wqe: KBox<Wqe<Self>>, cx: &mut Completions<'_, Self::Handler>, wc: &Wc<'_>);
+
+    /// The queue pair, which has the object, is about to be destroyed: gives back registrations of the queue
+    /// pair. Context: any, does not sleep.
+    fn withdraw(&mut self, _qp: &QpRef<Self::Handler>) {}
+
+    /// The queue pair was destroyed while it had the box, which is back. Context: process, may sleep.
+    fn reclaim(wqe: KBox<Wqe<Self>>, handler: &Self::Handler, pd: &Pd);
 }
 
-/// The box that a posted object travels in.
+/// The box that a posted object travels in. Nothing in this module exchanges the contents of two boxes.
 #[repr(C)]
 pub(crate) struct Wqe<W> {
     cqe: Cqe,
+    // Dropped before the object, so that the ledger uses no object that is being dropped.
+    entry: Entry,
     work: W,
 }
 
@@ -99,6 +121,15 @@ unsafe impl Sync for Cqe {}
 
 #[allow(private_bounds)]
 impl<W: Work> Wqe<W> {
+    const KIND: &'static Kind = &Kind {
+        withdraw: Self::withdraw,
+        reclaim: Self::reclaim,
+        mapping: match W::MAPPING {
+            Some(offset) => Some(Self::offset_of(offset) - core::mem::offset_of!(Self, entry)),
+            None => None,
+        },
+    };
+
     /// Context: may sleep. Errors: `ENOMEM`.
     pub(super) fn new(work: W) -> Result<KBox<Self>> {
         Ok(KBox::new(
@@ -106,25 +137,96 @@ impl<W: Work> Wqe<W> {
                 cqe: Cqe(bindings::ib_cqe {
                     done: Some(work_done_callback::<W>),
                 }),
+                entry: Entry::new(Self::KIND),
                 work,
             },
             GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN,
         )?)
     }
 
-    /// Gives the box away and returns what a work request names as its completion entry.
-    pub(super) fn into_cqe(this: KBox<Self>) -> *mut bindings::ib_cqe {
-        KBox::into_raw(this).cast()
+    /// Enters the box in the ledger of `qp`. False if it is in that of another queue pair, to which alone it
+    /// can be posted.
+    #[inline(always)]
+    pub(super) fn enter(this: &mut KBox<Self>, qp: &QpRef<W::Handler>) -> bool {
+        // SAFETY: a box of `KIND`, whose contents stay where they are.
+        unsafe { this.entry.enter(qp.ledger()) }
+    }
+
+    /// Gives the box to `qp` and returns what a work request names as its completion entry. From here on the
+    /// box comes back with its completion, or when the queue pair is destroyed.
+    ///
+    /// # Errors
+    ///
+    /// The box: it is one of another queue pair.
+    #[inline(always)]
+    pub(super) fn give(
+        mut this: KBox<Self>,
+        qp: &QpRef<W::Handler>,
+    ) -> Result<*mut bindings::ib_cqe, KBox<Self>> {
+        if !Self::enter(&mut this, qp) {
+            return Err(this);
+        }
+        this.entry.set_posted(true);
+        Ok(KBox::into_raw(this).cast())
+    }
+
+    /// Gives all boxes of a list, which have been entered, to their queue pair.
+    #[inline(always)]
+    pub(super) fn give_all(mut list: BoxList<Self>)
+    where
+        W: Listed,
+    {
+        // SAFETY: the closure exchanges no boxes.
+        unsafe { list.for_each(|this| this.entry.set_posted(true)) };
+        list.leak();
+    }
+
+    /// Leaves a box that has come back to its queue pair until that is destroyed.
+    pub(super) fn leave(this: KBox<Self>) {
+        this.entry.set_posted(true);
+        let _ = KBox::into_raw(this);
     }
 
     /// Takes back a box whose work request was not posted, or has completed.
     ///
     /// # Safety
     ///
-    /// `cqe` must have come from [`Self::into_cqe`], and no completion may come for it any more.
-    pub(super) unsafe fn from_cqe(cqe: *mut bindings::ib_cqe) -> KBox<Self> {
+    /// `cqe` must have come from [`Self::give`], and no completion may come for it any more.
+    #[inline(always)]
+    pub(super) unsafe fn take(cqe: *mut bindings::ib_cqe) -> KBox<Self> {
         // SAFETY: `cqe` is the first field of this `#[repr(C)]` struct; the caller has the box.
-        unsafe { KBox::from_raw(cqe.cast()) }
+        let this = unsafe { KBox::<Self>::from_raw(cqe.cast()) };
+        this.entry.set_posted(false);
+        this
+    }
+
+    /// The box of an entry.
+    fn of(entry: *mut Entry) -> *mut Self {
+        entry
+            .wrapping_byte_sub(core::mem::offset_of!(Self, entry))
+            .cast()
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Kind::withdraw`]: `entry` must be that of a box of `W` that is posted, and `qp` the queue pair
+    /// that has it, to which nothing is posted and of which nothing is completed meanwhile.
+    unsafe fn withdraw(entry: *mut Entry, qp: *const c_void) {
+        // SAFETY: a box of `W`, which belongs to the queue pair; nothing else uses it meanwhile.
+        let work = unsafe { &mut (*Self::of(entry)).work };
+        // SAFETY: the queue pair, as the caller promises.
+        work.withdraw(unsafe { &*qp.cast::<QpRef<W::Handler>>() });
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Kind::reclaim`]: `entry` must be that of a box of `W` that was posted to a queue pair which has
+    /// been destroyed, and `handler` the handler of that.
+    unsafe fn reclaim(entry: *mut Entry, handler: *const c_void, pd: &Pd) {
+        // SAFETY: the box was the queue pair's, which has been destroyed.
+        let this = unsafe { Self::take(Self::of(entry).cast()) };
+        // SAFETY: the handler, as the caller promises.
+        W::reclaim(this, unsafe { &*handler.cast::<W::Handler>() }, pd);
     }
 }
 
@@ -173,7 +275,7 @@ unsafe impl<R> Send for Prepared<R> {}
 // SAFETY: shared, it gives its address to C, which only reads it.
 unsafe impl<R> Sync for Prepared<R> {}
 
-/// Called by ib_core (`__ib_process_cq`) with a completion entry that [`Wqe::into_cqe`] made.
+/// Called by ib_core (`__ib_process_cq`) with a completion entry that [`Wqe::give`] made.
 ///
 /// # Safety
 ///
@@ -190,7 +292,7 @@ unsafe extern "C" fn work_done_callback<W: Work>(
     // SAFETY: kernel users of a queue from ib_alloc_cq() set the arm `wr_cqe`, and ours do.
     let cqe = unsafe { wc.0.__bindgen_anon_1.wr_cqe };
     // SAFETY: this completion is the only one of the work request that has the box.
-    let wqe = unsafe { Wqe::<W>::from_cqe(cqe) };
+    let wqe = unsafe { Wqe::<W>::take(cqe) };
     if !wc.status().is_success() {
         cx.handler().lost(wc.status());
     }

@@ -8,7 +8,7 @@
 //! the start of a page; any other Call is put together from its start to its end.
 
 use super::{
-    connection::Connection,
+    connection::Open,
     role::Message,
     settings, //
 };
@@ -165,7 +165,7 @@ enum Begun {
     Lost(CloseReason),
 }
 
-impl Connection {
+impl Open<'_> {
     /// Begins with a Call that has just arrived, or that has waited for registrations.
     pub(super) fn begin(&self, message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
         match self.plan(&message, &mut rqst) {
@@ -294,10 +294,7 @@ impl Connection {
 
     /// Starts to read the data of a Call. Waits for room.
     fn pull(&self, message: Message, pull: PullBox<Shared<super::role::Server>>) {
-        if let Err(left) = self.endpoint().pull(pull, message) {
-            if let Some(pull) = left {
-                self.shared().lock().role.broken.push(pull);
-            }
+        if self.endpoint().pull(pull, message).is_err() {
             self.shared().lose(CloseReason::NotPosted);
         }
     }

@@ -6,7 +6,7 @@
 //! a new one at once. So nothing that lasts may be an error that ends a Call or is tried again at once.
 
 use super::{
-    connection::Connection,
+    connection::Open,
     settings, //
 };
 use crate::{
@@ -28,10 +28,7 @@ use crate::{
             Xid, //
         }, //
     },
-    sunrpc::{
-        svc::Called,
-        CallBuf, //
-    },
+    sunrpc::CallBuf,
     support::{
         errno,
         trace, //
@@ -97,9 +94,15 @@ impl Unsent {
     }
 }
 
-impl Called for Connection {
+impl Open<'_> {
+    /// Calls the client, see [`Called::call`](crate::sunrpc::svc::Called::call).
     //= V1-036, V1-037
-    fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result {
+    pub(super) fn call(
+        &self,
+        xid: u32,
+        call: &CallBuf<'_>,
+        alone: impl FnOnce() -> bool,
+    ) -> Result {
         let why = match self.post_call(xid, call) {
             Ok(()) => return Ok(()),
             // Those that were given up go on counting. A client that connects anew can be called again.
@@ -115,10 +118,10 @@ impl Called for Connection {
     }
 }
 
-impl Connection {
+impl Open<'_> {
     /// Whether the client was last called so long ago that it does not answer any more.
     fn is_late(&self) -> bool {
-        now().0.saturating_sub(self.called.load(Relaxed)) >= CALL_TIME
+        now().0.saturating_sub(self.called().load(Relaxed)) >= CALL_TIME
     }
 
     //= V1-117, V1-119, NFS-053
@@ -161,7 +164,7 @@ impl Connection {
                 ComposeError::NoRoom(_) | ComposeError::NoRoomForParts(..) => Unsent::NoRoom,
                 ComposeError::NotPosted => Unsent::Ended,
             })?;
-        self.called.store(now().0, Relaxed);
+        self.called().store(now().0, Relaxed);
         trace::svc_callback(|| (self.cid(), xid, call.len()));
         sending.post(None, None).map_err(|why| {
             self.shared().lose(why);

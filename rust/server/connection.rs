@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connected client, from its request to the drained queue pair.
+//! A connected client, from its request to the destroyed queue pair.
+//!
+//! A thread of the service works on a connection as long as it likes, for example in a file system that
+//! does not answer. The removal of a device does not wait for that: it takes the endpoint from the threads
+//! ([`Link::close`]), and waits only for threads inside this module ([`Open`]).
 
 use super::{
     role::{
@@ -29,33 +33,43 @@ use crate::{
     },
     rdma::{
         cm::AcceptParams,
-        listen::Request,
-        rw::Pull, //
+        listen::Request, //
     },
-    sunrpc::svc::{
-        self,
-        rqst::{
-            Delivered,
-            Reply,
-            Rqst, //
+    sunrpc::{
+        svc::{
+            self,
+            rqst::{
+                Delivered,
+                Reply,
+                Rqst, //
+            },
+            Addresses,
+            SvcHandle, //
         },
-        Addresses,
-        SvcHandle, //
+        CallBuf, //
     },
     support::{
         errno,
-        trace, //
+        gate::{
+            Gate,
+            Inside, //
+        },
+        trace,
+        work::Run, //
     }, //
 };
 use core::ops::Range;
 use kernel::{
+    new_mutex,
     prelude::*,
     sync::{
         atomic::{
             Atomic,
             Relaxed, //
         },
-        Arc, //
+        Arc,
+        Mutex,
+        SetOnce, //
     }, //
 };
 
@@ -68,15 +82,71 @@ static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
 
 /// A connected client.
 pub(crate) struct Connection {
-    /// Looks after the connection, if it may be one of version 2.
-    ticker: Option<Ticker<Server>>,
-    endpoint: Arc<Endpoint<Server>>,
+    link: Arc<Link>,
+    shared: Arc<Shared<Server>>,
+}
+
+/// The part of a connection that ends with its device.
+#[pin_data]
+pub(super) struct Link {
+    /// The endpoint; [`Open`] uses it.
+    gate: Arc<Gate<Endpoint<Server>>>,
+    /// Looks after the connection, if it may be one of version 2. It works with the endpoint, too.
+    #[pin]
+    ticker: Mutex<Option<Ticker<Server>>>,
     /// What was settled when it was accepted, for version 1.
     terms: Terms,
     /// How long a Receive of version 1 is.
-    pub(super) recv_len: u32,
+    recv_len: u32,
     /// When the client was last called.
-    pub(super) called: Atomic<u64>,
+    called: Atomic<u64>,
+}
+
+impl Link {
+    /// Ends the connection, also while threads of the service work on its Calls. Waits for threads inside this
+    /// module, which wait for nothing any more once the connection has to end.
+    ///
+    /// Context: process, sleeps; not from an event or a completion.
+    fn close(&self) {
+        let ticker = self.ticker.lock().take();
+        drop(ticker);
+        self.gate.close(|endpoint| {
+            let shared = endpoint.shared().clone();
+            endpoint.close();
+            // Calls that wait for a thread have no connection any more.
+            let mut state = shared.lock();
+            let detached = state.role.detached;
+            let queue = core::mem::replace(&mut state.role, Queue::new());
+            state.role.detached = detached;
+            drop(state);
+            drop(queue);
+        });
+    }
+}
+
+/// Ends the connection when its device goes away.
+pub(super) struct Removal(SetOnce<Arc<Link>>);
+
+impl Removal {
+    /// That of a connection which is made.
+    pub(super) fn new() -> Self {
+        Self(SetOnce::new())
+    }
+}
+
+impl Run for Removal {
+    fn run(&self) {
+        // A connection that is still made hears from the endpoint that it has ended.
+        if let Some(link) = self.0.as_ref() {
+            link.close();
+        }
+    }
+}
+
+/// A use of a connection, during which its endpoint does not end.
+pub(super) struct Open<'a> {
+    link: &'a Link,
+    endpoint: Inside<'a, Endpoint<Server>>,
 }
 
 impl Connection {
@@ -96,32 +166,54 @@ impl Connection {
         //= CM-002, CM-011
         let protocol = Protocol::accepted(cid, &config, request.private_data()).with(hostauth);
         let facts = protocol.facts();
-        let server = Server::new(xprt, cid, sizes);
+        let server = Server::new(xprt, cid, sizes)?;
         let resolved = Resolved::asked(server, Queue::new(), request)?;
-        // From here on resources hold each other, and dropping the connection lets them go.
-        let mut this = Self {
-            ticker: None,
-            endpoint: resolved.endpoint(sizes.qp)?,
-            terms: facts.terms,
-            recv_len: sizes.recv_len(Version::V1),
-            called: Atomic::new(0),
-        };
+        let endpoint = resolved.endpoint(sizes.qp)?;
+        let shared = endpoint.shared().clone();
+        let gate = Gate::new(endpoint)?;
+        let link = Arc::pin_init(
+            pin_init!(Link {
+                gate,
+                ticker <- new_mutex!(None),
+                terms: facts.terms,
+                recv_len: sizes.recv_len(Version::V1),
+                called: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )?;
+        // From here on resources hold each other, and dropping the connection lets them go, unless it is
+        // in use.
+        let this = Self { link, shared };
+        let gate = &this.link.gate;
+        let endpoint = gate.enter().ok_or_else(errno::not_connected)?;
         let who = Addresses {
-            local: this.endpoint.source(),
-            peer: this.endpoint.peer(),
+            local: endpoint.source(),
+            peer: endpoint.peer(),
         };
         //= V1-045, V1-125, V1-126
         let first = sizes.buffers(&config, &(0..sizes.first_calls()), None);
-        this.endpoint.provide_to(&first, sizes.grants)?;
         let params = AcceptParams {
             private_data: config.cm_private.encode(),
             initiator_depth: sizes.reads,
             rnr_retry_count: RNR_RETRIES,
         };
-        if sizes.versions.high == Version::V2 || config.auth == Policy::Require {
-            this.ticker = Some(Ticker::new(this.endpoint.clone())?);
-        }
-        this.endpoint.accept(protocol, &params)?;
+        let begun = (|| {
+            endpoint.provide_to(&first, sizes.grants)?;
+            if sizes.versions.high == Version::V2 || config.auth == Policy::Require {
+                let entered = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
+                *this.link.ticker.lock() = Some(Ticker::new(entered)?);
+            }
+            // A device that has gone away before is told by accept().
+            this.shared
+                .role
+                .removal
+                .target()
+                .0
+                .populate(this.link.clone());
+            endpoint.accept(protocol, &params)
+        })();
+        drop(endpoint);
+        begun?;
         trace::svc_accept(|| {
             (
                 cid,
@@ -137,6 +229,16 @@ impl Connection {
         Ok((this, who))
     }
 
+    /// Works with the endpoint; none once it is closed.
+    #[inline(always)]
+    fn open(&self) -> Option<Open<'_>> {
+        let link = &*self.link;
+        let endpoint = link.gate.enter()?;
+        Some(Open { link, endpoint })
+    }
+}
+
+impl Open<'_> {
     pub(super) fn endpoint(&self) -> &Endpoint<Server> {
         &self.endpoint
     }
@@ -157,7 +259,17 @@ impl Connection {
 
     /// What a Reply of version 1 goes by.
     pub(super) fn terms(&self) -> &Terms {
-        &self.terms
+        &self.link.terms
+    }
+
+    /// How long a Receive of version 1 is.
+    pub(super) fn recv_len(&self) -> u32 {
+        self.link.recv_len
+    }
+
+    /// When the client was last called.
+    pub(super) fn called(&self) -> &Atomic<u64> {
+        &self.link.called
     }
 
     /// Makes room for more Calls of `version` at a time: for `calls.end` instead of `calls.start`.
@@ -203,7 +315,7 @@ impl svc::Connection for Connection {
 
     #[inline]
     fn next(&self) -> svc::Next<Work> {
-        let mut state = self.shared().lock();
+        let mut state = self.shared.lock();
         let queue = &mut state.role;
         let work = queue.next();
         svc::Next {
@@ -213,9 +325,10 @@ impl svc::Connection for Connection {
     }
 
     fn work(&self, work: Work, rqst: Rqst<'_, Message>) -> Delivered {
-        match work {
-            Work::Begin(call) => self.begin(call, rqst),
-            Work::Complete(call) => self.complete(call, rqst),
+        match (self.open(), work) {
+            (Some(open), Work::Begin(call)) => open.begin(call, rqst),
+            (Some(open), Work::Complete(call)) => open.complete(call, rqst),
+            (None, _) => Delivered::nothing(),
         }
     }
 
@@ -225,14 +338,15 @@ impl svc::Connection for Connection {
         // nfsd has no good way out of a Reply that is half encoded; a client that has lost its
         // connection asks again.
         if call.note_mut().add_result(Item { offset, len }).is_err() {
-            self.shared().lose(CloseReason::NoMemory);
+            self.shared.lose(CloseReason::NoMemory);
         }
         Ok(())
     }
 
     fn reply(&self, mut reply: Reply<'_, Message>) -> Result {
-        self.send(&mut reply).map_err(|why| {
-            self.shared().lose(why);
+        let open = self.open().ok_or_else(errno::not_connected)?;
+        open.send(&mut reply).map_err(|why| {
+            self.shared.lose(why);
             errno::not_connected()
         })
     }
@@ -240,37 +354,39 @@ impl svc::Connection for Connection {
     #[cold]
     #[inline(never)]
     fn drop_call(&self, mut call: Message) {
+        let Some(open) = self.open() else { return };
         call.note_mut().joined = None;
         let held = call.note().held;
-        if let Err(why) = self.endpoint.drop_call(call, held) {
-            self.shared().lose(why);
+        if let Err(why) = open.endpoint.drop_call(call, held) {
+            self.shared.lose(why);
         }
     }
 
     fn has_space(&self) -> bool {
-        !self.endpoint.is_short()
+        !self.shared.is_short()
     }
 
     fn detach(&self) {
-        self.shared().lock().role.detached = true;
-        self.endpoint.detach();
+        self.shared.lock().role.detached = true;
+        if let Some(open) = self.open() {
+            open.endpoint.detach();
+        }
+    }
+}
+
+impl svc::Called for Connection {
+    fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result {
+        match self.open() {
+            Some(open) => open.call(xid, call, alone),
+            None => Err(errno::not_connected()),
+        }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.ticker = None;
-        self.endpoint.close();
-        let Some(proof) = self.endpoint.drained() else {
-            return;
-        };
-        // What waits holds what it was made from, down to the endpoint.
-        let mut state = self.shared().lock();
-        let queue = core::mem::replace(&mut state.role, Queue::new());
-        drop(state);
-        let Queue { mut broken, .. } = queue;
-        while let Some(pull) = broken.pop() {
-            Pull::retire(pull, self.endpoint.qp(), proof);
-        }
+        // No event asks for it any more that could come later: the connection is closed here at the latest.
+        self.shared.role.removal.stop();
+        self.link.close();
     }
 }

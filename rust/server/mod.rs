@@ -7,7 +7,7 @@
 //! service gets its Call and gives its Reply is `sunrpc::svc`'s.
 //!
 //! - `listener`: hears of clients, and goes on listening when its address has moved
-//! - `connection`: a client, from its request to the drained queue pair
+//! - `connection`: a client, from its request to the destroyed queue pair
 //! - `role`: what arrives, up to the threads of the service
 //! - `call`: a Call, from its message to a thread, with its Read chunks pulled
 //! - `reply`: a Reply, from a thread to its message, with its results written

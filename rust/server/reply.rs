@@ -6,7 +6,7 @@
 //! memory out of the pages that it lies in, which may be those of the page cache.
 
 use super::{
-    connection::Connection,
+    connection::Open,
     role::{
         Message,
         Server, //
@@ -72,7 +72,7 @@ use kernel::{
 const MOST_ATTEMPTS: u32 = 500;
 const PAUSE: Delta = Delta::from_millis(10);
 
-impl Connection {
+impl Open<'_> {
     /// Sends a Reply. Waits for room.
     ///
     /// # Errors
@@ -85,8 +85,8 @@ impl Connection {
         match call.note().kept.version() {
             Version::V1 => {
                 // Those that a connection begins with are for either version.
-                if call.capacity() > self.recv_len {
-                    call.shorten(self.recv_len);
+                if call.capacity() > self.recv_len() {
+                    call.shorten(self.endpoint().qp(), self.recv_len());
                 }
                 self.convey(reply, call, Version::V1, self.terms())
             }

@@ -3,6 +3,7 @@
 //! The responder as a role of an endpoint: where each event of a connection goes.
 
 use super::{
+    connection::Removal,
     settings,
     sizes::Sizes, //
 };
@@ -53,7 +54,7 @@ use crate::{
             MrList, //
         },
         proof::{
-            Drained,
+            Destroyed,
             Invalidated,
             Unexposed, //
         },
@@ -63,15 +64,17 @@ use crate::{
         },
         rw::{
             IdlePulls,
-            PullBox,
-            PullList, //
+            PullBox, //
         }, //
     },
     sunrpc::svc::{
         backchannel::PinnedCall,
         SvcHandle, //
     },
-    support::trace, //
+    support::{
+        trace,
+        work::Job, //
+    }, //
 };
 use core::convert::Infallible;
 use kernel::prelude::*;
@@ -159,8 +162,6 @@ pub(crate) struct Queue {
     pub(super) pulling: u32,
     /// Pulls to be used again.
     pub(super) idle: IdlePulls<Shared<Server>>,
-    /// Pulls that the queue pair took a part of, until it is drained.
-    pub(super) broken: PullList<Shared<Server>>,
     /// The transport is detached: its backchannel may be gone.
     pub(super) detached: bool,
 }
@@ -174,7 +175,6 @@ impl Queue {
             retry: false,
             pulling: 0,
             idle: IdlePulls::new(),
-            broken: PullList::new(),
             detached: false,
         }
     }
@@ -195,20 +195,24 @@ pub(crate) struct Server {
     pub(super) cid: u32,
     /// How large its resources are.
     pub(super) sizes: Sizes,
+    /// Ends the connection when its device goes away.
+    pub(super) removal: Pin<KBox<Job<Removal>>>,
     /// What is taken in one Call of each version.
     limits_v1: CallLimits,
     limits_v2: CallLimits,
 }
 
 impl Server {
-    pub(super) fn new(xprt: SvcHandle, cid: u32, sizes: Sizes) -> Self {
-        Self {
+    /// Context: may sleep. Errors: `ENOMEM`.
+    pub(super) fn new(xprt: SvcHandle, cid: u32, sizes: Sizes) -> Result<Self> {
+        Ok(Self {
             xprt,
             cid,
             limits_v1: sizes.call_limits(Version::V1),
             limits_v2: sizes.call_limits(Version::V2),
             sizes,
-        }
+            removal: KBox::pin_init(Job::new(Removal::new()), GFP_KERNEL)?,
+        })
     }
 }
 
@@ -330,7 +334,12 @@ impl Role for Server {
         self.xprt.close();
     }
 
-    fn drained(&self, _queue: &mut Queue, _proof: &Drained) -> MrList<Idle> {
+    fn device_removed(&self) {
+        // No thread of the service need be free for this.
+        self.removal.request();
+    }
+
+    fn destroyed(&self, _queue: &mut Queue, _proof: &Destroyed) -> MrList<Idle> {
         MrList::new()
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod counter;
 pub(crate) mod debugfs;
 pub(crate) mod errno;
 pub(crate) mod foreign;
+pub(crate) mod gate;
 pub(crate) mod key;
 pub(crate) mod memalloc;
 pub(crate) mod memory;

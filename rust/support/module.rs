@@ -52,3 +52,14 @@ impl Drop for ModuleRef {
         unsafe { bindings::module_put(this_module()) };
     }
 }
+
+/// Gives `value` up for good, because a device or the peer may still use it. The module stays loaded from
+/// then on, since `value` may call its text: its reference count says how often this has happened.
+#[cold]
+pub(crate) fn lose<T>(what: &str, value: T) {
+    core::mem::forget(value);
+    if let Ok(module) = ModuleRef::get() {
+        module.keep();
+    }
+    pr_err!("{what} cannot be given back to the RDMA device, and the module cannot be unloaded any more\n");
+}

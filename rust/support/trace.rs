@@ -185,6 +185,9 @@ events! {
     /// A work request has failed.
     fn wc_err = xprtrdma_wc_err(cid: u32, status: &'a str);
 
+    /// The device has reported an event after which the queue pair does not work.
+    fn qp_event = rpcrdma_qp_event(cid: u32, event: &'a str);
+
     /// A Reply arrived, with such a grant.
     fn reply = xprtrdma_reply(cid: u32, xid: u32, credits: u32);
 

@@ -59,6 +59,12 @@ impl<T: Run> Job<T> {
         // SAFETY: initialised by `new`; drop waits for it. The queue exists as long as the kernel.
         unsafe { bindings::schedule_work(self.work.get()) };
     }
+
+    /// Waits until the job does not run, and never does it again. Context: process, sleeps; not from the job.
+    pub(crate) fn stop(&self) {
+        // SAFETY: initialised by `new`, and drop waits for it.
+        unsafe { bindings::disable_work_sync(self.work.get()) };
+    }
 }
 
 #[pinned_drop]

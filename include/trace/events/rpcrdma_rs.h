@@ -267,6 +267,21 @@ TRACE_EVENT(xprtrdma_wc_err,
 	TP_printk("cid=%u status=\"%s\"", __entry->cid, __get_str(status))
 );
 
+/* The device has reported an event after which the queue pair does not work. */
+TRACE_EVENT(rpcrdma_qp_event,
+	TP_PROTO(u32 cid, const struct rpcrdma_bytes *event),
+	TP_ARGS(cid, event),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__string_len(event, event->data, event->len)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__assign_str(event);
+	),
+	TP_printk("cid=%u event=\"%s\"", __entry->cid, __get_str(event))
+);
+
 /*
  * Replies and credits
  */

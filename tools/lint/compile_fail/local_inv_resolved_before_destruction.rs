@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits for an invalidation that failed is told only after the queue pair was drained: there
+//! What waits for an invalidation that failed is told only after the queue pair was destroyed: there
 //! is no other way to take it out.
 
 use crate::rdma::local_inv::LocalInvBox;
-use crate::rdma::proof::Drained;
+use crate::rdma::proof::Destroyed;
 use crate::rdma::Handler;
 
-fn control<H: Handler>(inv: &mut LocalInvBox<H>, drained: &Drained) -> Option<H::Waiter> {
-    inv.resolve(drained).map(|(waiter, _)| waiter)
+fn control<H: Handler>(inv: &mut LocalInvBox<H>, destroyed: &Destroyed) -> Option<H::Waiter> {
+    inv.resolve(destroyed).map(|(waiter, _)| waiter)
 }
 
 #[cfg(wrong)]

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * `make modules FAULTS=y` puts this in front of a device: faults that hardware has
+ * and RDMA devices in software never have. A parameter of the loaded module asks
+ * for each.
+ *
+ * This is for tests only.
+ */
+
+#include <linux/delay.h>
+#include <linux/irqflags.h>
+#include <linux/moduleparam.h>
+#include <linux/string.h>
+
+static bool fault_modify;
+module_param(fault_modify, bool, 0644);
+MODULE_PARM_DESC(fault_modify, "No queue pair can be moved to the error state");
+
+static bool fault_silent;
+module_param(fault_silent, bool, 0644);
+MODULE_PARM_DESC(fault_silent, "No completion queue reports anything");
+
+static int fault_swallow = -1;
+module_param(fault_swallow, int, 0644);
+MODULE_PARM_DESC(fault_swallow,
+		 "The next completion of a work request with this opcode gets lost");
+
+static int fault_event = -1;
+module_param(fault_event, int, 0644);
+MODULE_PARM_DESC(fault_event, "The next queue pair that gets a Receive has this event");
+
+static uint fault_delay;
+module_param(fault_delay, uint, 0644);
+MODULE_PARM_DESC(fault_delay,
+		 "Microseconds between taking a work request and looking for the next");
+
+/* A device that has failed. */
+static int fault_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask)
+{
+	return READ_ONCE(fault_modify) ? -EIO : ib_modify_qp(qp, attr, mask);
+}
+
+static void (*fault_reported)(struct ib_cq *cq, void *context);
+
+static void fault_report(struct ib_cq *cq, void *context)
+{
+	if (!READ_ONCE(fault_silent))
+		fault_reported(cq, context);
+}
+
+static struct ib_cq *fault_alloc_cq_any(struct ib_device *device, void *private, int nr_cqe,
+					enum ib_poll_context poll_ctx)
+{
+	struct ib_cq *cq = ib_alloc_cq_any(device, private, nr_cqe, poll_ctx);
+
+	if (!IS_ERR(cq)) {
+		/* The same for all that are polled from the same context. */
+		fault_reported = cq->comp_handler;
+		cq->comp_handler = fault_report;
+	}
+	return cq;
+}
+
+/* Takes a completion out of the way of its owner. */
+static void fault_swallowed_done(struct ib_cq *cq, struct ib_wc *wc) {}
+
+static struct ib_cqe fault_swallowed = { .done = fault_swallowed_done };
+
+static void fault_swallow_completion(struct ib_send_wr *wr)
+{
+	int opcode = wr->opcode;
+
+	if (wr->send_flags & IB_SEND_SIGNALED &&
+	    try_cmpxchg(&fault_swallow, &opcode, -1))
+		wr->wr_cqe = &fault_swallowed;
+}
+
+/* As in a driver: the completion of a posted work request may free it from then on. */
+static void fault_wait(void)
+{
+	uint delay = READ_ONCE(fault_delay);
+
+	if (delay)
+		udelay(delay);
+}
+
+static int fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+			   const struct ib_send_wr **bad_wr)
+{
+	while (wr) {
+		union {
+			struct ib_send_wr send;
+			struct ib_rdma_wr rdma;
+			struct ib_reg_wr reg;
+		} copy;
+		int ret;
+
+		switch (wr->opcode) {
+		case IB_WR_REG_MR:
+			copy.reg = *reg_wr(wr);
+			break;
+		case IB_WR_RDMA_READ:
+		case IB_WR_RDMA_READ_WITH_INV:
+		case IB_WR_RDMA_WRITE:
+			copy.rdma = *rdma_wr(wr);
+			break;
+		default:
+			copy.send = *wr;
+		}
+		copy.send.next = NULL;
+		fault_swallow_completion(&copy.send);
+		ret = ib_post_send(qp, &copy.send, NULL);
+		if (ret) {
+			*bad_wr = wr;
+			return ret;
+		}
+		fault_wait();
+		wr = READ_ONCE(wr->next);
+	}
+	return 0;
+}
+
+/* Events come in any context, for example in an interrupt. */
+static void fault_report_event(struct ib_qp *qp)
+{
+	struct ib_event event = { .device = qp->device, .element.qp = qp };
+	int type = xchg(&fault_event, -1);
+	unsigned long flags;
+
+	if (type < 0)
+		return;
+	event.event = type;
+	local_irq_save(flags);
+	qp->event_handler(&event, qp->qp_context);
+	local_irq_restore(flags);
+}
+
+static int fault_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+			   const struct ib_recv_wr **bad_wr)
+{
+	while (wr) {
+		struct ib_recv_wr copy = *wr;
+		int ret;
+
+		copy.next = NULL;
+		ret = ib_post_recv(qp, &copy, NULL);
+		if (ret) {
+			*bad_wr = wr;
+			return ret;
+		}
+		fault_wait();
+		wr = READ_ONCE(wr->next);
+	}
+	fault_report_event(qp);
+	return 0;
+}
+
+/* Rust calls this in place of `ib_device.ops.post_send`. */
+__rust_helper int rust_helper_fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+					      const struct ib_send_wr **bad_wr)
+{
+	return fault_post_send(qp, wr, bad_wr);
+}
+
+/* The rest has the names that the helpers use. */
+
+#define ib_modify_qp		fault_modify_qp
+#define ib_post_recv		fault_post_recv
+#undef ib_alloc_cq_any
+#define ib_alloc_cq_any		fault_alloc_cq_any

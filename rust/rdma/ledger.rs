@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ledger of a queue pair: all boxes that have been posted to it.
+//!
+//! A box that is posted belongs to the queue pair, and its completion gives it back. A device that has
+//! failed gives no completions. Therefore every box is entered in the ledger when it is posted for the
+//! first time, and its entry says whether it is posted now. Once the queue pair is destroyed, the ledger
+//! gives back each box that is still posted, and takes the DMA mapping of each Receive that is in use
+//! elsewhere. Nothing that is left needs the device then.
+
+use super::dma::Mapping;
+use super::pd::Pd;
+use crate::support::racy::Racy;
+use core::cell::UnsafeCell;
+use core::marker::PhantomPinned;
+use core::ptr;
+use kernel::ffi::c_void;
+use kernel::new_spinlock;
+use kernel::prelude::*;
+use kernel::sync::{
+    Arc,
+    SpinLock, //
+};
+
+/// The ledger of a queue pair.
+///
+/// # Invariants
+///
+/// The list links all entries whose `listed` is set and whose `ledger` this is.
+#[pin_data]
+pub(super) struct Ledger {
+    #[pin]
+    list: SpinLock<List>,
+}
+
+/// The first entry of a ledger.
+struct List(*mut Entry);
+
+// SAFETY: an entry belongs to no task, and its links are used with the lock of the ledger only.
+unsafe impl Send for List {}
+
+/// The links of an entry to the two beside it.
+struct Links {
+    next: *mut Entry,
+    prev: *mut Entry,
+    listed: bool,
+}
+
+/// The entry of a box, which lies in the box.
+///
+/// # Invariants
+///
+/// `kind` is that of the box. While `listed` is set, the box stays where it is. While `posted` is set, the
+/// box belongs to the queue pair of the ledger.
+pub(super) struct Entry {
+    /// Set when the box is posted for the first time.
+    ledger: Option<Arc<Ledger>>,
+    links: UnsafeCell<Links>,
+    posted: Racy<bool>,
+    kind: &'static Kind,
+    // Others have pointers to the links, also while the box is borrowed for writing.
+    _pin: PhantomPinned,
+}
+
+// SAFETY: an entry belongs to no task, and its links are used with the lock of the ledger only.
+unsafe impl Send for Entry {}
+// SAFETY: a shared entry is only read, but for the links, which are used with the lock of the ledger.
+unsafe impl Sync for Entry {}
+
+/// The operations that end a box.
+pub(super) struct Kind {
+    /// Gives back the queue pair's registrations, before that is destroyed. The arguments are the box and the
+    /// queue pair.
+    pub(super) withdraw: unsafe fn(*mut Entry, *const c_void),
+    /// Ends a box that was posted when the queue pair was destroyed. The arguments are the box, the handler
+    /// and the protection domain.
+    pub(super) reclaim: unsafe fn(*mut Entry, *const c_void, &Pd),
+    /// How many bytes behind the entry the mapping of a Receive is.
+    pub(super) mapping: Option<usize>,
+}
+
+/// A box that was struck out of the ledger.
+enum Struck {
+    /// A box that was posted.
+    Posted(*mut Entry),
+    /// A box that is in use elsewhere. Its mapping, if it has one.
+    InUse(Option<Mapping>),
+}
+
+impl Entry {
+    /// The entry of a new box, whose kind is `kind`.
+    pub(super) const fn new(kind: &'static Kind) -> Self {
+        Self {
+            ledger: None,
+            links: UnsafeCell::new(Links {
+                next: ptr::null_mut(),
+                prev: ptr::null_mut(),
+                listed: false,
+            }),
+            posted: Racy::new(false),
+            kind,
+            _pin: PhantomPinned,
+        }
+    }
+
+    /// Enters the box in `ledger`, unless it is there already. False if it is in another one.
+    ///
+    /// # Safety
+    ///
+    /// The entry must lie in a box of its kind, which stays where it is until the entry is dropped.
+    #[inline(always)]
+    pub(super) unsafe fn enter(&mut self, ledger: &Arc<Ledger>) -> bool {
+        match &self.ledger {
+            Some(entered) => ptr::eq(&raw const **entered, &raw const **ledger),
+            None => {
+                self.ledger = Some(ledger.clone());
+                // SAFETY: the entry is in no ledger, and stays in its box, as the caller promises.
+                unsafe { ledger.add(self) };
+                true
+            }
+        }
+    }
+
+    /// Says whether the box is posted.
+    #[inline(always)]
+    pub(super) fn set_posted(&self, posted: bool) {
+        self.posted.set(posted);
+    }
+
+    /// # Safety
+    ///
+    /// The lock of the ledger must be held, and `entry` be valid.
+    unsafe fn links<'a>(entry: *mut Self) -> &'a mut Links {
+        // SAFETY: the caller has the lock, with which alone the links are used.
+        unsafe { &mut *(*entry).links.get() }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(ledger) = self.ledger.take() {
+            let mut list = ledger.list.lock();
+            // SAFETY: the lock is held; the entry is valid until this returns.
+            unsafe { list.remove(self) };
+        }
+    }
+}
+
+impl List {
+    /// Takes an entry out of the list, if it is there.
+    ///
+    /// # Safety
+    ///
+    /// `entry` must be valid, and this be the list of its ledger, whose lock is held.
+    unsafe fn remove(&mut self, entry: *mut Entry) {
+        // SAFETY: valid, and the lock is held, as the caller promises.
+        let links = unsafe { Entry::links(entry) };
+        if !core::mem::take(&mut links.listed) {
+            return;
+        }
+        if links.prev.is_null() {
+            self.0 = links.next;
+        } else {
+            // SAFETY: an entry of the list, whose lock is held.
+            unsafe { Entry::links(links.prev) }.next = links.next;
+        }
+        if !links.next.is_null() {
+            // SAFETY: an entry of the list, whose lock is held.
+            unsafe { Entry::links(links.next) }.prev = links.prev;
+        }
+    }
+}
+
+impl Ledger {
+    /// An empty ledger. Context: may sleep. Errors: `ENOMEM`.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                list <- new_spinlock!(List(ptr::null_mut())),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Entry::enter`]; `entry` must be in no list.
+    #[cold]
+    unsafe fn add(&self, entry: *mut Entry) {
+        let mut list = self.list.lock();
+        let first = list.0;
+        // SAFETY: valid, as the caller promises, and in no list.
+        let links = unsafe { Entry::links(entry) };
+        *links = Links {
+            next: first,
+            prev: ptr::null_mut(),
+            listed: true,
+        };
+        if !first.is_null() {
+            // SAFETY: an entry of the list, whose lock is held.
+            unsafe { Entry::links(first) }.prev = entry;
+        }
+        list.0 = entry;
+    }
+
+    /// Has all boxes that are posted give back registrations of the queue pair `qp`.
+    ///
+    /// # Safety
+    ///
+    /// `qp` must be the `QpRef<H>` of the handler `H` whose boxes are entered here, and nothing may be
+    /// posted or completed any more.
+    pub(super) unsafe fn withdraw(&self, qp: *const c_void) {
+        let list = self.list.lock();
+        let mut at = list.0;
+        while !at.is_null() {
+            // SAFETY: an entry of the list, whose lock is held, is valid.
+            let (posted, kind) = unsafe { ((*at).posted.get(), (*at).kind) };
+            if posted {
+                // SAFETY: a box of that kind, which belongs to the queue pair; the rest is promised by
+                // the caller.
+                unsafe { (kind.withdraw)(at, qp) };
+            }
+            // SAFETY: an entry of the list, whose lock is held.
+            at = unsafe { Entry::links(at) }.next;
+        }
+    }
+
+    /// Strikes the first entry out of the ledger.
+    fn strike(&self) -> Option<Struck> {
+        let mut list = self.list.lock();
+        let first = list.0;
+        if first.is_null() {
+            return None;
+        }
+        // SAFETY: an entry of the list, whose lock is held.
+        unsafe { list.remove(first) };
+        // SAFETY: the owner of the box cannot drop it before the lock is given up (`Entry::drop`).
+        let (posted, kind) = unsafe { ((*first).posted.get(), (*first).kind) };
+        if posted {
+            return Some(Struck::Posted(first));
+        }
+        let mapping = kind.mapping.and_then(|offset| {
+            let cell: *mut UnsafeCell<Option<Mapping>> = first.wrapping_byte_add(offset).cast();
+            // SAFETY: `offset` leads to the mapping of a box of this kind, which stays until the lock is
+            // given up. Its owner uses the mapping only as long as the queue pair exists, or when it drops
+            // the box (`DmaBuf`).
+            unsafe { (*(*cell).get()).take() }
+        });
+        Some(Struck::InUse(mapping))
+    }
+
+    /// Ends the boxes that the queue pair still had, takes the mappings of the others, and empties the ledger.
+    /// Context: process, may sleep.
+    ///
+    /// # Safety
+    ///
+    /// The queue pair must be destroyed, and no completion of it be handled any more; `handler` must be the
+    /// `H` whose boxes are entered here.
+    pub(super) unsafe fn reclaim(&self, handler: *const c_void, pd: &Pd) {
+        while let Some(struck) = self.strike() {
+            match struck {
+                Struck::Posted(entry) => {
+                    // SAFETY: the entry lies in the box, which stays until it is reclaimed.
+                    let kind = unsafe { (*entry).kind };
+                    // SAFETY: a box of that kind. It belonged to the queue pair, which the caller has
+                    // destroyed, so it belongs to nothing else.
+                    unsafe { (kind.reclaim)(entry, handler, pd) };
+                }
+                // Unmapped here, without the lock.
+                Struck::InUse(mapping) => mapping.into_iter().for_each(Mapping::release),
+            }
+        }
+    }
+}
