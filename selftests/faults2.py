@@ -4,12 +4,14 @@
 Faults of a whole Reply are those of version 1, where they have no words of their own.
 """
 
-from faults import FAULTS as FAULTS_V1, READ, register, words
+from faults import FAULTS as FAULTS_V1, READ, WRITE, register, words
+from verbs import waiting
+from wire import SECONDS, Lost
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
 NOTHING = words(0, 0, 0, 0)
-SYSTEM = 10
+READ_CHUNKS, SYSTEM = 5, 10
 
 FAULTS = {name: FAULTS_V1[name] for name in (
     "foreign_xid", "twice", "no_payload", "longer_than_its_buffers", "payload_of_another", "nowhere",
@@ -173,6 +175,21 @@ instead("parts_of_two",
 instead("nomsg_between_parts",
         lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)),
         lambda reply: message(reply, NOMSG, RESPONSE, words(0, 0, 0, 1, 1, 1, 64, 0, 0)))
+
+
+@strikes(WRITE)
+def refuses_a_call_twice(_, reply):
+    """First the Read chunk with the data, then the Position Zero Read chunk with all of the Call."""
+    connection = reply.connection
+    connection.refuse(reply.xid, READ_CHUNKS, 1)
+    for _ in waiting(SECONDS):
+        call = connection.next_call()
+        if call:
+            connection.refuse(call.xid, READ_CHUNKS, 1)
+            positions = {position for position, _ in call.reads}
+            return f"the same Call: {call.xid == reply.xid}, Positions {positions}"
+    raise Lost("the Call does not come again")
+
 
 # --- The connection -------------------------------------------------------------------------
 

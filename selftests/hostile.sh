@@ -327,6 +327,19 @@ is_refused_when_writing() {
 	good
 }
 
+# The data of a Call that is refused go again as a Long Call, and the second refusal ends the RPC.
+#= V2-152
+ends_when_it_is_refused_twice() {
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	strike refuses_a_call_twice
+	! dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct 2>"$local/dd" || fail "the write has succeeded"
+	grep 'Input/output error' "$local/dd" || fail "ended otherwise: $(cat "$local/dd")"
+	outcome | grep -x 'the same Call: True, Positions {0}' || fail "$(outcome)"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	good
+}
+
 makes_no_difference() {
 	mount_through_the_peer
 	strike "$1"
@@ -1052,4 +1065,5 @@ tests \
 	"in_version_2 begins_with no_properties endless_receives properties_twice no_segments" \
 	"in_version_2 begins_with small_receives bad_properties segments_of_nothing" \
 	"in_version_2 a_small_result_comes_inline" \
+	"in_version_2 ends_when_it_is_refused_twice" \
 	"in_version_2 a_lost_reply_is_asked_for_again"
