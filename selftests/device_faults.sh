@@ -88,20 +88,29 @@ has_no_resources() {
 	fail "$left queue pairs are left"
 }
 
-# Completions of work requests with one of these opcodes get lost, and connections break.
+# opcode_of WORK: the number that `enum ib_wr_opcode` has for it. iWARP reads and invalidates at once.
+opcode_of() {
+	case $1-$type in
+	send-*) echo 2 ;;
+	read-siw) echo 11 ;;
+	read-*) echo 4 ;;
+	esac
+}
+
+# Completions of such work requests get lost, and connections break.
 completions_get_lost() {
 	fails_on "$1"
 	VERS=3
 	mount_export
 	begin_io 2
 	shift
-	for opcode; do
-		fault swallow "$opcode"
+	for work; do
+		fault swallow "$(opcode_of "$work")"
 		for _ in $(seq 60); do
 			[ "$($on cat $parameters/fault_swallow)" != -1 ] || break
 			sleep 0.5
 		done
-		[ "$($on cat $parameters/fault_swallow)" = -1 ] || fail "nothing with opcode $opcode was posted"
+		[ "$($on cat $parameters/fault_swallow)" = -1 ] || fail "there was no $work"
 		device_goes
 		device_comes_back $on
 		sleep 1
@@ -112,8 +121,10 @@ completions_get_lost() {
 }
 
 # The numbers of `enum ib_event_type`. The last thing that is heard of a queue pair may be such an event.
-serious="1 2 3 7 8"
-harmless="4 5 6"
+serious=${QUICK:+1 8}
+serious=${serious:-1 2 3 7 8}
+harmless=${QUICK:+4}
+harmless=${harmless:-4 5 6}
 
 # A connection ends with a serious event of its queue pair, and goes on after a harmless one.
 events_end_connections() {
@@ -307,8 +318,8 @@ tests \
 	"device_is_dead client 3" \
 	"device_is_dead client 4.2" \
 	"device_is_dead server 3" \
-	"completions_get_lost client 2" \
-	"completions_get_lost server 4 2" \
+	"completions_get_lost client send" \
+	"completions_get_lost server read send" \
 	"events_end_connections client" \
 	"events_end_connections server" \
 	"work_requests_are_read_late client 4.2 5" \
