@@ -23,7 +23,7 @@ UML = {"uml": ("uml",), "uml-checkers": ("uml", "checkers")}
 # All checkers are in one kernel: who asks for one has the others as well.
 SAME = {"uml-kasan": "uml-checkers", "uml-lockdep": "uml-checkers"}
 # Of kernels/, in User Mode Linux alone: what its nodes cannot do without.
-PATCHES = ("vector", "yield", "secondary", "stack", "kasan")
+PATCHES = ("vector", "yield", "secondary", "stack", "kasan", "rxe")
 FLAVOURS = (*UML, *SAME, "debian", "debian-7.3", "debian-6.12")
 # What User Mode Linux is built for.
 MOST_CPUS = 4

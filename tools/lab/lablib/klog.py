@@ -22,10 +22,12 @@ REPORT = re.compile("|".join((
     r"kmemleak: (unreferenced object|no stack trace)",
 )))
 # What a kernel as it ships says of itself, by a cause that is known: it is shown, and fails nothing.
-# - Soft RoCE asks for the rest of an RDMA Read again when the answer is late or frames overtake each
-#   other, as they do on a busy machine, and then takes an answer for a mistake without saying which
+# - Soft RoCE of Debian's kernel asks for the rest of an RDMA Read again when the answer is late or
+#   frames overtake each other, as on a busy machine, and then rejects an answer without saying why
 #   (check_ack returns COMPST_ERROR and sets no status). The kernel's own client and server do it, too:
 #   with `tc qdisc add dev DEVICE root netem delay 1ms 1ms` on the client, within minutes of writing.
+#   The Read completes with success and without its data, so a test that compares data may fail after
+#   this warning. kernels/rxe.patch has User Mode Linux fail the Read.
 EXPLAINED = re.compile(r"WARNING: drivers/infiniband/sw/rxe/rxe_comp\.c:\d+ at rxe_completer\+")
 # How much of the log after a report belongs to it.
 FOLLOWING = 40
