@@ -141,6 +141,9 @@ pub enum ErrorReport {
 }
 
 impl ErrorReport {
+    /// ERR_VERS of a peer that knows version 1 alone.
+    pub(super) const VERSION_1: Self = Self::Version { low: 1, high: 1 };
+
     /// Returns it in words, for traces.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -33,7 +33,7 @@ const RDMA_NOMSG: u32 = 1;
 const RDMA_ERROR: u32 = 4;
 
 const ERR_VERS: u32 = 1;
-const ERR_CHUNK: u32 = 2;
+pub(super) const ERR_CHUNK: u32 = 2;
 
 /// The length of the longest error message.
 pub const MAX_ERROR_LEN: usize = 28;

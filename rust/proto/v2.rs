@@ -170,7 +170,8 @@ fn decode_rpc<'a>(
 /// A peer that knows only version 1 answers in the version 1 layout, which has no flags, with a
 /// copy of our version. Its 28 bytes are told from the version 2 errors of 28 bytes by the
 /// word that is a version there and an error code here. Once the version is settled, only a word
-/// that can be no code of that length stands for a version.
+/// that can be no code of that length stands for a version. The ERR_CHUNK of version 1 is shorter than
+/// any error of version 2. Its sender has not looked at the version, so it speaks version 1 alone.
 #[cold]
 //= V2-016, V2-018, V2-066, V2-144, V2-164, V2-166, D-02, D-05, D-31
 fn decode_error(after_fixed: &[u8], settled: bool) -> Message<'_> {
@@ -189,6 +190,12 @@ fn decode_error(after_fixed: &[u8], settled: bool) -> Message<'_> {
                 body: Ok(Body::Error(Some(ErrorReport::Version { low, high }))),
             };
         }
+    }
+    if !settled && *after_fixed == v1::ERR_CHUNK.to_be_bytes() {
+        return Message {
+            flags: response,
+            body: Ok(Body::Error(Some(ErrorReport::VERSION_1))),
+        };
     }
     let mut reader = Reader::new(after_fixed);
     let flags = reader.u32().unwrap_or_default();

@@ -346,13 +346,17 @@ impl Connection {
     }
 
     /// An error message of another version has a use only if it is the answer to the probe, from a
-    /// server that names its own version in it.
-    //= V2-060, V2-166, D-05
+    /// server that names its own version in it. A server of version 1 may answer ERR_CHUNK instead of
+    /// ERR_VERS.
+    //= V2-060, V2-166, D-05, D-32
     fn handle_other_error(&mut self, fixed: &FixedWords, rest: Reader<'_>) -> Event<'static> {
-        match v1::decode(fixed, rest) {
-            Ok(Body::Error(Some(ErrorReport::Version { low, high }))) if !self.is_settled() => {
-                self.handle_err_vers(fixed, low, high)
-            }
+        let report = match v1::decode(fixed, rest) {
+            Ok(Body::Error(Some(report))) if !self.is_settled() => report,
+            _ => return self.drop_message(),
+        };
+        match report {
+            ErrorReport::Version { low, high } => self.handle_err_vers(fixed, low, high),
+            _ if fixed.version == Version::V1.number() => self.handle_err_vers(fixed, 1, 1),
             _ => self.drop_message(),
         }
     }
