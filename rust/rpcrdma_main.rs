@@ -37,6 +37,10 @@ module! {
             default: 2,
             description: "sunrpc.rdma_max_version to begin with: 1 or 2",
         },
+        negotiate: i32 {
+            default: 0,
+            description: "sunrpc.rdma_negotiate to begin with: 0 or 1",
+        },
         svc_max_version: i32 {
             default: 2,
             description: "sunrpc.svc_rdma.max_version to begin with: 1 or 2",
@@ -64,7 +68,10 @@ impl kernel::Module for RpcRdma {
         Ok(Self {
             _keyring: support::key::Keyring::new(c".rpcrdma")?,
             _debugfs: support::debugfs::Root::new(c"rpcrdma")?,
-            _settings: client::settings::register(value(module_parameters::max_version.value()))?,
+            _settings: client::settings::register(
+                value(module_parameters::max_version.value()),
+                value(module_parameters::negotiate.value()),
+            )?,
             _server_settings: server::settings::register(value(
                 module_parameters::svc_max_version.value(),
             ))?,

@@ -42,7 +42,7 @@ from pyverbs.pyverbs_error import PyverbsError, PyverbsRDMAError
 
 from verbs import RECEIVES, SENDS, QueuePair, descriptors, waiting
 from wire import (INLINE, NFS, PRIVATE_DATA, RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG,
-                  SECONDS, VERSION, Decoder, Lost, Segment, encoded, opaque, words)
+                  SECONDS, VERSION, Decoder, Lost, Segment, announcement, encoded, opaque, words)
 
 MEMORY = 2 << 20
 ALL_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE
@@ -448,6 +448,7 @@ for title, private, most in (
         ("private_data_with_more_flags", PRIVATE_DATA[:5] + b"\xfe" + PRIVATE_DATA[6:], 4096),
         ("private_data_with_large_sizes", PRIVATE_DATA[:6] + b"\xff\xff", 4096),
         ("private_data_with_small_sizes", PRIVATE_DATA[:6] + b"\0\0", 1024),
+        ("private_data_before_others", PRIVATE_DATA + announcement(2), 4096),
         ("private_data_behind_others", bytes(13) + PRIVATE_DATA, 4096)):
     test = thresholds(private, most)
     test.__name__ = title

@@ -4,7 +4,7 @@
 
 usage: caller2.py SERVER [PORT [NAME...]]
 
-It knows the protocol from its document (draft-cel-nfsv4-rpcrdma-version-two), and opens connections
+It knows the protocol from its document (draft-ietf-nfsv4-rpcrdma-version-two-00), and opens connections
 in every way that the document allows; then it does what is right, and what is not. FILE in the
 environment is as for caller.py. NAME is the beginning of a test's name.
 """
@@ -20,7 +20,7 @@ from pyverbs.pyverbs_error import PyverbsError
 from caller import (CONTENT, FILE, GETFH, GETSIZE, PUTROOTFH, QUICK, Caller, Client, Session, Skip,
                     Wrong, compound, expect, good, lists_of, reads, recall_reply, rpc, writes)
 from verbs import waiting
-from wire import SECONDS, Decoder, Lost, Segment, words
+from wire import PRIVATE_DATA, SECONDS, Decoder, Lost, Segment, announcement, words
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
@@ -79,8 +79,9 @@ def properties_of(message):
 class Talk:
     """A connection that keeps the books."""
 
-    def __init__(self, caller, **options):
-        self.caller, self.connection = caller, Client(caller, **options)
+    def __init__(self, caller, *, private_data=PRIVATE_DATA + announcement(2), **options):
+        self.caller = caller
+        self.connection = Client(caller, private_data=private_data, **options)
         caller.kept.append(self.connection)
         self.balance, self.ceiling = 1, 1
         # What it may have to send at a time, unless a message says otherwise.
@@ -227,7 +228,7 @@ def a_file():
 # --- How a connection is opened ---------------------------------------------------------------
 
 
-#= V2-001, V2-006, V2-010, V2-058, V2-059, V2-092, V2-136, V2-137
+#= V2-001, V2-006, V2-010, V2-058, V2-059, V2-092, V2-136, V2-137, VA-011
 def opens_with_properties(talk):
     talk.open((SBSIZ, 4096), (RBSIZ, 4096))
     expect(talk.announced[RBSIZ] >= 4096, talk.announced)
@@ -321,6 +322,32 @@ def properties_that_are_malformed(talk):
     for body in (b"", words(1), words(1, SBSIZ, 3) + b"abc\0",
                  words(2, SBSIZ, 4, 9, SBSIZ, 4, 9), words(0, 0)):
         talk.refused(talk.send(CONNPROP, body), BAD_XDR)
+
+
+#= VA-001, VA-004
+def announces_its_version(talk):
+    """Behind the message of RFC 8797."""
+    data = talk.connection.private_data
+    expect(data[:5] == PRIVATE_DATA[:5] and data[8:16] == announcement(2), data.hex())
+
+
+#= VA-005, VA-006, VA-010
+def announcements_of_all_kinds(talk):
+    """A client may open with either version, whatever it has announced. Without an announcement of
+    version 2, the server has Receives of the length of version 1."""
+    longest = talk.open().announced[RBSIZ]
+    for private_data, most in (
+            (b"", 4096), (PRIVATE_DATA, 4096), (bytes(range(50)), 4096),
+            (PRIVATE_DATA + announcement(0), 4096), (PRIVATE_DATA + announcement(1), 4096),
+            (PRIVATE_DATA + announcement(3), longest), (announcement(2), longest),
+            (announcement(2) + PRIVATE_DATA, longest),
+            (bytes(13) + announcement(2) + bytes(range(30)), longest),
+            (PRIVATE_DATA + announcement(2)[:5], 4096), (PRIVATE_DATA + announcement(2, 2), 4096),
+            (PRIVATE_DATA + announcement(2)[:6] + b"\xff\xff", longest)):
+        other = Talk(talk.caller, private_data=private_data).open()
+        expect(other.announced[RBSIZ] == most, private_data.hex(), other.announced)
+        other.lives()
+        talk.caller.connect(private_data=private_data).lives()
 
 
 # --- Headers ----------------------------------------------------------------------------------

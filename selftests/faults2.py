@@ -4,9 +4,9 @@
 Faults of a whole Reply are those of version 1, where they have no words of their own.
 """
 
-from faults import FAULTS as FAULTS_V1, READ, WRITE, register, words
+from faults import FAULTS as FAULTS_V1, READ, WRITE, hang_up_and_announce, register, words
 from verbs import waiting
-from wire import SECONDS, Lost
+from wire import PRIVATE_DATA, SECONDS, Lost, announcement
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
@@ -220,6 +220,34 @@ def begins_with(name, *sets):
         peer.hang_up("as told")
     fault.__name__ = name
     strikes(READ)(fault)
+
+
+def announces(name, version, private_data):
+    """The fault: the connection ends. The next has these private data, and a client opens it with this
+    version."""
+    def fault(peer, _):
+        type(peer.connection).opening = version
+        hang_up_and_announce(peer, private_data)
+    fault.__name__ = "announces_" + name
+    strikes(READ)(fault)
+
+
+announces("nothing", 1, b"")
+announces("rfc_8797", 1, PRIVATE_DATA)
+announces("other_formats", 1, bytes(range(180)))
+announces("version_0", 1, PRIVATE_DATA + announcement(0))
+announces("version_1", 1, PRIVATE_DATA + announcement(1))
+announces("version_2", 2, PRIVATE_DATA + announcement(2))
+announces("version_3", 2, PRIVATE_DATA + announcement(3))
+announces("only_that", 2, announcement(2))
+announces("it_first", 2, announcement(2) + PRIVATE_DATA)
+announces("it_between_others", 2, PRIVATE_DATA + bytes(range(13)) + announcement(2) + bytes(range(13)))
+announces("half_of_it", 1, PRIVATE_DATA + announcement(2)[:4])
+# Over InfiniBand, zeros follow.
+announces("most_of_it", 1, PRIVATE_DATA + announcement(2)[:5])
+announces("another_format", 1, PRIVATE_DATA + announcement(2, 2))
+announces("another_format_first", 2, PRIVATE_DATA + announcement(1, 2) + announcement(2))
+announces("reserved_octets", 2, PRIVATE_DATA + announcement(2)[:6] + b"\xff\xff")
 
 
 begins_with("small_receives", words(1, 2, 4, 512))

@@ -101,6 +101,7 @@ a_key_is() {
 }
 
 # Nor does it for the side that has a key when the other has none.
+#= VA-012
 version_1_does_not_do() {
 	speak "$1" "$2"
 	if [ "$1" = 1 ]; then

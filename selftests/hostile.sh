@@ -21,6 +21,12 @@ in_version_2() {
 	"$@"
 }
 
+# negotiated TEST ARGUMENT...: the client negotiates the version in-band, behind in_version_2.
+negotiated() {
+	in_band 1
+	"$@"
+}
+
 start_the_peer() {
 	control=$scratch/control.$PEER
 	rm -f "$control" "$control.go"
@@ -265,6 +271,24 @@ begins_with() {
 		strike "$way"
 		grows connect_count good
 		outcome
+		read_side_by_side
+		head -c $SIZE /dev/urandom >"$local/file"
+		dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
+		good
+	done
+}
+
+# opens_with ANNOUNCEMENT=VERSION...: each connection is opened with the version that the announcement in
+# the private data of the server allows. The server ends if a client opens with another one.
+#= VA-005, VA-006, VA-007, VA-008
+opens_with() {
+	mount_through_the_peer
+	[ "$(says version) $(says announced)" = "2 2" ] || fail "they speak version $(says version)"
+	for way; do
+		strike "announces_${way%=*}"
+		grows connect_count good
+		outcome
+		[ "$(says version)" = "${way#*=}" ] || fail "version $(says version) after $way"
 		read_side_by_side
 		head -c $SIZE /dev/urandom >"$local/file"
 		dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
@@ -691,9 +715,9 @@ session_asks_for_callbacks_that_fit() {
 	grep ', 16 at once' "$local/session"
 }
 
-# RFC 8797's private data; as many Reads as the server likes; a message too many breaks the connection
-# rather than being tried again and again.
-#= CM-001, CM-009, CM-014, V1-006, V1-032, V1-122
+# RFC 8797's private data, with the announcement of the version behind them; as many Reads as the server
+# likes; a message too many breaks the connection rather than being tried again and again.
+#= CM-001, CM-009, CM-014, VA-001, VA-004, V1-006, V1-032, V1-122
 connection_request() {
 	mount_through_the_peer
 	strike tell
@@ -701,7 +725,10 @@ connection_request() {
 	outcome >"$local/request"
 	cat "$local/request"
 	grep "^$(cat /proc/sys/sunrpc/rdma_slot_table_entries) credits" "$local/request"
-	grep 'private data f6ab0e1801010303' "$local/request"
+	announcement=d8cc59e201010000
+	# The kernel's own module has none.
+	[ -e /proc/sys/sunrpc/rdma_max_version ] || announcement=
+	grep "private data f6ab0e1801010303$announcement" "$local/request"
 	grep 'RNR retries 0, retries [1-7]$' "$local/request"
 	[ "$(sed 's/.*Reads \([0-9]*\).*/\1/' "$local/request")" -ge 8 ] || fail "so few Reads"
 }
@@ -1064,6 +1091,11 @@ tests \
 	"in_version_2 costs_the_connection invalidate_nothing invalidate_with_a_part" \
 	"in_version_2 begins_with no_properties endless_receives properties_twice no_segments" \
 	"in_version_2 begins_with small_receives bad_properties segments_of_nothing" \
+	"in_version_2 opens_with nothing=1 only_that=2 version_1=1 version_3=2 rfc_8797=1 version_2=2" \
+	"in_version_2 opens_with other_formats=1 it_first=2 version_0=1 it_between_others=2 version_2=2" \
+	"in_version_2 opens_with half_of_it=1 most_of_it=1 reserved_octets=2 another_format=1 version_2=2" \
+	"in_version_2 opens_with another_format_first=2 version_2=2" \
+	"in_version_2 negotiated begins_with small_receives bad_properties" \
 	"in_version_2 a_small_result_comes_inline" \
 	"in_version_2 ends_when_it_is_refused_twice" \
 	"in_version_2 a_lost_reply_is_asked_for_again"

@@ -79,6 +79,7 @@ tests() {
 			mkdir "$local"
 			# A test before may have loaded the module anew.
 			client_speaks "$RDMA_VERSION" 4096
+			in_band 0
 			$words
 		) >"$scratch/log" 2>&1
 		status=$?
@@ -156,6 +157,11 @@ client_speaks() {
 	fi
 }
 
+# in_band 0|1: switches in-band negotiation of the version off or on, from the next connection on.
+in_band() {
+	[ ! -e /proc/sys/sunrpc/rdma_negotiate ] || echo "$1" >/proc/sys/sunrpc/rdma_negotiate
+}
+
 # speak CLIENT SERVER [BYTES]: the highest versions of RPC-over-RDMA from the next connections on, and the
 # longest messages of version 2: the shortest there are by default, so that more is in parts.
 speak() {
@@ -184,6 +190,7 @@ with() {
 
 # What modules speak when nobody has changed it.
 speak_by_default() {
+	in_band 0
 	(speak 2 2 16384) || :
 }
 
@@ -431,6 +438,20 @@ trace() {
 	${TRACED:-} sh -c "echo 0 >$tracing/events/rpcrdma/enable; cat $tracing/trace" >"$local/trace"
 	${TRACED:-} rmdir $tracing
 	sed -n 's/^.*: \([a-z]*rdma_[a-z_]*: .*\)/\1/p' "$local/trace" >"$local/events"
+}
+
+# no_version_2: neither side has sent a message of version 2, and the client has sent its first Call at
+# once. Behind `trace`.
+no_version_2() {
+	grep -q '^rpcrdma_protocol_send: .*header=[0-9a-f]\{8\}00000001' "$local/events" ||
+		fail "no message of version 1 was sent"
+	! grep '^rpcrdma_protocol_.*\(header\|bytes\)=[0-9a-f]\{8\}00000002' "$local/events" ||
+		fail "there is a message of version 2"
+	began=$(sed -n 's/^rpcrdma_protocol_connect: .* now=\([0-9]*\).*/\1/p' "$local/events" | head -n 1)
+	sent=$(sed -n 's/^rpcrdma_protocol_send: .* now=\([0-9]*\).*/\1/p' "$local/events" | head -n 1)
+	note "the first Call was sent $((sent - began)) ms after the server had accepted"
+	# The time for an answer to the first message of version 2 is 5 seconds.
+	[ $((sent - began)) -lt 4000 ] || fail "the client has waited for an answer"
 }
 
 # shows PATTERN: an event begins so.

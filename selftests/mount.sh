@@ -47,7 +47,7 @@ mounts_and_moves_data() {
 }
 
 # As they are when nobody has changed it: what both know is spoken, on the first connection.
-#= V2-060, V2-061
+#= VA-007, VA-008, VA-009
 mounts_and_agrees_on_a_version() {
 	on_client=/proc/sys/sunrpc/rdma_max_version
 	[ -e $on_client ] || skip "this module speaks version 1 only"
@@ -58,12 +58,15 @@ mounts_and_agrees_on_a_version() {
 	expected=1
 	! on_server test -e /proc/sys/sunrpc/svc_rdma/max_version || expected=2
 	VERS=$1
-	mount_export
+	trace mount_export
+	[ $expected = 2 ] || no_version_2
 	head -c 300001 /dev/urandom >"$local/data"
 	cp "$local/data" "$dir/data"
 	remount
 	cmp "$local/data" "$dir/data"
 	[ "$(says version)" = $expected ] || fail "they speak version $(says version)"
+	[ "$(says announced)" = $((expected == 2 ? 2 : 0)) ] || fail "the server announces $(says announced)"
+	[ "$(cat /proc/sys/sunrpc/rdma_known_servers)" = 0 ] || fail "the server is remembered"
 	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
 	[ "$(transport bad_reply)" = 0 ]
 }

@@ -136,11 +136,14 @@ class Reply:
 
 def inline_threshold(private_data):
     """What the client has to take from it; nothing known means 1024 octets."""
-    return INLINE if private_data == PRIVATE_DATA else 1024
+    return INLINE if PRIVATE_DATA in private_data else 1024
 
 
 class Connection(QueuePair):
     """One that was accepted."""
+
+    # The version that a client has to open it with, if it matters (peer2.py).
+    opening = None
 
     def __init__(self, event, listener, private_data):
         super().__init__(CMID(creator=event, listen_id=listener))
@@ -214,6 +217,8 @@ class Peer:
     """Takes connections, one at a time."""
 
     connections, replies, faults = Connection, Reply, faults.FAULTS
+    # The private data with which it accepts a client, unless a fault has others.
+    usual_data = PRIVATE_DATA
 
     def __init__(self, address, port, server, control, process):
         self.answers = Answers(server)
@@ -229,7 +234,7 @@ class Peer:
         print("listening", flush=True)
         self.connection = None
         self.past = []
-        self.private_data = PRIVATE_DATA
+        self.private_data = self.usual_data
         # An event does not say whose it is, but each connection's end is told once.
         self.ends_to_come = 0
         self.fault, self.times, self.struck = None, 0, 0
@@ -291,7 +296,8 @@ class Peer:
         except FileNotFoundError:
             return
         self.fault, self.times, self.struck = self.faults[name], int(times), 0
-        self.private_data = PRIVATE_DATA
+        self.private_data = self.usual_data
+        self.connections.opening = None
         os.remove(self.control)
 
     def strike(self, reply):

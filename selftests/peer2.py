@@ -5,7 +5,7 @@
 usage: peer2.py ADDRESS PORT SERVER CONTROL PROCESS WAY
 
 It is to version 2 what peer.py is to version 1, and was written from the document
-(draft-cel-nfsv4-rpcrdma-version-two). Each WAY is one that the document allows:
+(draft-ietf-nfsv4-rpcrdma-version-two-00). Each WAY is one that the document allows:
 
     plain       answers CONNPROP by its own
     default     answers by a grant, and never says anything of itself
@@ -25,9 +25,15 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     silent      does not answer version 2; a client speaks version 1 on its next connection
     begins      does not answer its first client yet, and knows no version but 2
     called      says nothing to a CONNPROP, and knows no version but 2
+    version1    answers what is not of version 1 by ERR_CHUNK, without a look at the version
+    announces   announces its version as the faults of that name say, and ends if a client opens with
+                another one than it has to
     keyed       proves that it has the key KEY of the environment, and wants that of the client, too
     forger      does the same without having the key
     hesitates   does the same, but has nothing to say to its first client's hello
+
+Those that are for in-band negotiation (4.3.3) announce no version while a client connects; all others
+announce version 2.
 """
 
 import itertools
@@ -40,12 +46,14 @@ import sharedkey
 
 from peer import Call, Connection, Peer, Reply, reduced
 from verbs import waiting
-from wire import INLINE, SECONDS, Decoder, Lost, encoded
+from wire import INLINE, PRIVATE_DATA, SECONDS, Decoder, Lost, announcement, encoded
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 INVAL_HTYPE, READ_CHUNKS, WRITE_CHUNKS, REPLY_RESOURCE = 3, 5, 6, 9
 RESPONSE, MORE = 1, 2
-ERR_VERS = 1
+ERR_VERS, ERR_CHUNK = 1, 2
+# The ways that announce no version.
+UNANNOUNCED = ("silent", "begins", "called", "version1")
 # The most Segments of a header, and how many everybody takes.
 RCSIZ, MOST_SEGMENTS = 4, 16
 # The longest Segment, and how long it is in the way that has it.
@@ -98,6 +106,8 @@ class Connection2(Connection):
         # What this side may send, what the client may, and what the client has said.
         self.balance, self.given, self.properties = 0, 1, {}
         self.arrived, self.parts, self.announced = [], b"", False
+        # The properties of this side are those of a fault, and the client may refuse them.
+        self.is_odd = False
         # The nonces of client and server, and whether the client has proven who it is.
         self.nonces, self.proven = None, self.way not in ("keyed", "forger", "hesitates")
         # Errors of the client: the XID, and which one. The credits that the next message is to grant.
@@ -143,6 +153,7 @@ class Connection2(Connection):
         self.announced = True
         if self.first:
             sets, Connection2.first = self.first, ()
+            self.is_odd = True
             for body in sets:
                 self.message(CONNPROP, body, 7)
             return
@@ -193,6 +204,11 @@ class Connection2(Connection):
         if message is None:
             return
         xid, version, credits, kind = struct.unpack_from(">4I", message)
+        if self.opening not in (None, version):
+            sys.exit(f"a message of version {version}, where {self.opening} is to be spoken")
+        if version != 1 and self.way == "version1":
+            self.send(words(xid, 1, self.ceiling, ERROR, ERR_CHUNK), None)
+            return
         self.version = self.version or version
         if version == 1 and self.way in ("begins", "called"):
             self.send(words(xid, 1, self.ceiling, ERROR, ERR_VERS, 2, 2), None)
@@ -212,7 +228,9 @@ class Connection2(Connection):
         if not self.given:
             sys.exit("the client sends what it has no credit for")
         self.given -= 1
-        if kind == ERROR:
+        if kind == ERROR and self.is_odd and xid == 7:
+            print(f"the client refuses the properties: {message[20:].hex()}", flush=True)
+        elif kind == ERROR:
             # To a Reply there is none, whatever is wrong with it.
             if not self.refusal_is_due:
                 sys.exit(f"an error message to what is no Call: {message.hex()}")
@@ -346,10 +364,13 @@ class Peer2(Peer):
     """Takes connections, one at a time."""
 
     connections, replies, faults = Connection2, Reply2, faults2.FAULTS
+    usual_data = PRIVATE_DATA + announcement(2)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 7:
         sys.exit(__doc__)
     *arguments, Connection2.way = sys.argv[1:]
+    if Connection2.way in UNANNOUNCED:
+        Peer2.usual_data = PRIVATE_DATA
     Peer2(*arguments).serve()

@@ -96,6 +96,10 @@ the_version_is_a_setting() {
 		refuses $name 3
 		refuses $name none
 	done
+	change rdma_negotiate 1
+	change rdma_negotiate 0
+	refuses rdma_negotiate -1
+	refuses rdma_negotiate 2
 	for name in rdma_max_message svc_rdma/max_message; do
 		change $name 4096
 		change $name 65536
@@ -108,7 +112,7 @@ the_version_is_a_setting() {
 load() {
 	modprobe -r rpcrdma
 	modprobe rpcrdma "$@"
-	(cd $settings && cat rdma_max_version svc_rdma/max_version) | tr '\n' ' '
+	(cd $settings && cat rdma_max_version svc_rdma/max_version rdma_negotiate) | tr '\n' ' '
 }
 
 # Parameters of the module say what the settings begin with.
@@ -116,12 +120,13 @@ the_versions_are_parameters() {
 	modinfo -F parm rpcrdma | grep -q "^max_version:" || skip "this module has no parameters"
 	modprobe -r rpcrdma || skip "something is using the module"
 	trap 'modprobe -r rpcrdma; modprobe rpcrdma' EXIT
-	[ "$(load max_version=1)" = "1 2 " ]
-	[ "$(load svc_max_version=1)" = "2 1 " ]
-	[ "$(load)" = "2 2 " ]
+	[ "$(load max_version=1)" = "1 2 0 " ]
+	[ "$(load svc_max_version=1)" = "2 1 0 " ]
+	[ "$(load negotiate=1)" = "2 2 1 " ]
+	[ "$(load)" = "2 2 0 " ]
 	[ "$(cd $settings && cat rdma_max_message svc_rdma/max_message | tr '\n' ' ')" = "16384 16384 " ]
 	modprobe -r rpcrdma
-	for wrong in max_version=0 max_version=3 svc_max_version=-1 max_version=none; do
+	for wrong in max_version=0 max_version=3 svc_max_version=-1 max_version=none negotiate=2; do
 		! modprobe rpcrdma $wrong || fail "it takes $wrong"
 	done
 	dmesg | tail -n 20 | grep "max_version=3: has to be 1 to 2"

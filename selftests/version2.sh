@@ -39,9 +39,16 @@ moves_data() {
 both_speak_it() {
 	with 2 2
 	VERS=$1
+	case ${2:-} in
+	in_band) in_band 1 ;;
+	IPv6)
+		[ -n "${SERVER6:-}" ] || skip "set SERVER6 to the server's IPv6 address"
+		address="[$SERVER6]" MOUNT_OPTIONS=proto=rdma6
+		;;
+	esac
 	mount_export
 	debugfs
-	[ "$(says version)" = 2 ] || fail "they speak version $(says version)"
+	[ "$(says version) $(says announced)" = "2 2" ] || fail "they speak version $(says version)"
 	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
 	moves_data
 	debugfs
@@ -113,10 +120,42 @@ many_names() {
 	done
 }
 
-# A connection goes on in version 1 when the server knows no other, and the next begins with it.
-#= V2-060, V2-061, V2-062
-server_speaks_version_1_only() {
+# server_announced HIGHEST: the private data of the server are the message of RFC 8797 and the announcement
+# of this version. Behind `trace`.
+server_announced() {
+	data=$(sed -n 's/^rpcrdma_protocol_connect: .*peer=\([0-9a-f]\{32\}\).*/\1/p' "$local/events")
+	[ "$data" = "f6ab0e1801010303d8cc59e2010${1}0000" ] || fail "the server's private data are $data"
+}
+
+# A server that does not announce version 2 gets no message of it, and nothing is remembered of it.
+#= VA-001, VA-004, VA-007, VA-008, VA-009
+server_announces_version_1() {
 	with 2 1 8192
+	forget
+	VERS=3
+	trace mount_export
+	server_announced 1
+	no_version_2
+	debugfs
+	[ "$(says version) $(says announced)" = "1 1" ]
+	[ "$(says inline_send) $(says inline_recv)" = "4096 4096" ]
+	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
+	moves_data
+	[ "$(cat $known)" = 0 ] || fail "the server is remembered"
+	leave
+	speak 2 2 8192
+	trace mount_export
+	server_announced 2
+	[ "$(says version) $(says announced)" = "2 2" ] || fail "an upgraded server is not noticed"
+	[ "$(says connects)" = 1 ]
+}
+
+# A connection goes on in version 1 when the server knows no other, and the next begins with it, where the
+# client negotiates in-band.
+#= V2-060, V2-061, V2-062
+server_is_asked_in_band() {
+	with 2 1 8192
+	in_band 1
 	VERS=3
 	trace mount_export
 	debugfs
@@ -148,11 +187,18 @@ server_speaks_version_1_only() {
 	[ "$(cat $known)" = 0 ]
 }
 
+# With in-band negotiation and without, a server that announces version 2 is spoken to in version 1.
 client_speaks_version_1_only() {
 	with 1 2
-	mount_export
-	[ "$(says version)" = 1 ]
-	moves_data
+	for setting in 0 1; do
+		in_band $setting
+		trace mount_export
+		server_announced 2
+		no_version_2
+		[ "$(says version) $(says announced)" = "1 2" ]
+		moves_data
+		leave
+	done
 }
 
 # One credit for each message, granted both ways and never used up for good.
@@ -246,9 +292,25 @@ sides_speak() {
 }
 
 # Either side becomes an older one and a newer one again, while data is moved.
-#= V2-060, V2-062
+#= VA-007, VA-009
 sides_change_under_load() {
 	with 2 2
+	VERS=4.2
+	mount_export
+	begin_io 4
+	sides_speak 1 2 1
+	sides_speak 2 2 2
+	sides_speak 2 1 1
+	sides_speak 2 2 2
+	end_io
+	[ "$(cat $known)" = 0 ] || fail "a server is remembered"
+}
+
+# With in-band negotiation, a server of version 1 stays remembered as one.
+#= V2-060, V2-062
+sides_change_in_band() {
+	with 2 2
+	in_band 1
 	VERS=4.2
 	mount_export
 	begin_io 4
@@ -368,6 +430,14 @@ all_calls_in_parts_share_memory() {
 	[ "$(says last_close)" = none ]
 }
 
+# The announcement of a client decides the length of the first Receives, and nothing else.
+clients_announce_their_version() {
+	with 2 2 16384
+	needs_crowd
+	caller2 announce
+	note "$(grep -c '^ok' "$local/caller.log") ways"
+}
+
 # A client that was written from the document opens connections in other ways, and breaks rules.
 others_speak_it() {
 	with 2 2
@@ -390,6 +460,8 @@ other_server_is() {
 	modprobe rpcrdma
 	echo 2 >/proc/sys/sunrpc/rdma_max_version
 	echo 4096 >/proc/sys/sunrpc/rdma_max_message
+	# Servers that announce no version can be asked in-band only.
+	case $* in silent | begins | called | version1 | *in_band) in_band 1 ;; esac
 	PORT=$PEER_PORT VERS=3
 	MOUNT_OPTIONS="mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2,noac"
 	# Data goes in parts then, of which there are not more.
@@ -397,7 +469,8 @@ other_server_is() {
 	mount_export
 	debugfs
 	expected=2
-	[ "$1" != silent ] || expected=1
+	case $1 in silent | version1) expected=1 ;; esac
+	[ "$1" != version1 ] || [ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
 	[ "$(says version)" = $expected ] || fail "they speak version $(says version)"
 	moves_data
 	# One refusal is enough: what is read is refused since it was mounted last, or what is written now.
@@ -450,6 +523,8 @@ server_calls_the_client() {
 tests \
 	"both_speak_it 3" \
 	"both_speak_it 4.2" \
+	"both_speak_it 3 in_band" \
+	"both_speak_it 4.2 IPv6" \
 	"messages_hold_a_page 3" \
 	"messages_hold_a_page 4.2" \
 	"server_invalidates_memory" \
@@ -459,9 +534,11 @@ tests \
 	"calls_go_in_parts" \
 	"replies_come_in_parts" \
 	"parts_share_the_credits" \
+	"clients_announce_their_version" \
 	"others_speak_it" \
 	"all_calls_in_parts_share_memory" \
 	"other_server_is plain" \
+	"other_server_is plain in_band" \
 	"other_server_is default" \
 	"other_server_is unwilling" \
 	"other_server_is late" \
@@ -479,8 +556,11 @@ tests \
 	"other_server_is silent" \
 	"other_server_is begins" \
 	"other_server_is called" \
+	"other_server_is version1" \
 	"silent_server_is_asked" \
 	"connections_break" \
 	"sides_change_under_load" \
+	"sides_change_in_band" \
 	"server_calls_the_client" \
-	"server_speaks_version_1_only"
+	"server_announces_version_1" \
+	"server_is_asked_in_band"

@@ -13,6 +13,11 @@ PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 1, INLINE // 1024 - 1, INLIN
 SECONDS = 20
 
 
+def announcement(highest, version=1):
+    """The announcement of the highest version of RPC-over-RDMA (Documentation/version2.rst)."""
+    return struct.pack(">IBBH", 0xD8CC59E2, version, highest, 0)
+
+
 def words(*values):
     return struct.pack(f">{len(values)}I", *values)
 

@@ -80,20 +80,17 @@ pub(super) fn resolve(
         }
     })?;
     let role = resolved.role();
-    let (mut first, mut by_call) = versions::first(net, &xprt.peer(), sizes.versions);
     let hostauth = SharedKey::with(Side::Client, xprt.peer())?;
-    if hostauth.is_some() {
-        // Neither version 1 nor a Call would do, whatever is remembered of the server.
-        (first, by_call) = (sizes.versions.high, false);
-    }
-    let mut config = sizes.config(role.cid, first);
+    let proof = hostauth.is_some();
+    let (opening, by_call) = versions::opening(net, &xprt.peer(), sizes.versions, proof);
+    let mut config = sizes.config(role.cid, opening);
     if by_call {
         config.xid = Xid(0);
     }
     if let Some(hostauth) = &hostauth {
         hostauth.demand(&mut config);
     }
-    role.settle(config, first);
+    role.settle(config, opening);
     resolved.demand(hostauth);
     Ok((resolved.endpoint(sizes.qp)?, sizes))
 }
@@ -114,7 +111,7 @@ pub(super) fn establish(
     let own = endpoint.shared().role.config().ok_or(EINVAL)?;
     let params = ConnectParams {
         //= CM-002
-        private_data: own.cm_private.encode(),
+        private_data: own.private_data(),
         //= V1-041, V2-050
         responder_resources: sizes.reads_in,
         retry_count: RETRIES,
@@ -125,8 +122,10 @@ pub(super) fn establish(
         },
     };
     endpoint.connect(&params, CONNECT_TIMEOUT)?;
+    // The announcement of the server may leave one version.
+    let version = endpoint.lasting_version();
     //= V1-045, V1-046, V1-123, V1-124
-    endpoint.provide(&sizes.first_buffers(own), FIRST_MESSAGES)?;
+    endpoint.provide(&sizes.first_buffers(own, version), FIRST_MESSAGES)?;
     // The large ones are enough for any one RPC, so a connection gets on without making more.
     let large = (2 * sizes.chunk_segments).min(sizes.mrs);
     let small = FIRST_SMALL.min(sizes.mrs - large);

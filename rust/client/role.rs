@@ -33,11 +33,11 @@ use crate::{
             Config,
             Event, //
         },
-        negotiate::Time,
-        types::{
-            MsgType,
-            Version, //
-        }, //
+        negotiate::{
+            Opening,
+            Time, //
+        },
+        types::MsgType, //
     },
     rdma::{
         cq::Completions,
@@ -84,8 +84,8 @@ pub(crate) struct Client {
     pub(super) news: Racy<bool>,
     /// The number of the connection.
     pub(super) cid: u32,
-    /// What this side brings along, and the version to begin with; known when the device is.
-    begin: SetOnce<(Config, Version)>,
+    /// The configuration of the connection, and how its first version is found; known when the device is.
+    begin: SetOnce<(Config, Opening)>,
 }
 
 impl Client {
@@ -108,15 +108,21 @@ impl Client {
         }
     }
 
-    /// Sets what this side brings along, and the version to begin with. To be called once, before
-    /// connecting.
-    pub(super) fn settle(&self, config: Config, first: Version) {
-        self.begin.populate((config, first));
+    /// Sets the configuration of the connection, and how its first version is found. To be called once,
+    /// before connecting.
+    pub(super) fn settle(&self, config: Config, opening: Opening) {
+        self.begin.populate((config, opening));
     }
 
     /// What this side brings along, once it is set.
     pub(super) fn config(&self) -> Option<&Config> {
         self.begin.as_ref().map(|(config, _)| config)
+    }
+
+    /// Says whether the version is negotiated in-band, and not by the announcement of the server.
+    pub(super) fn negotiates_in_band(&self) -> bool {
+        let opening = self.begin.as_ref().map(|(_, opening)| *opening);
+        matches!(opening, Some(Opening::InBand(_)))
     }
 
     /// Gives a registration back. Context: process.
@@ -152,11 +158,11 @@ impl Role for Client {
     const USUAL: MsgType = MsgType::Reply;
 
     fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol> {
-        let (config, first) = self.begin.as_ref()?;
+        let (config, opening) = self.begin.as_ref()?;
         Some(Protocol::client(
             self.cid,
             config,
-            *first,
+            *opening,
             private_data,
             now,
         ))

@@ -33,6 +33,10 @@ static INLINE_RANGE: Range = Range {
 static MAX_VERSION: Atomic<i32> = Atomic::new(2);
 static MAX_VERSION_RANGE: Range = Range { min: 1, max: 2 };
 
+// In-band negotiation: the first message asks each server for version 2.
+static NEGOTIATE: Atomic<i32> = Atomic::new(0);
+static NEGOTIATE_RANGE: Range = Range { min: 0, max: 1 };
+
 // READs and WRITEs of 4 and 8 KiB, the most frequent, have room with what goes with them: that halves
 // what they cost (performance.rst).
 static MAX_MESSAGE: Atomic<i32> = Atomic::new(16384);
@@ -53,11 +57,12 @@ static STRATEGY: Atomic<i32> = Atomic::new(5);
 static STRATEGY_RANGE: Range = Range { min: 0, max: 6 };
 static PAD_OPTIMIZE: Atomic<i32> = Atomic::new(0);
 
-static ENTRIES: [Entry; 9] = [
+static ENTRIES: [Entry; 10] = [
     Entry::new(c"rdma_slot_table_entries", &SLOTS, Some(&SLOTS_RANGE)),
     Entry::new(c"rdma_max_inline_read", &INLINE_READ, Some(&INLINE_RANGE)),
     Entry::new(c"rdma_max_inline_write", &INLINE_WRITE, Some(&INLINE_RANGE)),
     Entry::new(c"rdma_max_version", &MAX_VERSION, Some(&MAX_VERSION_RANGE)),
+    Entry::new(c"rdma_negotiate", &NEGOTIATE, Some(&NEGOTIATE_RANGE)),
     Entry::new(c"rdma_max_message", &MAX_MESSAGE, Some(&MAX_MESSAGE_RANGE)),
     Entry::counter(c"rdma_known_servers", &KNOWN),
     Entry::new(c"rdma_inline_write_padding", &PADDING, Some(&PADDING_RANGE)),
@@ -65,14 +70,15 @@ static ENTRIES: [Entry; 9] = [
     Entry::new(c"rdma_pad_optimize", &PAD_OPTIMIZE, None),
 ];
 
-/// Makes the settings appear, the version as the module's parameter has it. Context: process,
-/// may sleep.
+/// Registers the settings. The parameters of the module are the first values of two of them. Context:
+/// process, may sleep.
 ///
 /// # Errors
 ///
-/// `EINVAL`: there is no such version. `ENOMEM`.
-pub(crate) fn register(max_version: i32) -> Result<Table> {
+/// `EINVAL`: a parameter is out of its range. `ENOMEM`.
+pub(crate) fn register(max_version: i32, negotiate: i32) -> Result<Table> {
     MAX_VERSION_RANGE.begin(&MAX_VERSION, max_version, "max_version")?;
+    NEGOTIATE_RANGE.begin(&NEGOTIATE, negotiate, "negotiate")?;
     Table::new(c"sunrpc", &ENTRIES)
 }
 
@@ -102,6 +108,12 @@ pub(crate) fn versions() -> Versions {
         1 => Versions::V1,
         _ => Versions::BOTH,
     }
+}
+
+/// Says whether a new connection negotiates its version in-band, and not by the announcement of the
+/// server.
+pub(crate) fn negotiates_in_band() -> bool {
+    NEGOTIATE.load(Relaxed) != 0
 }
 
 /// The value of a setting whose range excludes negative numbers.

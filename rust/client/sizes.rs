@@ -12,7 +12,10 @@ use crate::{
         cm_private::CmPrivate,
         connection::Config,
         credit::RecvCredits,
-        negotiate::Versions,
+        negotiate::{
+            Opening,
+            Versions, //
+        },
         plan::Limits,
         property::{
             Properties,
@@ -151,10 +154,14 @@ impl Sizes {
         }
     }
 
-    /// What this side brings along, on connection number `cid`, which begins with version `first`.
-    pub(crate) fn config(&self, cid: u32, first: Version) -> Config {
-        // What begins with version 1 has Receives for that. It may still come to version 2.
-        let longest = self.lengths(first);
+    /// Returns the configuration of connection number `cid`.
+    pub(crate) fn config(&self, cid: u32, opening: Opening) -> Config {
+        // A connection that is negotiated in-band and begins with version 1 has Receives of that length.
+        // Its server may still ask for version 2.
+        let longest = self.lengths(match opening {
+            Opening::Announced => Version::V2,
+            Opening::InBand(first) => first,
+        });
         let properties = Properties {
             send_size: longest.send,
             //= V2-056, V2-067
@@ -179,19 +186,20 @@ impl Sizes {
         }
     }
 
-    /// The buffers for the messages that settle the version.
-    pub(crate) fn first_buffers(&self, config: &Config) -> Buffers {
+    /// Returns the buffers for the messages that settle the version. With one `version` left, they have
+    /// its length.
+    pub(crate) fn first_buffers(&self, config: &Config, version: Option<Version>) -> Buffers {
         Buffers {
             sends: FIRST_SENDS.min(self.sends),
-            send_len: config.send_size(None),
+            send_len: config.send_size(version),
             receives: FIRST_RECEIVES.min(self.receives),
-            recv_len: config.receive_size(None),
+            recv_len: config.receive_size(version),
         }
     }
 
     /// All others, when `version` is settled, or none yet.
     pub(crate) fn other_buffers(&self, config: &Config, version: Option<Version>) -> Buffers {
-        let first = self.first_buffers(config);
+        let first = self.first_buffers(config, version);
         Buffers {
             sends: self.sends - first.sends,
             send_len: config.send_size(version),

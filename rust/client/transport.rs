@@ -333,6 +333,7 @@ impl Show for Rdma {
         if let Some((_, source, facts, sends)) = connection {
             seq_print!(seq, "source={source}\n");
             seq_print!(seq, "version={}\n", facts.version);
+            seq_print!(seq, "announced={}\n", facts.announced);
             seq_print!(seq, "inline_send={}\n", facts.terms.inline_send);
             seq_print!(seq, "inline_recv={}\n", facts.inline_recv);
             seq_print!(

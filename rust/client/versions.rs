@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is known of the versions that servers speak, whichever transport has found it out.
+//! How a connection is opened, and the memory of in-band negotiation.
 //!
-//! Only servers without version 2 are remembered, and those that have to be asked for it by a Call,
-//! for some minutes, so that one that was upgraded is noticed. There are places for so many; a server
-//! that needs the place of another takes it, and the other is asked again.
+//! By default the announcement of the server says which version a connection is opened with, and nothing
+//! is remembered. In-band negotiation remembers servers without version 2, and servers that a Call has
+//! to ask for it, for some minutes, so that an upgraded server is noticed. All transports share the
+//! memory. The number of places is fixed: a server may take the place of another, which is asked again
+//! then.
 
-use super::role::Client;
+use super::{
+    role::Client,
+    settings, //
+};
 use crate::{
     endpoint::{
         self,
@@ -16,10 +21,10 @@ use crate::{
     proto::{
         negotiate::{
             Memory,
+            Opening,
             Time,
             Versions, //
-        },
-        types::Version, //
+        }, //
     },
     support::{
         net::{
@@ -101,10 +106,24 @@ fn memory(number: u64) -> Memory {
     )
 }
 
-/// Returns the version to begin a connection with, and whether a Call opens it even in version 2.
-pub(super) fn first(net: Net, server: &SockAddr, versions: Versions) -> (Version, bool) {
+/// Returns how a connection is opened, and whether a Call opens it even in version 2. `proof` says that
+/// the server has to prove who it is.
+pub(super) fn opening(
+    net: Net,
+    server: &SockAddr,
+    versions: Versions,
+    proof: bool,
+) -> (Opening, bool) {
+    if !settings::negotiates_in_band() {
+        return (Opening::Announced, false);
+    }
+    if proof {
+        // Only a CONNPROP of version 2 can carry a proof, so the memory is not asked.
+        return (Opening::InBand(versions.high), false);
+    }
     let (memory, now) = (memory(number(net, server)), endpoint::now());
-    (memory.first(now, versions), memory.opens_by_call(now))
+    let first = memory.first(now, versions);
+    (Opening::InBand(first), memory.opens_by_call(now))
 }
 
 /// As [`remember`], when a connection is over: a server that was spoken to in version 1 may have asked
@@ -119,8 +138,11 @@ pub(super) fn remember_end(net: Net, server: &SockAddr, endpoint: &Endpoint<Clie
     }
 }
 
-/// Remembers what a connection has shown of its server.
+/// Remembers which version the server of a connection speaks, if it was negotiated in-band.
 pub(super) fn remember(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>) {
+    if !endpoint.shared().role.negotiates_in_band() {
+        return;
+    }
     let number = number(net, server);
     let before = memory(number);
     let mut memory = before;

@@ -435,6 +435,12 @@ impl<R: Role> Endpoint<R> {
         Ok(state.protocol().and_then(Protocol::lasting_version))
     }
 
+    /// Returns the version, if it will not change any more, once the peer has accepted.
+    pub(crate) fn lasting_version(&self) -> Option<Version> {
+        let state = self.shared.lock();
+        state.protocol().and_then(Protocol::lasting_version)
+    }
+
     /// Makes buffers, and posts the Receives among them. From then on the peer may send so many
     /// `messages` at a time (version 2). Context: process, sleeps.
     pub(crate) fn provide(&self, buffers: &Buffers, messages: u16) -> Result {

@@ -36,6 +36,7 @@ use crate::{
         hostauth::Policy,
         negotiate::{
             Memory,
+            Opening,
             Time, //
         },
         plan::Limits,
@@ -91,6 +92,8 @@ pub(crate) struct Facts {
     pub(crate) terms: Terms,
     /// The most bytes to expect in one Receive.
     pub(crate) inline_recv: u32,
+    /// The highest version that the peer has announced; 0 if it has announced nothing.
+    pub(crate) announced: u8,
     /// The peer has proven that it has our key (version 2).
     pub(crate) authenticated: bool,
     /// How many Calls of this side may be in flight.
@@ -117,23 +120,31 @@ impl Protocol {
     pub(crate) fn client(
         cid: u32,
         config: &Config,
-        first: Version,
+        opening: Opening,
         private_data: &[u8],
         now: Time,
     ) -> Self {
-        trace_begin(cid, config, first.number(), private_data, now);
-        let connection = Connection::client(*config, first, private_data, now);
-        Self::new(cid, config, connection)
+        let connection = Connection::client(*config, opening, private_data, now);
+        let in_band = opening != Opening::Announced;
+        Self::new(cid, config, in_band, connection, private_data, now)
     }
 
     /// As [`Connection::server`], for connection number `cid`.
     pub(crate) fn server(cid: u32, config: &Config, private_data: &[u8], now: Time) -> Self {
-        trace_begin(cid, config, 0, private_data, now);
         let connection = Connection::server(*config, private_data, now);
-        Self::new(cid, config, connection)
+        Self::new(cid, config, false, connection, private_data, now)
     }
 
-    fn new(cid: u32, config: &Config, connection: Connection) -> Self {
+    fn new(
+        cid: u32,
+        config: &Config,
+        in_band: bool,
+        connection: Connection,
+        private_data: &[u8],
+        now: Time,
+    ) -> Self {
+        let first = connection.version().map_or(0, Version::number);
+        trace_begin(cid, config, in_band, first, private_data, now);
         Self {
             cid,
             grants: config.grants,
@@ -550,6 +561,10 @@ impl Protocol {
             version: self.connection.version().map_or(0, Version::number),
             terms: self.terms(),
             inline_recv: self.connection.inline_recv(),
+            announced: self
+                .connection
+                .announcement()
+                .map_or(0, |announcement| announcement.highest),
             authenticated: self.connection.is_authenticated(),
             credits: self.limit(),
             messages: self.messages(),
@@ -582,9 +597,16 @@ impl Protocol {
     }
 }
 
-/// A connection begins; `first` is the version that the connecting side begins with, and 0 on the
-/// accepting side.
-fn trace_begin(cid: u32, config: &Config, first: u32, private_data: &[u8], now: Time) {
+/// Traces the begin of a connection. `first` is the version that the connecting side begins with, and 0
+/// on the accepting side. `in_band` says that it does not come from the announcement of the server.
+fn trace_begin(
+    cid: u32,
+    config: &Config,
+    in_band: bool,
+    first: u32,
+    private_data: &[u8],
+    now: Time,
+) {
     let mut set = [0; property::SET_LEN];
     // It has room for all of them.
     let _ = config.properties.encode(&mut Writer::new(&mut set));
@@ -596,6 +618,7 @@ fn trace_begin(cid: u32, config: &Config, first: u32, private_data: &[u8], now: 
             config.keep_alive.0,
             config.answer.0,
             config.auth != Policy::Ignore,
+            in_band,
             &set[..],
         )
     });

@@ -33,11 +33,11 @@
 //! use rpcrdma_proto::proto::connection::{Config, Connection, Event};
 //! use rpcrdma_proto::proto::header::Outgoing;
 //! use rpcrdma_proto::proto::hostauth::Policy;
-//! use rpcrdma_proto::proto::negotiate::{Time, Versions};
+//! use rpcrdma_proto::proto::negotiate::{Opening, Time, Versions};
 //! use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part};
 //! use rpcrdma_proto::proto::property::Properties;
 //! use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
-//! use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
+//! use rpcrdma_proto::proto::types::{Handle, MsgType, Xid};
 //!
 //! let config = Config {
 //!     versions: Versions::V1,
@@ -54,7 +54,7 @@
 //!     mechanism: false,
 //! };
 //! let now = Time(0);
-//! let mut client = Connection::client(config, Version::V1, &[], now);
+//! let mut client = Connection::client(config, Opening::Announced, &[], now);
 //! let mut limits = Limits::v1(4096, 4096);
 //! client.apply(&mut limits);
 //!
@@ -93,7 +93,8 @@
 //!
 //! Requirements that a piece of code fulfils are cited above it as `//= V1-014`; the identifiers
 //! are those of `Documentation/requirements`. `V1` stands for the version 1 protocol, `V2` for
-//! version 2, `CM` for the private data exchanged while connecting, `NFS` for the NFS upper-layer
+//! version 2, `CM` for the private data exchanged while connecting, `VA` for the announcement of the
+//! version in them (`Documentation/version2.rst`), `NFS` for the NFS upper-layer
 //! binding and `D` for the decisions taken where the documents leave a choice.
 
 #![forbid(unsafe_code)]

@@ -2,10 +2,15 @@
 
 //! Which version a connection speaks.
 //!
-//! A client begins with the highest version it may try. A server that does not know it answers
-//! ERR_VERS, and the client goes on with another version, once, on the same connection. The
-//! first message that is no error makes the version final.
+//! Both sides announce their highest version while connecting ([`Announcement`]). A client begins with the
+//! lower of both, and with version 1 if the server has announced nothing. With in-band negotiation, as the
+//! draft has it (4.3.3), a client begins with its own highest version and takes no notice of the
+//! announcement.
+//!
+//! A server that does not know the version answers ERR_VERS, and the client goes on with another
+//! version, once, on the same connection. The first message that is no error makes the version final.
 
+use crate::proto::cm_private::Announcement;
 use crate::proto::types::{
     Version,
     Xid, //
@@ -49,6 +54,19 @@ impl Versions {
         Version::from_number(number).filter(|v| (self.low..=self.high).contains(v))
     }
 
+    /// Returns the versions that a peer with this announcement speaks, too. The lowest version stays, since
+    /// a client has no other to begin with.
+    //= VA-007, VA-008, D-53
+    pub fn announced_by(self, peer: Announcement) -> Self {
+        let high = [Version::V2, Version::V1]
+            .into_iter()
+            .find(|v| *v <= self.high && v.number() <= peer.highest.into());
+        Self {
+            high: high.unwrap_or(Version::V1).max(self.low),
+            ..self
+        }
+    }
+
     /// Returns the highest of these within `low..=high` that is not `rejected`.
     //= V2-061, D-32
     fn choose(&self, low: u32, high: u32, rejected: Version) -> Option<Version> {
@@ -60,7 +78,18 @@ impl Versions {
     }
 }
 
-/// What a client remembers about a server between connections.
+/// How a client finds the version that it opens a connection with.
+//= VA-008, D-53
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Opening {
+    /// By the announcement of the server: the lower of both highest versions.
+    Announced,
+    /// In-band (4.3.3): this version, which [`Memory::first`] returns, and another one if the server
+    /// answers ERR_VERS. The announcement is ignored.
+    InBand(Version),
+}
+
+/// The memory of a client about a server between connections, with in-band negotiation.
 //= V2-062, D-32
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Memory {
@@ -198,8 +227,8 @@ impl Negotiation {
 
     /// Says whether the version may still become another one. It is changed once at most.
     //= V2-061, V2-065
-    pub const fn may_change(&self) -> bool {
-        !self.settled && !self.fell_back
+    pub fn may_change(&self) -> bool {
+        !self.settled && !self.fell_back && self.versions.low != self.versions.high
     }
 
     /// Returns the versions this side is willing to speak.

@@ -96,8 +96,8 @@ impl Event<'_> {
 
 /// How to connect.
 pub(crate) struct ConnectParams {
-    /// What to carry along to the peer (RFC 8797).
-    pub(crate) private_data: [u8; 8],
+    /// What to carry along to the peer.
+    pub(crate) private_data: [u8; 16],
     /// How many RDMA Reads the peer may have outstanding.
     pub(crate) responder_resources: u8,
     /// How many times the device tries a packet again before it gives the connection up.
@@ -109,8 +109,8 @@ pub(crate) struct ConnectParams {
 
 /// How to accept.
 pub(crate) struct AcceptParams {
-    /// What to carry along to the peer (RFC 8797).
-    pub(crate) private_data: [u8; 8],
+    /// What to carry along to the peer.
+    pub(crate) private_data: [u8; 16],
     /// How many RDMA Reads this side may have outstanding.
     pub(crate) initiator_depth: u8,
     /// How many times the peer's device tries again when there is no Receive; 7 means for ever.

@@ -193,7 +193,7 @@ impl Connection {
         //= V1-045, V1-125, V1-126
         let first = sizes.buffers(&config, &(0..sizes.first_calls()), None);
         let params = AcceptParams {
-            private_data: config.cm_private.encode(),
+            private_data: config.private_data(),
             initiator_depth: sizes.reads,
             rnr_retry_count: RNR_RETRIES,
         };

@@ -9,7 +9,10 @@ use crate::{
         Buffers, //
     },
     proto::{
-        cm_private::CmPrivate,
+        cm_private::{
+            Announcement,
+            CmPrivate, //
+        },
         connection::Config,
         credit::Allowance,
         negotiate::Versions,
@@ -90,6 +93,14 @@ impl Sizes {
         if versions.high == Version::V2 && !resources.count_messages(&has) {
             versions = Versions::V1;
         }
+        // Without an announcement of version 2, a client mostly speaks version 1, so its Receives have the
+        // length of that. If it opens with version 2 in-band, its messages are as short.
+        //= VA-010, D-53
+        let announced = versions.announced_by(Announcement::decode(request.private_data()));
+        let v2 = match announced.high {
+            Version::V1 => settings::max_message().min(settings::max_req_size()),
+            Version::V2 => settings::max_message(),
+        };
         //= V1-041, V2-050
         let reads = request
             .reads()
@@ -108,7 +119,7 @@ impl Sizes {
         }
         Some(Self {
             v1: settings::max_req_size(),
-            v2: settings::max_message(),
+            v2,
             versions,
             qp: qp::Size {
                 send_wr: resources.send_room,

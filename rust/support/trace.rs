@@ -289,6 +289,7 @@ events! {
         keep: u64,
         answer: u64,
         auth: bool,
+        inband: bool,
         set: &'a [u8],
     );
 

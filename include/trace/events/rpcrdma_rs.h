@@ -545,8 +545,8 @@ DEFINE_EVENT(rpcrdma_callback_class, svcrdma_cb_reply,
 /* Beside rpcrdma_protocol_connect, which follows. */
 TRACE_EVENT(rpcrdma_protocol_config,
 	TP_PROTO(u32 cid, u32 ceiling, u32 continued, u64 keep, u64 answer, bool auth,
-		 const struct rpcrdma_bytes *set),
-	TP_ARGS(cid, ceiling, continued, keep, answer, auth, set),
+		 bool inband, const struct rpcrdma_bytes *set),
+	TP_ARGS(cid, ceiling, continued, keep, answer, auth, inband, set),
 	TP_STRUCT__entry(
 		__field(u64, keep)
 		__field(u64, answer)
@@ -554,6 +554,7 @@ TRACE_EVENT(rpcrdma_protocol_config,
 		__field(u32, ceiling)
 		__field(u32, continued)
 		__field(u32, auth)
+		__field(u32, inband)
 		__dynamic_array(u8, set, set->len)
 	),
 	TP_fast_assign(
@@ -563,11 +564,13 @@ TRACE_EVENT(rpcrdma_protocol_config,
 		__entry->ceiling = ceiling;
 		__entry->continued = continued;
 		__entry->auth = auth;
+		__entry->inband = inband;
 		memcpy(__get_dynamic_array(set), set->data, set->len);
 	),
-	TP_printk("cid=%u ceiling=%u continued=%u keep=%llu answer=%llu auth=%u set=%s",
+	TP_printk("cid=%u ceiling=%u continued=%u keep=%llu answer=%llu auth=%u inband=%u "
+		  "set=%s",
 		__entry->cid, __entry->ceiling, __entry->continued, __entry->keep,
-		__entry->answer, __entry->auth,
+		__entry->answer, __entry->auth, __entry->inband,
 		__print_hex_str(__get_dynamic_array(set), __get_dynamic_array_len(set)))
 );
 

@@ -25,6 +25,7 @@
 
 use crate::proto::cm_private::{
     self,
+    Announcement,
     CmPrivate, //
 };
 use crate::proto::continuation::{
@@ -55,6 +56,7 @@ use crate::proto::hostauth::{
 use crate::proto::negotiate::{
     Memory,
     Negotiation,
+    Opening,
     Time,
     Versions, //
 };
@@ -116,6 +118,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the private data to send while connecting.
+    //= CM-002, VA-001
+    pub fn private_data(&self) -> [u8; cm_private::LEN] {
+        let announcement = Announcement::of(self.versions.high);
+        cm_private::encode(&self.cm_private, announcement)
+    }
+
     /// Returns how long each Receive has to be that is posted when this `version` is settled, or
     /// before any is.
     ///
@@ -425,6 +434,8 @@ pub struct Connection {
     calls: CallCredits,
     send: SendCredits,
     recv: RecvCredits,
+    /// The announcement of the peer.
+    announcement: Option<Announcement>,
     /// What the peer announced in its first property set.
     peer: Option<Properties>,
     announced: bool,
@@ -452,9 +463,17 @@ pub struct Connection {
 impl Connection {
     /// Starts a connection that this side opened.
     ///
-    /// `first` comes from [`Memory::first`]. `peer` is the private data of the server.
+    /// `peer` is the private data of the server.
     //= V1-043, V2-054, V2-058, V2-062, D-12, D-20, D-32
-    pub fn client(config: Config, first: Version, peer: &[u8], now: Time) -> Self {
+    //= VA-007, VA-008, VA-009, D-53
+    pub fn client(mut config: Config, opening: Opening, peer: &[u8], now: Time) -> Self {
+        let first = match opening {
+            Opening::Announced => {
+                config.versions = config.versions.announced_by(Announcement::decode(peer));
+                config.versions.high
+            }
+            Opening::InBand(first) => first,
+        };
         let by_call = config.xid == Xid(0);
         let negotiation = Negotiation::client(config.versions, first).opening(by_call);
         let mut client = Self::new(Side::Client, config, negotiation, peer, now);
@@ -493,6 +512,7 @@ impl Connection {
             calls: CallCredits::new(config.calls),
             send: SendCredits::new(send),
             recv: RecvCredits::new(config.ceiling, recv),
+            announcement: Announcement::find(peer).map(|(_, found)| found),
             peer: None,
             announced: false,
             untold: true,
@@ -533,13 +553,18 @@ impl Connection {
     }
 
     /// Says whether the version may still become another one.
-    pub const fn may_change_version(&self) -> bool {
+    pub fn may_change_version(&self) -> bool {
         self.negotiation.may_change()
     }
 
     /// Says whether the peer has proven who it is.
     pub fn is_authenticated(&self) -> bool {
         self.auth.is_proven()
+    }
+
+    /// Returns the announcement of the peer, if there was one in its private data.
+    pub const fn announcement(&self) -> Option<Announcement> {
+        self.announcement
     }
 
     /// Returns what was odd about the peer.
@@ -781,6 +806,7 @@ impl Connection {
     }
 
     /// A version that the peer has still to choose may be one that carries material.
+    //= VA-012, D-50
     fn is_refused(&self) -> bool {
         let possible = self.config.mechanism && self.version() != Some(Version::V1);
         self.auth.is_refused(possible)

@@ -365,6 +365,7 @@ impl Connection {
 
     /// A client opens with its properties; a server answers the first message with its own.
     //= V2-058, V2-059, V2-136, V2-137, D-12, D-19, D-20
+    //= VA-011
     fn transmit_properties(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         let may_start = self.side == Side::Client || self.is_settled();
         let is_v2 = self.version() == Some(Version::V2);

@@ -157,7 +157,9 @@ fn answer(
 
 #[no_mangle]
 fn find_private_data(data: &[u8]) -> usize {
-    cm_private::CmPrivate::find(data).map_or(0, |(offset, _)| offset)
+    let offset = cm_private::CmPrivate::find(data).map_or(0, |(offset, _)| offset);
+    let announcement = cm_private::Announcement::find(data);
+    offset.max(announcement.map_or(0, |(offset, _)| offset))
 }
 
 #[no_mangle]

@@ -6,9 +6,10 @@
 //! before that name is ignored, as are lines without it. Then comes `CALL: key=value ...`:
 //!
 //! ```text
-//! config: cid= ceiling= continued= keep= answer= auth= set=
+//! config: cid= ceiling= continued= keep= answer= auth= inband= set=
 //!     What the next connect has in config beside its own: ceiling, continued, keep_alive, answer, and
-//!     the properties, as they are announced. auth=1: a peer has to prove who it is.
+//!     the properties, as they are announced. auth=1: a peer has to prove who it is. inband=1: the
+//!     version begun with is that of Opening::InBand, and not from the announcement of the server.
 //! connect: cid= now= first= low= high= inval= send= recv= calls= grants= xid= peer=
 //!     Connection::client: the version begun with, config.versions, config.cm_private, calls,
 //!     grants and xid of config, and the private data of the server. Connection::server with
@@ -64,7 +65,7 @@ use rpcrdma_proto::proto::connection::{Config, Connection, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::Policy;
-use rpcrdma_proto::proto::negotiate::{Time, Versions};
+use rpcrdma_proto::proto::negotiate::{Opening, Time, Versions};
 use rpcrdma_proto::proto::property::{Properties, PropertySet};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 use rpcrdma_proto::proto::{v1, v2};
@@ -165,7 +166,7 @@ fn configure(line: &Line<'_>) -> Result<Config, String> {
     })
 }
 
-fn connect(line: &Line<'_>, config: Config) -> Result<Connection, String> {
+fn connect(line: &Line<'_>, config: Config, in_band: bool) -> Result<Connection, String> {
     let version = |name| {
         let number = line.word(name)?;
         Version::from_number(number).ok_or(format!("{name}={number} is no version"))
@@ -189,7 +190,15 @@ fn connect(line: &Line<'_>, config: Config) -> Result<Connection, String> {
     if line.word("first")? == 0 {
         return Ok(Connection::server(config, &peer, now));
     }
-    Ok(Connection::client(config, version("first")?, &peer, now))
+    let first = version("first")?;
+    let opening = if in_band {
+        Opening::InBand(first)
+    } else {
+        Opening::Announced
+    };
+    let client = Connection::client(config, opening, &peer, now);
+    line.expect("first", client.version(), Some(first))?;
+    Ok(client)
 }
 
 /// Returns the chunk lists of a message that was sent.
@@ -285,8 +294,8 @@ fn transmit(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> 
 /// The connections of a trace, by their numbers.
 #[derive(Default)]
 struct Kernel {
-    /// What those bring along that are about to begin.
-    configs: HashMap<u64, Config>,
+    /// What those bring along that are about to begin, and whether they negotiate in-band.
+    configs: HashMap<u64, (Config, bool)>,
     connections: HashMap<u64, Connection>,
 }
 
@@ -296,15 +305,17 @@ impl Kernel {
         let cid = line.number("cid")?;
         match line.call {
             "config" => {
-                self.configs.insert(cid, configure(line)?);
+                let in_band = line.word("inband")? != 0;
+                self.configs.insert(cid, (configure(line)?, in_band));
                 return Ok(true);
             }
             "connect" => {
                 // A kernel that speaks version 1 alone may have said nothing else.
                 let config = self.configs.remove(&cid);
-                let config = config.unwrap_or_else(|| config::kernel(0));
+                let (config, in_band) = config.unwrap_or_else(|| (config::kernel(0), false));
                 if config.auth == Policy::Ignore {
-                    self.connections.insert(cid, connect(line, config)?);
+                    self.connections
+                        .insert(cid, connect(line, config, in_band)?);
                 }
             }
             "lost" => return Ok(self.connections.remove(&cid).is_some()),

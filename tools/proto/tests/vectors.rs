@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use common::outgoing;
 use rpcrdma_proto::proto::chunk::{Chunk, ChunkLists, NoChunks};
-use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::cm_private::{self, Announcement, CmPrivate};
 use rpcrdma_proto::proto::connection::{
     Arrived, CloseReason, Config, Connection, Event, Side, MAX_CONTROL_LEN,
 };
@@ -17,7 +17,7 @@ use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::Policy;
-use rpcrdma_proto::proto::negotiate::{Memory, Time, Versions};
+use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time, Versions};
 use rpcrdma_proto::proto::property::{Properties, PropertySet, ReverseSupport};
 use rpcrdma_proto::proto::reply::{self, Payload};
 use rpcrdma_proto::proto::responder::{self, CallLimits};
@@ -72,6 +72,10 @@ fn run(vector: &Value) -> Result {
     match vector["kind"].as_str() {
         Some("cm") if expect["action"] == "cm_encode" => run_cm_encode(&message, expect),
         Some("cm") => run_cm(&message, expect),
+        Some("announcement") if expect["action"] == "announcement_encode" => {
+            run_announcement_encode(&message, expect)
+        }
+        Some("announcement") => run_announcement(&message, expect),
         Some("v1" | "v2") => {
             let roles: &[Role] = match expect["role"].as_str() {
                 Some("requester") => &[Role::Requester],
@@ -148,13 +152,36 @@ fn run_cm(message: &[u8], expect: &Value) -> Result {
 
 //= CM-001, CM-002, CM-003, CM-006, CM-017, CM-019, CM-020 (test)
 fn run_cm_encode(message: &[u8], expect: &Value) -> Result {
-    let size = |name: &str| expect["input"][name].as_u64().unwrap_or(0) as u32;
-    let input = CmPrivate {
-        remote_invalidation: expect["input"]["remote_inval"] == true,
+    let input = cm_private_of(&expect["input"]);
+    check("encoding", &hex(&input.encode()), &hex(message))
+}
+
+fn cm_private_of(input: &Value) -> CmPrivate {
+    let size = |name: &str| input[name].as_u64().unwrap_or(0) as u32;
+    CmPrivate {
+        remote_invalidation: input["remote_inval"] == true,
         send_size: size("send_bytes"),
         recv_size: size("recv_bytes"),
-    };
-    check("encoding", &hex(&input.encode()), &hex(message))
+    }
+}
+
+//= VA-002, VA-003, VA-005, VA-006, D-53 (test)
+fn run_announcement(message: &[u8], expect: &Value) -> Result {
+    let found = Announcement::find(message);
+    let found = json!({
+        "found": found.is_some(),
+        "offset": found.map(|(offset, _)| offset),
+        "highest": Announcement::decode(message).highest,
+    });
+    check("announcement", &found, &expect["decoded"])
+}
+
+//= VA-001, VA-002, VA-003, VA-004 (test)
+fn run_announcement_encode(message: &[u8], expect: &Value) -> Result {
+    let input = &expect["input"];
+    let highest = input["highest"].as_u64().unwrap_or(0) as u8;
+    let octets = cm_private::encode(&cm_private_of(input), Announcement { highest });
+    check("encoding", &hex(&octets), &hex(message))
 }
 
 // Messages.
@@ -199,7 +226,7 @@ fn connect(message: &[u8], expect: &Value, side: Side) -> Connection {
                 xid: if of_call { Xid(!xid.0) } else { xid },
                 ..config(versions)
             };
-            let mut client = Connection::client(config, first, &[], NOW);
+            let mut client = Connection::client(config, Opening::InBand(first), &[], NOW);
             // A version 2 client has sent its property set, one of version 1 a Call.
             transmit(&mut client);
             if first == Version::V1 {

@@ -9,9 +9,9 @@ use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks};
 use rpcrdma_proto::proto::connection::{Connection, Event};
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
-use rpcrdma_proto::proto::negotiate::Time;
+use rpcrdma_proto::proto::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::plan::{Buf, ChunkRole, Part, PartName, Registration};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
+use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Xid};
 use rpcrdma_proto::proto::v1;
 
 pub mod config;
@@ -191,7 +191,7 @@ pub fn report(which: u32, mut word: impl FnMut() -> u32) -> ErrorReport {
 /// A client that speaks version 1 for good and may have `calls` Calls on their way.
 pub fn v1_client(calls: u32) -> Connection {
     let now = Time(0);
-    let mut client = Connection::client(config::kernel(calls), Version::V1, &[], now);
+    let mut client = Connection::client(config::kernel(calls), Opening::Announced, &[], now);
     let reply = v1_granting(calls, 1, Kind::Msg, &Lists::default(), &rpc(1, 1, 24));
     let event = client.handle_message(now, &reply, None);
     assert!(matches!(event, Event::Reply(_)));

@@ -21,7 +21,7 @@ use rpcrdma_proto::proto::connection::{
 use rpcrdma_proto::proto::continuation::{Cut, Cutter};
 use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
-use rpcrdma_proto::proto::negotiate::{Memory, Time};
+use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 
 /// An RPC that one side will make.
@@ -58,6 +58,8 @@ pub const fn reverse(call: u32, reply: u32) -> Rpc {
 pub struct Setup {
     /// The two sides: client, server.
     pub configs: [Config; 2],
+    /// Whether the version is negotiated in-band, and not by the announcement of the server.
+    pub in_band: bool,
     /// The RPCs, which either side makes in this order.
     pub rpcs: Vec<Rpc>,
     /// Whether the Receive of a Call stays in use until the Reply is sent.
@@ -203,8 +205,12 @@ impl World {
 
     fn connect(setup: &Setup, memory: &Memory, now: Time) -> [Peer; 2] {
         let [client, server] = setup.configs;
-        let first = memory.first(now, client.versions);
-        let (client_data, server_data) = (client.cm_private.encode(), server.cm_private.encode());
+        let opening = if setup.in_band {
+            Opening::InBand(memory.first(now, client.versions))
+        } else {
+            Opening::Announced
+        };
+        let (client_data, server_data) = (client.private_data(), server.private_data());
         let peer = |connection| Peer {
             connection,
             inbox: VecDeque::new(),
@@ -219,7 +225,7 @@ impl World {
             settled: None,
         };
         [
-            peer(Connection::client(client, first, &server_data, now)),
+            peer(Connection::client(client, opening, &server_data, now)),
             peer(Connection::server(server, &client_data, now)),
         ]
     }
@@ -453,6 +459,13 @@ impl World {
             config.cm_private.recv_size
         };
         self.peers[index(from)].incomplete += u32::from(credited);
+        let [client, server] = &setup.configs;
+        let is_unannounced = !setup.in_band
+            && client.versions.low == Version::V1
+            && server.versions.high == Version::V1;
+        if is_unannounced && message.get(4..8) == Some(&[0, 0, 0, 2]) {
+            self.broke("a message of version 2 for a server that has not announced it");
+        }
         let peer = &mut self.peers[to];
         peer.inbox.push_back(message);
         let (len, count) = (peer.inbox[peer.inbox.len() - 1].len(), peer.inbox.len());

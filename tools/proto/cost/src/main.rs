@@ -9,7 +9,7 @@ use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, Laid, Layout, NoChunks};
 use rpcrdma_proto::proto::connection::{Connection, Event, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
-use rpcrdma_proto::proto::negotiate::Time;
+use rpcrdma_proto::proto::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::plan::{plan, CallShape, Limits, Plan, PlanError};
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
@@ -391,7 +391,7 @@ fn connections() {
 
 /// A client that may send and receive as many messages as are counted.
 fn v2_client() -> Connection {
-    let mut client = Connection::client(config::both(1000), Version::V2, &[], NOW);
+    let mut client = Connection::client(config::both(1000), Opening::InBand(Version::V2), &[], NOW);
     let mut out = [0; MAX_CONTROL_LEN];
     assert!(client.poll_transmit(NOW, false, false, &mut out).is_some());
     let first = v2_reply_message(&ChunkSlices::default());

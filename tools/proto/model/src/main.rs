@@ -71,6 +71,7 @@ fn cases(large: bool) -> Vec<Case> {
         name,
         setup: Setup {
             configs,
+            in_band: true,
             rpcs: rpcs.to_vec(),
             hold: false,
             retries: false,
@@ -84,6 +85,15 @@ fn cases(large: bool) -> Vec<Case> {
         setup: Setup {
             losses: 0,
             impatience: 0,
+            ..case.setup
+        },
+        ..case
+    };
+    // The announcement of the server decides the version.
+    let announced = |name, case: Case| Case {
+        name,
+        setup: Setup {
+            in_band: false,
             ..case.setup
         },
         ..case
@@ -163,6 +173,23 @@ fn cases(large: bool) -> Vec<Case> {
             [v1_only(1), config(V2_ONLY, 1)],
             &[short],
             None,
+        ),
+        announced(
+            "v1-v2-announced",
+            case("", [v1_only(2), both(2)], calls, v1),
+        ),
+        announced(
+            "v2-v1-announced",
+            case("", [both(2), v1_only(2)], calls, v1),
+        ),
+        announced("v2-v2-announced", case("", [both(3), both(3)], calls, v2)),
+        announced(
+            "v2-v2only-announced",
+            case("", [both(1), config(V2_ONLY, 1)], &[short], v2),
+        ),
+        announced(
+            "v2only-v1-announced",
+            case("", [config(V2_ONLY, 1), v1_only(1)], &[short], None),
         ),
     ]
 }

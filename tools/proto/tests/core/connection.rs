@@ -4,7 +4,7 @@
 
 use common::{config, rpc, segment, words, Lists};
 use rpcrdma_proto::proto::chunk::NoChunks;
-use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::cm_private::{self, Announcement, CmPrivate};
 use rpcrdma_proto::proto::connection::{
     CloseReason, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN, MAX_PROPERTIES,
 };
@@ -12,7 +12,7 @@ use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
-use rpcrdma_proto::proto::negotiate::{Memory, Time, Versions};
+use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time, Versions};
 use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part};
 use rpcrdma_proto::proto::property::{encode_hostauth, Properties, ReverseSupport};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
@@ -56,7 +56,7 @@ fn server() -> Connection {
 }
 
 fn client(first: Version) -> Connection {
-    let mut client = Connection::client(config(), first, &[], NOW);
+    let mut client = Connection::client(config(), Opening::InBand(first), &[], NOW);
     transmit(&mut client);
     client
 }
@@ -532,10 +532,10 @@ fn thresholds_follow_the_version() {
         recv_size: 3072,
     };
     let peer = server.encode();
-    let v1 = Connection::client(config(), Version::V1, &peer, NOW);
+    let v1 = Connection::client(config(), Opening::InBand(Version::V1), &peer, NOW);
     assert_eq!((v1.inline_send(), v1.inline_recv()), (3072, 2048));
     assert!(v1.cm().remote_invalidation);
-    let mut v2 = Connection::client(config(), Version::V2, &peer, NOW);
+    let mut v2 = Connection::client(config(), Opening::InBand(Version::V2), &peer, NOW);
     assert_eq!((v2.inline_send(), v2.inline_recv()), (4096, 4096));
     transmit(&mut v2);
     v2.handle_message(NOW, props(0, &[2, 2, 4, 6000, 1, 4, 7000]), None);
@@ -646,7 +646,7 @@ fn calls_of_a_server_name_no_memory() {
 //= V2-010, V2-019, V2-028, V2-054, V2-058, V2-136, V2-137, D-12, D-19, D-20 (test)
 #[test]
 fn a_client_opens_with_its_properties_and_waits() {
-    let mut client = Connection::client(config(), Version::V2, &[], NOW);
+    let mut client = Connection::client(config(), Opening::InBand(Version::V2), &[], NOW);
     assert_eq!(client.send_credits().balance(), 1);
     assert_eq!(server().send_credits().balance(), 0);
     let sent = transmit(&mut client);
@@ -1212,7 +1212,7 @@ fn calls_offer_a_handle_of_theirs() {
             },
             ..both
         };
-        let mut client = Connection::client(config, Version::V2, &[], NOW);
+        let mut client = Connection::client(config, Opening::InBand(Version::V2), &[], NOW);
         transmit(&mut client);
         client.handle_message(NOW, props(0, &[0]), None);
         let mut out = [0; 256];
@@ -1271,7 +1271,7 @@ fn no_version_1_message_grants_nothing() {
     server.handle_message(NOW, raw(&[9, 7, 32, 0]), None);
     let answers = [words(&[9, 1, 1, 4, 2]), words(&[9, 7, 1, 4, 1, 1, 1])];
     assert_eq!(errors(&mut server), answers);
-    let mut client = Connection::client(nothing, Version::V1, &[], NOW);
+    let mut client = Connection::client(nothing, Opening::InBand(Version::V1), &[], NOW);
     assert_eq!(send(&mut client, &call(1)).unwrap()[8..12], [0, 0, 0, 1]);
 }
 
@@ -1471,7 +1471,105 @@ fn client_by_call() -> Connection {
         xid: Xid(0),
         ..config()
     };
-    Connection::client(config, Version::V2, &[], NOW)
+    Connection::client(config, Opening::InBand(Version::V2), &[], NOW)
+}
+
+/// A client whose server has announced this version, or none.
+fn client_of(config: Config, highest: Option<u8>) -> Connection {
+    let data = highest.map(|highest| {
+        let peer = CmPrivate::DEFAULT;
+        cm_private::encode(&peer, Announcement { highest })
+    });
+    let data = data.as_ref().map_or(&[][..], |data| data);
+    let mut client = Connection::client(config, Opening::Announced, data, NOW);
+    assert_eq!(
+        client.announcement(),
+        highest.map(|highest| Announcement { highest })
+    );
+    let first = transmit(&mut client);
+    let asks = client.version() == Some(Version::V2);
+    assert_eq!(first.len(), usize::from(asks), "{first:02x?}");
+    assert_eq!(client.is_asking(), asks);
+    client
+}
+
+//= VA-007, VA-008, VA-009, D-53 (test)
+#[test]
+fn a_client_opens_with_what_the_server_announces() {
+    for highest in [None, Some(0), Some(1)] {
+        let mut client = client_of(config(), highest);
+        assert_eq!(client.version(), Some(Version::V1));
+        // There is nothing to wait for, and no other version to come.
+        assert!(!client.may_change_version() && !client.is_asking());
+        assert_eq!(client.poll_timeout(true), None);
+        assert_eq!(send(&mut client, &call(1)).unwrap()[4..8], words(&[1]));
+        let changed = client.handle_message(NOW, raw(&[1, 1, 32, 4, 1, 2, 2]), None);
+        let why = CloseReason::NoCommonVersion;
+        assert!(matches!(changed, Event::Close { why: found, .. } if found == why));
+    }
+    for highest in [2, 3, 255] {
+        let mut client = client_of(config(), Some(highest));
+        assert_eq!(client.version(), Some(Version::V2));
+        let ready = client.handle_message(NOW, props(0, &[0]), None);
+        assert!(matches!(ready, Event::Ready));
+    }
+    for highest in [None, Some(1), Some(2), Some(3)] {
+        assert_eq!(client_of(v1_only(), highest).version(), Some(Version::V1));
+    }
+    // An announcement may be wrong.
+    let mut client = client_of(config(), Some(2));
+    let changed = client.handle_message(NOW, raw(&[0xc1, 2, 32, 4, 1, 1, 1]), None);
+    assert!(matches!(changed, Event::VersionChanged { refused: None }));
+    assert_eq!(client.version(), Some(Version::V1));
+}
+
+//= VA-010, D-53 (test)
+#[test]
+fn a_server_takes_whatever_its_client_opens_with() {
+    for highest in [0, 1, 2, 3] {
+        let data = cm_private::encode(&CmPrivate::DEFAULT, Announcement { highest });
+        let mut server = Connection::server(config(), &data, NOW);
+        assert_eq!(server.announcement(), Some(Announcement { highest }));
+        assert_eq!(server.version(), None);
+        let ready = server.handle_message(NOW, props(0, &[0]), None);
+        assert!(matches!(ready, Event::Ready));
+        let mut server = Connection::server(config(), &data, NOW);
+        let called = server.handle_message(NOW, v1_msg(1, &rpc(1, 0, 40)), None);
+        assert!(matches!(called, Event::Call(_)));
+    }
+    assert_eq!(server().announcement(), None);
+}
+
+//= VA-004 (test)
+#[test]
+fn a_side_announces_the_highest_version_that_it_speaks() {
+    for (config, highest) in [(config(), 2), (v1_only(), 1)] {
+        let data = config.private_data();
+        assert_eq!(data[..8], config.cm_private.encode());
+        assert_eq!(
+            Announcement::find(&data),
+            Some((8, Announcement { highest }))
+        );
+    }
+}
+
+//= V2-135, VA-012, D-50 (test)
+#[test]
+fn who_has_to_prove_something_cannot_do_without_an_announcement() {
+    let demanding = Config {
+        auth: Policy::Require,
+        mechanism: true,
+        ..config()
+    };
+    for highest in [None, Some(1)] {
+        let mut client = client_of(demanding, highest);
+        assert!(client.poll_timeout(false).is_some_and(|due| due <= NOW));
+        let event = client.handle_timeout(NOW);
+        let why = CloseReason::NotAuthenticated;
+        assert!(matches!(event, Event::Close { why: found, .. } if found == why));
+    }
+    let mut client = client_of(demanding, Some(2));
+    assert!(matches!(client.handle_timeout(NOW), Event::None));
 }
 
 //= V2-058, V2-063, D-20, D-32 (test)
@@ -1584,6 +1682,18 @@ fn a_client_goes_on_with_version_1_on_the_same_connection() {
     let err_vers = falling.handle_message(NOW, raw(&[0xc1, 1, 32, 4, 1, 1, 1]), None);
     assert!(matches!(err_vers, Event::VersionChanged { refused: None }));
     assert_eq!(falling.version(), Some(Version::V1));
+    // A server that does not look at the version may find fault with the rest.
+    for version in [1, 2] {
+        let mut falling = client(Version::V2);
+        let foreign = falling.handle_message(NOW, raw(&[9, version, 32, 4, 2]), None);
+        assert!(matches!(foreign, Event::Dropped));
+        let err_chunk = falling.handle_message(NOW, raw(&[0xc1, version, 32, 4, 2]), None);
+        assert!(matches!(err_chunk, Event::VersionChanged { refused: None }));
+        assert_eq!(falling.version(), Some(Version::V1));
+    }
+    let mut settled = v2_client();
+    let late = settled.handle_message(NOW, raw(&[0xc1, 2, 32, 4, 2]), None);
+    assert!(matches!(late, Event::Dropped));
     let mut stuck = client(Version::V2);
     let none = stuck.handle_message(NOW, raw(&[0xc1, 2, 32, 4, 1, 3, 4]), None);
     let why = CloseReason::NoCommonVersion;
@@ -1617,7 +1727,7 @@ fn any_first_call_may_be_refused_for_its_version() {
     rising.handle_lost(NOW, &mut memory);
     assert_eq!(memory.first(NOW, Versions::BOTH), Version::V2);
     // Another Call takes the place of one that was given up.
-    let mut stuck = Connection::client(v1_only(), Version::V1, &[], NOW);
+    let mut stuck = Connection::client(v1_only(), Opening::InBand(Version::V1), &[], NOW);
     send(&mut stuck, &call(1)).unwrap();
     stuck.handle_call_ended();
     send(&mut stuck, &call(2)).unwrap();
@@ -1758,7 +1868,7 @@ fn policy_decides_about_peers_without_proof() {
             mechanism: true,
             ..config()
         };
-        let mut client = Connection::client(config, version, &[], NOW);
+        let mut client = Connection::client(config, Opening::InBand(version), &[], NOW);
         assert_eq!(client.poll_timeout(false) == Some(NOW), required);
         assert_eq!(is_closed(client.handle_timeout(NOW)), required);
         assert_eq!(send(&mut client, &call(1)), Err(SendError::NotReady));

@@ -2,6 +2,7 @@
 
 //! The choice of a version.
 
+use rpcrdma_proto::proto::cm_private::Announcement;
 use rpcrdma_proto::proto::negotiate::{Answer, Memory, Negotiation, Time, Versions};
 use rpcrdma_proto::proto::types::{Version, Xid};
 
@@ -21,6 +22,31 @@ fn only_own_versions_are_accepted() {
     assert_eq!(Versions::V1.accept(2), None);
     assert_eq!(Versions::BOTH.accept(0), None);
     assert_eq!(Versions::BOTH.accept(3), None);
+}
+
+//= VA-007, VA-008, D-53 (test)
+#[test]
+fn the_lower_of_both_highest_versions_is_spoken() {
+    let only = |version| Versions {
+        low: version,
+        high: version,
+    };
+    for (own, highest, expected) in [
+        (Versions::BOTH, 0, Versions::V1),
+        (Versions::BOTH, 1, Versions::V1),
+        (Versions::BOTH, 2, Versions::BOTH),
+        (Versions::BOTH, 3, Versions::BOTH),
+        (Versions::BOTH, 255, Versions::BOTH),
+        (Versions::V1, 0, Versions::V1),
+        (Versions::V1, 1, Versions::V1),
+        (Versions::V1, 2, Versions::V1),
+        (Versions::V1, 3, Versions::V1),
+        // Without version 1 there is nothing else to begin with.
+        (only(Version::V2), 1, only(Version::V2)),
+        (only(Version::V2), 2, only(Version::V2)),
+    ] {
+        assert_eq!(own.announced_by(Announcement { highest }), expected);
+    }
 }
 
 //= V2-061, V2-065, D-32 (test)

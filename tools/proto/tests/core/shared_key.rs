@@ -10,7 +10,7 @@ use rpcrdma_proto::proto::connection::{
 };
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
-use rpcrdma_proto::proto::negotiate::Time;
+use rpcrdma_proto::proto::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::shared_key::{Handshake, Mac, MAX_LEN};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 
@@ -59,7 +59,7 @@ impl Host {
         let nonce = [side as u8 + 1; 32];
         Self {
             connection: match side {
-                Side::Client => Connection::client(config, Version::V2, &[], NOW),
+                Side::Client => Connection::client(config, Opening::InBand(Version::V2), &[], NOW),
                 Side::Server => Connection::server(config, &[], NOW),
             },
             handshake: key.map(|_| Handshake::new(side, nonce)),

@@ -5,7 +5,7 @@
 use common::Random;
 use rpcrdma_proto::proto::connection::{Connection, Event, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
-use rpcrdma_proto::proto::negotiate::Time;
+use rpcrdma_proto::proto::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 use rpcrdma_proto::proto::{chunk, v1, v2};
@@ -54,7 +54,7 @@ fn nothing_a_peer_sends_breaks_a_connection() {
         let mut connection = if seed % 2 == 0 {
             Connection::server(config, &[], now)
         } else {
-            Connection::client(config, config.versions.high, &[], now)
+            Connection::client(config, Opening::InBand(config.versions.high), &[], now)
         };
         let mut uncompleted = 0;
         for time in 0..60 {

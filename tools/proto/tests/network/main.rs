@@ -89,7 +89,8 @@ fn expected_version(client: &Config, server: &Config) -> Version {
 }
 
 fn session(client: Config, server: Config, weather: Weather, seed: u64, rpcs: u32) -> Net {
-    let mut net = Net::new(client, server, weather, seed);
+    // Both ways to find the version take turns.
+    let mut net = Net::new(client, server, weather, seed, seed % 2 == 0);
     for _ in 0..rpcs {
         net.add_rpc();
     }
@@ -110,6 +111,34 @@ fn every_pair_of_peers_completes_every_rpc() {
     }
 }
 
+/// Version 2 is spoken at once with servers that announce it, and no message of it goes to others. Another
+/// setting of the server is noticed at the next connection.
+//= VA-007, VA-008, VA-009, D-53 (test)
+#[test]
+fn version_2_is_for_servers_that_announce_it() {
+    for (client, server) in pairs() {
+        for seed in 600..604 {
+            let mut net = Net::new(client, server, Weather::Slow, seed, false);
+            for versions in [Versions::V1, Versions::BOTH, Versions::V1, Versions::BOTH] {
+                net.set_server_versions(versions);
+                net.reconnect();
+                let expected = client.versions.high.min(versions.high);
+                // Known before anything is sent.
+                assert_eq!(net.version(), Some(expected));
+                let before = net.version_2();
+                for _ in 0..20 {
+                    net.add_rpc();
+                }
+                net.run();
+                net.assert_outcomes(|outcome| outcome == Outcome::Done);
+                assert_eq!(net.version(), Some(expected));
+                assert_eq!(net.version_2() == before, expected == Version::V1);
+            }
+            assert_eq!(net.losses(), 0);
+        }
+    }
+}
+
 /// A server without version 1 that says nothing to a CONNPROP is found out, and is not asked that way
 /// again: one connection is enough from then on.
 //= V2-058, V2-061, V2-062, D-20, D-32 (test)
@@ -123,7 +152,7 @@ fn a_server_that_is_silent_to_a_connprop_is_opened_by_a_call() {
         ..v2()
     };
     for seed in 500..508 {
-        let mut net = Net::new(v2(), server, Weather::Slow, seed).deafen();
+        let mut net = Net::new(v2(), server, Weather::Slow, seed, true).deafen();
         for _ in 0..3 {
             for _ in 0..20 {
                 net.add_rpc();
@@ -174,7 +203,7 @@ fn lost_connections_are_replaced_until_every_rpc_is_done() {
 fn reverse_calls_share_the_connection() {
     for (client, server) in pairs() {
         for seed in 300..304 {
-            let mut net = Net::new(client, server, Weather::Slow, seed);
+            let mut net = Net::new(client, server, Weather::Slow, seed, seed % 2 == 0);
             for _ in 0..30 {
                 net.add_rpc();
                 net.add_reverse_rpc();

@@ -15,7 +15,7 @@ use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{Conveyed, Kind, Outgoing};
 use rpcrdma_proto::proto::invalidate;
-use rpcrdma_proto::proto::negotiate::{Memory, Time};
+use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time, Versions};
 use rpcrdma_proto::proto::plan::{plan, CallShape, ChunkRole, Conveyance, Limits, Plan};
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape};
@@ -144,8 +144,12 @@ pub struct Net {
     now: u64,
     next_xid: u32,
     losses: u32,
+    /// The version is negotiated in-band, and not by the announcement of the server.
+    in_band: bool,
     /// The server says nothing to a CONNPROP.
     deaf: bool,
+    /// Messages of version 2 that the client has sent.
+    version_2: u32,
 }
 
 fn limits(connection: &Connection, chunking: Chunking, retry: Option<Retry>) -> Limits {
@@ -171,8 +175,8 @@ fn octets(message: &[u8], range: Range<u32>) -> &[u8] {
 }
 
 impl Net {
-    /// Connects two peers.
-    pub fn new(client: Config, server: Config, weather: Weather, seed: u64) -> Self {
+    /// Connects two peers. The version is negotiated `in_band`, or by the announcement of the server.
+    pub fn new(client: Config, server: Config, weather: Weather, seed: u64, in_band: bool) -> Self {
         let mut random = Random::new(seed + 1);
         let endpoint = |config: Config| Endpoint {
             config,
@@ -199,7 +203,9 @@ impl Net {
             random,
             now: 0,
             losses: 0,
+            in_band,
             deaf: false,
+            version_2: 0,
         };
         net.connect();
         net
@@ -208,22 +214,26 @@ impl Net {
     fn connect(&mut self) {
         let now = Time(self.now);
         self.next_xid += 1;
-        let first = self.memory.first(now, self.client.config.versions);
-        let (client_cm, server_cm) = (
-            self.client.config.cm_private.encode(),
-            self.server.config.cm_private.encode(),
+        let (client_data, server_data) = (
+            self.client.config.private_data(),
+            self.server.config.private_data(),
         );
+        let (opening, by_call) = if self.in_band {
+            let first = self.memory.first(now, self.client.config.versions);
+            (Opening::InBand(first), self.memory.opens_by_call(now))
+        } else {
+            (Opening::Announced, false)
+        };
         let xid = Xid(self.next_xid);
-        let by_call = self.memory.opens_by_call(now);
         self.client.config.xid = if by_call { Xid(0) } else { xid };
         // It takes one message at a time, and more when it has the Receives.
         let begins = Config {
             ceiling: 1,
             ..self.client.config
         };
-        self.client.connection = Connection::client(begins, first, &server_cm, now);
+        self.client.connection = Connection::client(begins, opening, &server_data, now);
         self.server.config.xid = Xid(xid.0 ^ 0xffff);
-        self.server.connection = Connection::server(self.server.config, &client_cm, now);
+        self.server.connection = Connection::server(self.server.config, &client_data, now);
         for endpoint in [&mut self.client, &mut self.server] {
             endpoint.queue.clear();
             endpoint.parts.clear();
@@ -250,6 +260,11 @@ impl Net {
         self.client.connection.version()
     }
 
+    /// Has the server speak these versions from the next connection on.
+    pub fn set_server_versions(&mut self, versions: Versions) {
+        self.server.config.versions = versions;
+    }
+
     /// Has the server say nothing to a CONNPROP.
     pub fn deafen(mut self) -> Self {
         self.deaf = true;
@@ -261,6 +276,11 @@ impl Net {
         let now = Time(self.now);
         self.client.connection.handle_lost(now, &mut self.memory);
         self.connect();
+    }
+
+    /// Returns the number of messages of version 2 that the client has sent since the session began.
+    pub fn version_2(&self) -> u32 {
+        self.version_2
     }
 
     /// Returns how many connections were lost since the session began.
@@ -378,6 +398,9 @@ impl Net {
     fn transmit(&mut self, side: Side, message: Vec<u8>, credited: bool) {
         let at = self.now + 1 + self.delay();
         let done = at + self.delay();
+        if side == Side::Client && message[4..8] == [0, 0, 0, 2] {
+            self.version_2 += 1;
+        }
         let peer = self.peer(side);
         let at = peer.arriving.back().map_or(at, |(last, _)| at.max(*last));
         peer.arriving.push_back((at, message));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Private data: the first message in it is found wherever it is, and nothing else is.
+//! Private data: the first message of each kind in it is found wherever it is, and nothing else is.
 
-use rpcrdma_proto::proto::cm_private::{CmPrivate, Effective};
+use rpcrdma_proto::proto::cm_private::{self, Announcement, CmPrivate, Effective};
+use rpcrdma_proto::proto::negotiate::Versions;
+use rpcrdma_proto::proto::types::Version;
 
 use crate::source::Source;
 
@@ -18,6 +20,7 @@ pub fn run(input: &[u8]) {
         again[5] |= input[offset + 5] & !1;
         assert_eq!(again, input[offset..offset + 8]);
     }
+    announcement(input);
     let mut source = Source::new(input);
     let own = CmPrivate {
         remote_invalidation: source.flag(),
@@ -44,4 +47,29 @@ pub fn run(input: &[u8]) {
     assert!(ours.inline_send <= own.send_size && ours.inline_recv <= own.recv_size);
     assert_eq!(ours.remote_invalidation, theirs.remote_invalidation);
     assert!(!ours.remote_invalidation || own.remote_invalidation);
+}
+
+fn announcement(input: &[u8]) {
+    let found = Announcement::find(input);
+    let expected = input
+        .windows(8)
+        .position(|window| window[..5] == [0xd8, 0xcc, 0x59, 0xe2, 1]);
+    assert_eq!(found.map(|(offset, _)| offset), expected);
+    let highest = expected.map_or(1, |offset| input[offset + 5]);
+    assert_eq!(Announcement::decode(input).highest, highest);
+    if let Some((offset, found)) = found {
+        assert_eq!(found.encode()[..6], input[offset..offset + 6]);
+    }
+    let spoken = Versions::BOTH.announced_by(Announcement::decode(input));
+    assert_eq!(spoken.high == Version::V2, highest >= 2);
+    assert_eq!(spoken.low, Version::V1);
+    // It is found behind the message of RFC 8797 and before it, whatever octets follow.
+    let peer = CmPrivate::decode(input);
+    let announcement = Announcement { highest };
+    let mut data = cm_private::encode(&peer, announcement).to_vec();
+    data.extend(input);
+    assert_eq!(CmPrivate::find(&data), Some((0, peer)));
+    assert_eq!(Announcement::find(&data), Some((8, announcement)));
+    data.rotate_left(8);
+    assert_eq!(Announcement::find(&data), Some((0, announcement)));
 }

@@ -4,12 +4,13 @@
 
 use common::config::{both, small, v1_only};
 use rpcrdma_proto::proto::chunk::{ChunkSlices, NoChunks};
+use rpcrdma_proto::proto::cm_private::{self, Announcement, CmPrivate};
 use rpcrdma_proto::proto::connection::{Config, Connection, Event, SendError, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
-use rpcrdma_proto::proto::negotiate::{Memory, Time};
+use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time};
 use rpcrdma_proto::proto::plan::Limits;
 use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::{v1, v2};
@@ -24,13 +25,29 @@ pub fn run(input: &[u8]) {
     config.mechanism = source.flag();
     config.auth = [Policy::Ignore, Policy::Log, Policy::Require][source.below(3) as usize];
     let data = source.u8() % 32;
-    let data = source.bytes(data.into());
+    let mut data = source.bytes(data.into()).to_vec();
+    if source.flag() {
+        let peer = CmPrivate::decode(&data);
+        let highest = source.u8() % 4;
+        data.extend(cm_private::encode(&peer, Announcement { highest }));
+    }
     let memory = Memory::default();
     let connection = if source.flag() {
-        let first = memory.first(Time(0), config.versions);
-        Connection::client(config, first, data, Time(0))
+        let opening = if source.flag() {
+            Opening::InBand(memory.first(Time(0), config.versions))
+        } else {
+            Opening::Announced
+        };
+        let client = Connection::client(config, opening, &data, Time(0));
+        let version = match opening {
+            Opening::InBand(first) => first,
+            Opening::Announced if Announcement::decode(&data).highest < 2 => Version::V1,
+            Opening::Announced => config.versions.high,
+        };
+        assert_eq!(client.version(), Some(version));
+        client
     } else {
-        Connection::server(config, data, Time(0))
+        Connection::server(config, &data, Time(0))
     };
     let mut subject = Subject {
         connection,

@@ -33,6 +33,7 @@ pub fn run(input: &[u8]) {
         retries: true,
         losses: source.u8() % 2,
         impatience: source.u8() % 2,
+        in_band: source.flag(),
     };
     let mut world = World::new(&setup);
     let mut actions = Vec::new();
