@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: GPL-2.0
 --
--- A Wireshark dissector of RPC-over-RDMA version 2 (draft-cel-nfsv4-rpcrdma-version-two), and of
--- the private data by which both sides introduce themselves (RFC 8797):
+-- A Wireshark dissector of RPC-over-RDMA version 2 (draft-ietf-nfsv4-rpcrdma-version-two-00), and of
+-- the private data by which both sides introduce themselves (RFC 8797, and the announcement of the
+-- version in Documentation/version2.rst):
 --
 --   tshark -X lua_script:rpcrdma2.lua -r FILE
 --
@@ -902,7 +903,6 @@ register_postdissector(rpcrdma2)
 
 -- Private data ---------------------------------------------------------------------------------
 
-local IDENTIFIER = 0xf6ab0e18
 local p = {
     identifier = ProtoField.uint32("rpcrdma_cm.format_identifier", "Format Identifier", base.HEX),
     version = ProtoField.uint8("rpcrdma_cm.version", "Version"),
@@ -910,6 +910,12 @@ local p = {
     r = ProtoField.bool("rpcrdma_cm.r", "R (remote invalidation)", 8, nil, 0x01),
     send_size = ProtoField.uint32("rpcrdma_cm.send_size", "Send Size"),
     receive_size = ProtoField.uint32("rpcrdma_cm.receive_size", "Receive Size"),
+    announcement = ProtoField.uint32("rpcrdma_cm.announcement", "Format Identifier", base.HEX),
+    announcement_version = ProtoField.uint8("rpcrdma_cm.announcement.version", "Version"),
+    highest = ProtoField.uint8("rpcrdma_cm.announcement.highest",
+        "Highest version of RPC-over-RDMA"),
+    announcement_reserved = ProtoField.uint16("rpcrdma_cm.announcement.reserved", "Reserved",
+        base.HEX),
 }
 private.fields = list_of(p)
 
@@ -920,18 +926,34 @@ local function add_size(tree, field, range)
         :append_text(string.format(" bytes (encoded %d)", encoded))
 end
 
+-- What follows format identifier and version of each message.
+local CONTENT = {
+    [0xf6ab0e18] = function(tree, message)
+        tree:add(p.identifier, message(0, 4))
+        tree:add(p.version, message(4, 1))
+        tree:add(p.reserved, message(5, 1))
+        tree:add(p.r, message(5, 1))
+        add_size(tree, p.send_size, message(6, 1))
+        add_size(tree, p.receive_size, message(7, 1))
+    end,
+    -- Documentation/version2.rst
+    [0xd8cc59e2] = function(tree, message)
+        tree:append_text(", announcement of the version")
+        tree:add(p.announcement, message(0, 4))
+        tree:add(p.announcement_version, message(4, 1))
+        tree:add(p.highest, message(5, 1))
+        tree:add(p.announcement_reserved, message(6, 2))
+    end,
+}
+
 private:register_heuristic("infiniband.mad.cm.private", function(tvb, _, root)
+    local found = {}
     for at = 0, tvb:len() - 8 do
-        if tvb(at, 4):uint() == IDENTIFIER and tvb(at + 4, 1):uint() == 1 then
-            local tree = root:add(private, tvb(at, 8))
-            tree:add(p.identifier, tvb(at, 4))
-            tree:add(p.version, tvb(at + 4, 1))
-            tree:add(p.reserved, tvb(at + 5, 1))
-            tree:add(p.r, tvb(at + 5, 1))
-            add_size(tree, p.send_size, tvb(at + 6, 1))
-            add_size(tree, p.receive_size, tvb(at + 7, 1))
-            return true
+        local identifier = tvb(at, 4):uint()
+        if CONTENT[identifier] and not found[identifier] and tvb(at + 4, 1):uint() == 1 then
+            found[identifier] = true
+            CONTENT[identifier](root:add(private, tvb(at, 8)), tvb(at, 8))
         end
     end
-    return false
+    return next(found) ~= nil
 end)
