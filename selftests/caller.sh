@@ -81,11 +81,13 @@ no_page_is_lost() {
 # less_is_free_after COMMAND...: whether 6 MiB less are, and stay so, when it was run three times.
 less_is_free_after() {
 	before=$(memory_left)
+	[ -n "$before" ] || fail "the server does not tell its free memory"
 	for _ in 1 2 3; do
 		"$@" || fail "$1 has failed"
 	done
 	for _ in $(seq 20); do
 		after=$(memory_left)
+		[ -n "$after" ] || fail "the server does not tell its free memory"
 		[ "$after" -lt $((before - 6144)) ] || break
 		sleep 1
 	done
@@ -110,6 +112,7 @@ nobody_else_is_disturbed() {
 	QUICK=1 break_rules || broken=$?
 	touch "$local/over"
 	wait $disturbed
+	[ -s "$local/rounds" ] || fail "the other client has moved no data"
 	note "$(wc -l <"$local/rounds") rounds of I/O beside"
 	[ ! -e "$local/wrong" ] && [ -z "$broken" ]
 }

@@ -18,13 +18,16 @@ waits_longer_after_each_refusal() {
 	: >"$dir/file"
 	traced rdma_cma/cm_send_req
 	on_server rpc.nfsd 0
+	callers=
 	for _ in 1 2 3 4 5 6; do
 		stat "$dir/file" >/dev/null &
+		callers="$callers $!"
 	done
 	sleep 12
 	refused=$(attempts)
 	on_server rpc.nfsd
-	wait
+	# shellcheck disable=SC2086 # A list of numbers.
+	all_succeed $callers
 	note "$refused attempts in 12 s"
 	[ "$refused" -ge 2 ] && [ "$refused" -le 5 ] || fail "1, 2, 4, and 8 s were to pass between them"
 	# The first attempt of these is refused, too, so that there is a wait after it.
@@ -33,7 +36,7 @@ waits_longer_after_each_refusal() {
 	sleep 2
 	on_server rpc.nfsd
 	begun=$(date +%s)
-	wait
+	all_succeed $!
 	note "connected again after $(($(date +%s) - begun)) s"
 	[ $(($(date +%s) - begun)) -le 6 ] || fail "the server was there all the time"
 }
@@ -62,7 +65,7 @@ a_refusal_costs_no_memory() {
 	refused=$(buffers)
 	[ "$(transport allocated_mrs)" = "$registrations" ] || fail "registrations were made"
 	on_server rpc.nfsd
-	wait
+	all_succeed $!
 	note "$refused buffers for $attempts attempts, $(buffers) when there is a connection"
 	[ "$attempts" -ge 2 ] || fail "that tests nothing"
 	[ "$refused" -lt 32 ] || fail "buffers were made"

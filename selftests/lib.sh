@@ -217,7 +217,7 @@ note() {
 # Mounts the export; the arguments are mount options and win over the defaults.
 mount_export() {
 	mount -t nfs -o "proto=rdma,port=$PORT,vers=$VERS${MOUNT_OPTIONS:+,$MOUNT_OPTIONS}${1:+,$1}" \
-		"${address:-$SERVER}:$EXPORT" "$mnt"
+		"${address:-$SERVER}:$EXPORT" "$mnt" || return
 	mounted_options=${1:-}
 	dir=$mnt/rpcrdma-test.$$
 	mkdir -p "$dir"
@@ -391,6 +391,13 @@ at_rest() {
 	done
 	echo "before: $wanted"
 	fail "after: $found"
+}
+
+# all_succeed PROCESS...: waits for each of these processes of this shell; a failure of one fails the test.
+all_succeed() {
+	for process; do
+		wait "$process" || fail "process $process has failed with status $?"
+	done
 }
 
 needs() {

@@ -121,7 +121,7 @@ namespace_goes_away() {
 	first) ip netns delete rpcrdma-test ;;
 	esac
 	pkill -9 -f "io.py churn $local/mnt" || fail "nobody is at work any more"
-	wait $process || :
+	was_killed $process
 	[ "$2" = first ] || ip netns delete rpcrdma-test
 	cat "$local/churn"
 	# The last reference has gone when the device has, which goes with its interface.

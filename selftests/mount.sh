@@ -115,11 +115,14 @@ several_connections() {
 	mount_export "nconnect=$1"
 	transport connections
 	[ "$(transport connections)" = "$1" ]
+	writers=
 	for n in 1 2 3 4 5 6 7 8; do
 		head -c 700001 /dev/urandom >"$local/$n"
 		cp "$local/$n" "$dir/$n" &
+		writers="$writers $!"
 	done
-	wait
+	# shellcheck disable=SC2086 # A list of numbers.
+	all_succeed $writers
 	awk -v mount="$mnt" '$1 == "device" { here = $5 == mount } here && $1 == "xprt:" { print $3, $8 }' \
 		/proc/self/mountstats >"$local/sends"
 	remount
@@ -128,6 +131,26 @@ several_connections() {
 	done
 	[ "$(transport connections)" = "$1" ]
 	[ "$(awk '$2 > 0' "$local/sends" | wc -l)" = "$1" ] || fail "a connection has carried nothing"
+}
+
+# An export without the option "insecure" asks for a privileged port. RDMA has no ports of that kind, so the
+# transport of a server answers for them.
+mounts_an_export_for_privileged_ports() {
+	needs_server_command
+	VERS=$1
+	mount_export
+	place=$EXPORT/${dir##*/}
+	kept=$dir
+	mkdir "$dir/inner"
+	on_server exportfs -o rw,secure,no_root_squash,no_subtree_check,fsid=77 "*:$place" ||
+		skip "needs exportfs on the server"
+	trap 'umount "$local/mnt"; on_server exportfs -u "*:$place"' EXIT
+	mkdir "$local/mnt"
+	mount -t nfs -o "proto=rdma,port=$PORT,vers=$VERS${MOUNT_OPTIONS:+,$MOUNT_OPTIONS}" "$SERVER:$place" "$local/mnt"
+	cp "$here/lib.sh" "$local/mnt/inner/file"
+	umount "$local/mnt"
+	trap 'on_server exportfs -u "*:$place"' EXIT
+	cmp "$here/lib.sh" "$kept/inner/file"
 }
 
 tests \
@@ -145,4 +168,6 @@ tests \
 	"asks_the_portmapper_for_port_0" \
 	"is_refused_where_nobody_listens" \
 	"is_refused_without_a_device" \
+	"mounts_an_export_for_privileged_ports 3" \
+	"mounts_an_export_for_privileged_ports 4.2" \
 	"several_connections 4"

@@ -174,10 +174,13 @@ counters_of_the_server() {
 # parallel_reads COUNT: so many readers at a time.
 parallel_reads() {
 	for _ in $(seq 20); do
+		readers=
 		for n in $(seq "$1"); do
 			dd if="$dir/file" of=/dev/null iflag=direct bs=64k status=none &
+			readers="$readers $!"
 		done
-		wait
+		# shellcheck disable=SC2086 # A list of numbers.
+		all_succeed $readers
 	done
 }
 
@@ -210,30 +213,34 @@ few_slots_are_all_that_is_used() {
 	[ $(($1 - $3)) -le $((4 * ($2 - $4))) ]
 }
 
-# inline_up_to BYTES: what fits in a message of BYTES goes without chunks, both ways.
+# inline_up_to CALL REPLY: data that fit in a Call of CALL bytes and in a Reply of REPLY bytes go without chunks.
 inline_up_to() {
 	io=$here/io.py
 	VERS=3
 	mount_export
 	: >"$dir/file"
-	fits=$(($1 - 512))
-	for bytes in $fits $(($1 + 4)); do
+	for bytes in $(($1 - 512)) $(($2 - 512)) $(($1 + 4)) $(($2 + 4)); do
 		head -c $bytes /dev/urandom >"$local/$bytes"
 	done
-	stays read_segments "$io" put "$local/$fits" "$dir/file" $fits
-	stays write_segments "$io" get "$local/$fits" "$dir/file" $fits
+	stays read_segments "$io" put "$local/$(($1 - 512))" "$dir/file" $(($1 - 512))
 	grows read_segments "$io" put "$local/$(($1 + 4))" "$dir/file" $(($1 + 4))
-	grows write_segments "$io" get "$local/$(($1 + 4))" "$dir/file" $(($1 + 4))
+	cp "$local/$(($2 - 512))" "$dir/file"
+	remount
+	stays write_segments "$io" get "$local/$(($2 - 512))" "$dir/file" $(($2 - 512))
+	cp "$local/$(($2 + 4))" "$dir/file"
+	remount
+	grows write_segments "$io" get "$local/$(($2 + 4))" "$dir/file" $(($2 + 4))
 }
 
-# Both sides are asked, the smaller size holds.
+# messages_are_as_large_as_both_sides_allow WRITE READ SERVER CALL REPLY: the smaller size of both sides holds for
+# each direction.
 messages_are_as_large_as_both_sides_allow() {
 	needs_server_command
 	modprobe rpcrdma
 	change_server_inline "$3"
 	change rdma_max_inline_write "$1"
 	change rdma_max_inline_read "$2"
-	inline_up_to "$4"
+	inline_up_to "$4" "$5"
 }
 
 # A peer is told of whole units of 1,024 bytes, so no message may count on more.
@@ -241,7 +248,7 @@ sizes_between_units_are_rounded_down() {
 	modprobe rpcrdma
 	change rdma_max_inline_write 2900
 	change rdma_max_inline_read 2900
-	inline_up_to 2048
+	inline_up_to 2048 2048
 }
 
 # A connection that stands keeps its sizes; the next one has the new ones.
@@ -249,7 +256,7 @@ sizes_change_with_the_next_connection() {
 	needs_server_command
 	modprobe rpcrdma
 	change_server_inline 65536
-	inline_up_to 4096
+	inline_up_to 4096 4096
 	change rdma_max_inline_write 16384
 	change rdma_max_inline_read 16384
 	head -c 12000 /dev/urandom >"$local/12000"
@@ -270,10 +277,11 @@ tests \
 	"slots_are_those_of_a_new_mount 333" \
 	"slots_are_those_of_a_new_mount 2000" \
 	"few_slots_are_all_that_is_used" \
-	"messages_are_as_large_as_both_sides_allow 1024 1024 65536 1024" \
-	"messages_are_as_large_as_both_sides_allow 16384 16384 65536 16384" \
-	"messages_are_as_large_as_both_sides_allow 65536 65536 65536 65536" \
-	"messages_are_as_large_as_both_sides_allow 65536 65536 16384 16384" \
-	"messages_are_as_large_as_both_sides_allow 65536 65536 4096 4096" \
+	"messages_are_as_large_as_both_sides_allow 1024 1024 65536 1024 1024" \
+	"messages_are_as_large_as_both_sides_allow 16384 4096 65536 16384 4096" \
+	"messages_are_as_large_as_both_sides_allow 4096 16384 65536 4096 16384" \
+	"messages_are_as_large_as_both_sides_allow 65536 65536 65536 65536 65536" \
+	"messages_are_as_large_as_both_sides_allow 65536 65536 16384 16384 16384" \
+	"messages_are_as_large_as_both_sides_allow 65536 65536 4096 4096 4096" \
 	"sizes_between_units_are_rounded_down" \
 	"sizes_change_with_the_next_connection"
