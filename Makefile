@@ -161,7 +161,14 @@ check-cost: python ## What one RPC executes in our client and server, against th
 	@$(step) --ktap 'cost of an RPC' tools/cost/cost --check
 
 check-stress: python ## Hours of broken connections, failing allocations, spoiled Replies; not in check
-	@tools/check/check-lab --long
+	@tools/check/check-lab --table check-stress
+
+soak: python ## Half an hour of faults in random order, on either side, in both versions; not in check
+	@tools/check/check-lab --table soak $(if $(SEED),--seed $(SEED))
+
+check-nightly: python ## check, soak, check-stress, and every seeded mistake of both lists (a night)
+	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build check-lab \
+		check-end soak check-stress check-mistakes nightly-mutations
 
 check-wire: python ## nfstest_rdma, all of it: our client and our server, beside the kernel's own
 	@tools/check/check-wire
@@ -182,7 +189,12 @@ check-demo: python
 check-end: python
 	$(parts) check-demo check-cost check-wire-quick
 
-.PHONY: check-mutations
+.PHONY: soak check-nightly check-mistakes nightly-mutations check-mutations
+check-mistakes: python ## Mistakes in the protocol core that the host's tests must find (half an hour)
+	@STEP_SECONDS=14400 $(step) --ktap 'seeded mistakes of the core' tools/proto/mutations/check --all
+
+nightly-mutations:
+	@STEP_SECONDS=43200 $(step) --ktap 'seeded mistakes of the kernel code' tools/mutations/check
 check-mutations: python ## Mistakes in the kernel code that the selftests must find (an hour)
 	@tools/mutations/check
 
