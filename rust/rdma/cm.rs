@@ -25,6 +25,9 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+/// After which time a message that found no Receive is sent again: 0.96 ms.
+const MIN_RNR_TIMER: u8 = bindings::ib_rnr_timeout_IB_RNR_TIMER_000_96 as u8;
+
 /// What happened to a connection.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
@@ -205,6 +208,14 @@ impl CmId {
         })
     }
 
+    /// Has the device tell a peer whose message finds no Receive to send the message again soon.
+    /// Without this, rdma_cm has the peer wait for 655 ms. Context: process, may sleep; before the
+    /// queue pair receives.
+    fn set_min_rnr_timer(&self) -> Result {
+        // SAFETY: the id is valid by the type invariant, and of type RC (`create_id`).
+        to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.as_raw(), MIN_RNR_TIMER) })
+    }
+
     /// Starts to connect; ends with an event.
     ///
     /// Context: process, may sleep.
@@ -213,6 +224,7 @@ impl CmId {
     ///
     /// `EINVAL`: the route is not resolved. `ENOMEM`, or what the driver says.
     pub(crate) fn connect(&self, params: &ConnectParams) -> Result {
+        self.set_min_rnr_timer()?;
         let mut param = bindings::rdma_conn_param {
             private_data: params.private_data.as_ptr().cast(),
             private_data_len: params.private_data.len() as u8,
@@ -245,6 +257,7 @@ impl CmId {
     /// `EINVAL`: the peer has given up, or the device goes away. `ENOMEM`, or what the driver
     /// says. The peer has been told then.
     pub(crate) fn accept(&self, params: &AcceptParams) -> Result {
+        self.set_min_rnr_timer()?;
         let mut param = bindings::rdma_conn_param {
             private_data: params.private_data.as_ptr().cast(),
             private_data_len: params.private_data.len() as u8,
