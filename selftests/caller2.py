@@ -55,6 +55,10 @@ class Message:
     def is_call(self):
         return self.kind == MSG and not self.flags & RESPONSE
 
+    def frees_a_receive(self):
+        """A Reply without more to follow, so that there is a credit to give."""
+        return self.kind in (MSG, NOMSG) and self.flags & (RESPONSE | MORE) == RESPONSE
+
     def __str__(self):
         return self.message[:100].hex()
 
@@ -139,7 +143,8 @@ class Talk:
             if message is None or message.version == 1:
                 return message
             if message.kind != ERROR:
-                expect(message.granted and message.ceiling, "a grant of nothing:", message)
+                expect(message.ceiling and (message.granted or not message.frees_a_receive()),
+                       "a grant of nothing:", message)
                 self.balance += message.granted
                 self.ceiling = message.ceiling
             if not message.is_grant():

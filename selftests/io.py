@@ -13,7 +13,7 @@ together DIR COUNT SIZE     COUNT writers and as many readers at once, each on a
 populate DIR COUNT      makes COUNT entries with names of many lengths and prints the names
 list DIR                prints the names in DIR
 list_when_told DIR READY TOLD     opens DIR, makes READY, and prints the names in DIR when TOLD exists
-list_each_when_told DIR READY TOLD      the same with all directories in DIR at once
+list_each_when_told, list_at_once DIR READY TOLD      the same with all directories in DIR at once
 churn DIR COUNT STOP    COUNT processes change, read and compare files of their own until STOP exists
 settled DIR             compares what churn has left with what it should be
 swap MIB                has so much memory swapped out and compares it when it comes back
@@ -497,6 +497,25 @@ def list_each_when_told(path, ready, told):
     print("\n".join(sorted(names)))
 
 
+def list_at_once(path, count):
+    """Lists all directories of one directory at the same time; each has so many entries."""
+    paths = [entry.path for entry in os.scandir(path)]
+    barrier = threading.Barrier(len(paths))
+    found = []
+
+    def list_one(name):
+        barrier.wait()
+        found.append(len(os.listdir(name)))
+
+    threads = [threading.Thread(target=list_one, args=(name,)) for name in paths]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if found != [int(count)] * len(paths):
+        sys.exit(f"there are {found} entries, not {count} in each of {len(paths)} directories")
+
+
 def setxattr(path, size):
     try:
         os.setxattr(path, "user.test", pattern(int(size)))
@@ -518,7 +537,8 @@ def checkxattr(path, size):
 
 
 COMMANDS = {f.__name__: f for f in (put, get, ask, limit, write, compare, together, churn, settled, swap,
-                                    populate, list_when_told, list_each_when_told, setxattr, checkxattr)}
+                                    populate, list_when_told, list_each_when_told, list_at_once, setxattr,
+                                    checkxattr)}
 COMMANDS |= {"list": list_names, "sizes": put_and_get}
 
 if __name__ == "__main__":

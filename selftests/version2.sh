@@ -397,6 +397,42 @@ parts_share_the_credits() {
 	[ "$(says last_close)" = none ]
 }
 
+# messages_without_receive: how many the devices of both sides have counted.
+messages_without_receive() {
+	counters="/sys/class/infiniband/*/ports/1/hw_counters"
+	{
+		sh -c "cat $counters/send_rnr_err"
+		on_server sh -c "cat $counters/send_rnr_err"
+	} | awk '{ sum += $1 } END { print sum }'
+}
+
+# A Reply in several messages takes one credit of the client. It must not give a credit with each of
+# them: where no Receive is behind a credit, the server's device has the client send its message again,
+# and what the client sends after that, such as credits for the server, waits as long.
+#= V2-045, V2-048, V2-052
+replies_in_parts_leave_receives() {
+	with 2 2 16384
+	ls /sys/class/infiniband/*/ports/1/hw_counters/send_rnr_err >/dev/null 2>&1 ||
+		skip "the device does not count messages without a Receive"
+	grant 16
+	VERS=3
+	mount_export rsize=32768
+	name=$(head -c 200 /dev/zero | tr '\0' x)
+	exported=$EXPORT/${dir#"$mnt"/}
+	on_server sh -c "mkdir $exported/1 && cd $exported/1 && for n in \$(seq 400); do : >\$n-$name; done"
+	on_server sh -c "cd $exported && for n in \$(seq 2 64); do cp -al 1 \$n; done"
+	before=$(messages_without_receive)
+	trace "$here/io.py" list_at_once "$dir" 400
+	parts_in message 1
+	for _ in $(seq 8); do
+		echo 3 >/proc/sys/vm/drop_caches
+		"$here/io.py" list_at_once "$dir" 400
+	done
+	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
+	without=$(($(messages_without_receive) - before))
+	[ $without = 0 ] || fail "$without messages found no Receive"
+}
+
 # attributes WHAT BYTES...: of 24 files at a time, one after the other.
 attributes() {
 	what=$1
@@ -535,6 +571,7 @@ tests \
 	"replies_come_in_parts" \
 	"parts_share_the_credits" \
 	"clients_announce_their_version" \
+	"replies_in_parts_leave_receives" \
 	"others_speak_it" \
 	"all_calls_in_parts_share_memory" \
 	"other_server_is plain" \

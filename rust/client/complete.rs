@@ -43,13 +43,17 @@ use crate::{
             Event, //
         },
         error::ErrorReport,
+        header::FixedWords,
         reply::Payload,
         responder::{
             self,
             CallLimits, //
         },
         retry::Reaction,
-        types::Xid,
+        types::{
+            Version,
+            Xid, //
+        },
         xdr::padded_len, //
     },
     rdma::{
@@ -479,8 +483,10 @@ impl Pending {
             in_parts,
         } = self;
         note_local_inv(&shared.role, rqst.xid(), &exposed.mrs);
-        let joined = if in_parts {
-            shared.lock().joined.take()
+        let joined = if is_counted(&message) {
+            let mut state = shared.lock();
+            state.hold(1);
+            state.joined.take_if(|_| in_parts)
         } else {
             None
         };
@@ -494,6 +500,13 @@ impl Pending {
             shared.park(inv);
         }
     }
+}
+
+/// Says whether the Receive of a message has a credit of the server: in version 2.
+//= V2-044
+fn is_counted(message: &Message) -> bool {
+    let fixed = FixedWords::split(message.bytes());
+    fixed.is_some_and(|(fixed, _)| fixed.version == Version::V2.number())
 }
 
 impl Waiter {
@@ -513,7 +526,12 @@ impl Waiter {
                 message,
                 joined,
             } => {
-                shared.lock().role.table.put_back(rqst.index(), inv);
+                let mut state = shared.lock();
+                state.role.table.put_back(rqst.index(), inv);
+                if is_counted(&message) {
+                    state.release(1);
+                }
+                drop(state);
                 shared.role.give_back_all(mrs);
                 let source = joined.as_ref().map_or(message.bytes(), Joined::bytes);
                 finish(&shared.role, rqst, source, form, proof);

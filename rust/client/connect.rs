@@ -54,8 +54,8 @@ const RETRIES: u8 = 6;
 /// How often the server's device tries again when there is no Receive, in version 1. They are posted
 /// for every credit, so a server that finds none is in error: show it.
 const RNR_RETRIES: u8 = 0;
-/// The same in version 2: for ever. A message cannot grant nothing, so a server that keeps to its
-/// credits may have one more now and then than there are Receives.
+/// The same in version 2: for ever. One Receive stays for a message that takes no credit, and a server
+/// may send a second such message before the first has been handled.
 const RNR_RETRIES_V2: u8 = 7;
 
 /// Finds a device that leads to the server, and makes the queue pair there. Nothing is sent yet.
@@ -144,5 +144,6 @@ pub(super) fn establish(
     }
     //= V2-052, V2-056, V2-067
     endpoint.provide(&sizes.other_buffers(own, settled?), sizes.messages)?;
+    endpoint.qp().set_recv_batch(sizes.recv_batch);
     Ok(())
 }

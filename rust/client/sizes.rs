@@ -49,7 +49,8 @@ const CONTINUED: u32 = 65_536;
 /// So many messages each way at a time are enough to settle the version, and need so many buffers.
 pub(crate) const FIRST_MESSAGES: u16 = 1;
 const FIRST_SENDS: u32 = 1;
-const FIRST_RECEIVES: u32 = RecvCredits::receives(FIRST_MESSAGES);
+/// One Receive more, because its message is handled before it is posted again.
+const FIRST_RECEIVES: u32 = RecvCredits::receives(FIRST_MESSAGES) + 1;
 
 /// As many Segments as a header may always have, as far as this side is concerned (version 2).
 const SEGMENTS: u32 = 64;
@@ -74,6 +75,8 @@ pub(crate) struct Sizes {
     sends: u32,
     /// How many Receives are kept posted.
     receives: u32,
+    /// The number of Receives that are posted again together.
+    pub(crate) recv_batch: u32,
     /// The most Segments of a chunk.
     pub(crate) chunk_segments: u32,
     /// The queues.
@@ -86,10 +89,6 @@ pub(crate) struct Sizes {
     v1: Lengths,
     v2: Lengths,
     /// How many messages the server may send at a time (version 2): Replies, and Calls.
-    ///
-    /// A Receive may stay with its Reply until memory has been invalidated. That is not counted:
-    /// while its RPC has not ended, no other Call takes its place, so the server has as many
-    /// messages less to send.
     pub(crate) messages: u16,
 }
 
@@ -124,6 +123,7 @@ impl Sizes {
             mrs: resources.registrations,
             sends: resources.sends,
             receives: resources.receives,
+            recv_batch: resources.recv_batch,
             v1: Lengths {
                 send: settings::inline_send(),
                 recv: settings::inline_recv(),
@@ -137,7 +137,6 @@ impl Sizes {
                 send_wr: resources.send_wr(),
                 send_room: resources.send_room,
                 recv_wr: resources.receives,
-                recv_batch: resources.recv_batch,
                 signal_interval: resources.signal_interval,
                 rw_sge: 1,
                 rw_registrations: 0,

@@ -188,8 +188,7 @@ impl<R: Responder> Sending<'_, R> {
     /// The Call that the message answers does not count as `held` Receives any more: its buffer
     /// [receives again](Self::receive_again) before the message is posted.
     pub(crate) fn release(&mut self, held: u32) {
-        let state = &mut *self.state;
-        state.held = state.held.saturating_sub(held);
+        self.state.release(held);
     }
 
     /// What the role keeps.
@@ -216,7 +215,6 @@ impl<R: Responder> Sending<'_, R> {
         payload: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Result<(), ComposeError> {
         let state = &mut *self.state;
-        state.count_receives();
         self.composed = Some(state.compose(outgoing, 0, chunks, payload)?);
         Ok(())
     }
@@ -234,7 +232,6 @@ impl<R: Responder> Sending<'_, R> {
         let failed = |_| CloseReason::NotPosted;
         self.in_parts = true;
         let state = &mut *self.state;
-        state.count_receives();
         let (buffer, len) = state
             .compose(outgoing, 0, &NoChunks, payload)
             .map_err(failed)?;
@@ -404,6 +401,7 @@ impl<R: Responder> Endpoint<R> {
             state.add_send(buffer);
         }
         state.allowance.handle_posted(calls.end);
+        state.count_receives();
         Ok(())
     }
 
@@ -634,7 +632,7 @@ impl<R: Responder> Endpoint<R> {
         held: u32,
     ) -> Result<(), CloseReason> {
         let mut state = self.shared.lock();
-        state.held = state.held.saturating_sub(held);
+        state.release(held);
         let posted = state.receives.repost(&self.qp, call);
         let told = match state.protocol() {
             Some(protocol) if protocol.is_version2() => state.transmit(&self.qp),

@@ -18,6 +18,7 @@ use crate::{
         header::FixedWords,
         types::{
             Handle,
+            MsgType,
             Version, //
         },
     },
@@ -191,7 +192,6 @@ impl<R: Role> Shared<R> {
         message: Received<Self>,
         invalidated: Option<Invalidated>,
     ) {
-        guard.count_receives();
         let is_plain = invalidated.is_none() && guard.joining.parts() == 0;
         if let (Some(protocol), true) = (&mut guard.protocol, is_plain) {
             if let Some(arrived) = protocol.handle_plain_v2(R::USUAL, now(), message.bytes()) {
@@ -222,11 +222,12 @@ impl<R: Role> Shared<R> {
             Some(arrived) => {
                 let has_to_tell = unsignaled != protocol.unsignaled() || protocol.has_to_tell();
                 let fate = self.role.usual(self, guard, arrived, invalidated);
+                // A Receive that the role keeps is not granted.
+                self.dispose(cx, message, fate);
                 if has_to_tell {
                     self.make_room(cx.qp(), |_| ());
                 }
                 self.more_may_be_sent();
-                self.dispose(cx, message, fate);
             }
             None => self.received_other(guard, cx, message, invalidated),
         }
@@ -344,7 +345,11 @@ impl<R: Role> Shared<R> {
         let claim = self
             .role
             .claim(protocol, &mut state.role, &event, &mut invalidated);
+        // The role will keep the Receive of a Call of the other side, unless it is refused.
+        let kept = u32::from(R::USUAL == MsgType::Call && matches!(event, Event::Call(_)));
+        state.hold(kept);
         let transmitted = if answers { state.transmit(qp) } else { Ok(()) };
+        state.release(kept);
         drop(guard);
         if transmitted.is_err() {
             return Fate::Close(CloseReason::NotPosted);

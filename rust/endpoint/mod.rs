@@ -446,7 +446,7 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn provide(&self, buffers: &Buffers, messages: u16) -> Result {
         self.make(buffers)?;
         let mut state = self.shared.lock();
-        state.provided(buffers.receives, messages);
+        state.provided(messages);
         state
             .transmit_rest(&self.qp)
             .map_err(|_| errno::not_connected())

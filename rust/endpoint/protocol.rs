@@ -22,7 +22,6 @@ use crate::{
             SendError,
             Transmit, //
         },
-        credit::RecvCredits,
         error::{
             BadHeader,
             ErrorReport, //
@@ -225,7 +224,7 @@ impl Protocol {
     }
 
     /// As [`Connection::set_ceiling`].
-    fn set_ceiling(&mut self, messages: u16) {
+    pub(super) fn set_ceiling(&mut self, messages: u16) {
         trace::protocol_ceiling(|| (self.cid, messages.into()));
         self.connection.set_ceiling(messages);
     }
@@ -425,31 +424,18 @@ impl Protocol {
         self.connection.handle_sent(count);
     }
 
-    /// As [`Connection::handle_posted`] and [`Connection::set_ceiling`].
-    pub(super) fn handle_posted(&mut self, receives: u32, messages: u16) {
-        self.count_posted(receives);
-        self.set_ceiling(messages);
-    }
-
     /// As [`Connection::handle_posted`], when that changes something.
-    fn count_posted(&mut self, receives: u32) {
+    #[inline]
+    pub(super) fn count_posted(&mut self, receives: u32) {
         if receives != self.connection.recv_credits().posted() {
             trace::protocol_posted(|| (self.cid, receives));
             self.connection.handle_posted(receives);
         }
     }
 
-    /// As [`Connection::handle_posted`], when there are Receives for `calls` Calls of the peer and
-    /// the messages of the other direction, but `held` of them are not posted. Version 2 only.
-    #[cold]
-    pub(super) fn handle_receives(&mut self, calls: u32, held: u32) {
-        let posted = RecvCredits::receives(self.messages_for(calls)).saturating_sub(held);
-        self.count_posted(posted);
-    }
-
     /// How many messages there are for so many Calls of the peer: those, and Replies to as many
     /// Calls as this side may make.
-    fn messages_for(&self, calls: u32) -> u16 {
+    pub(super) fn messages_for(&self, calls: u32) -> u16 {
         let replies = self.connection.calls().requested();
         u16::try_from(calls.saturating_add(replies)).unwrap_or(u16::MAX)
     }

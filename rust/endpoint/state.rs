@@ -19,7 +19,10 @@ use crate::{
             SendError,
             MAX_CONTROL_LEN, //
         },
-        credit::Allowance,
+        credit::{
+            Allowance,
+            RecvCredits, //
+        },
         header::Outgoing,
         negotiate::Time,
         types::MsgType, //
@@ -59,8 +62,6 @@ pub(crate) struct State<R: Role> {
     pub(super) queue: SendQueue<Shared<R>>,
     /// How many Send buffers there are, with those under way.
     pub(super) sends_made: u32,
-    /// How many Receives were made.
-    receives_made: u32,
     /// RDMA Writes for the accepting side to use again.
     pub(super) writes: IdleWrites,
     /// Receives whose messages are not needed any more, but for those that completions give back.
@@ -74,10 +75,10 @@ pub(crate) struct State<R: Role> {
     pub(super) passed: u32,
     /// The protocol has something to say for which there was no room.
     pub(super) untold: bool,
-    /// How many Receives the role keeps, with what came in them, if anybody counts them.
-    pub(crate) held: u32,
-    /// For how many Calls there were Receives, and how many of these were held, when the protocol was told.
-    counted: (u32, u32),
+    /// The number of messages for which the connecting side has Receives (version 2).
+    messages: u16,
+    /// The number of Receives that the role keeps with their messages (version 2).
+    held: u32,
     /// What has come of a message that arrives in parts.
     pub(super) joining: Joined,
     /// Since when.
@@ -119,7 +120,6 @@ impl<R: Role> State<R> {
             sends: SendList::new(),
             queue: SendQueue::new(),
             sends_made: 0,
-            receives_made: 0,
             writes: IdleWrites::new(),
             receives: RecvBatch::new(1),
             allowance: Allowance::new(0, Time(0)),
@@ -127,8 +127,8 @@ impl<R: Role> State<R> {
             next_turn: 0,
             passed: 0,
             untold: false,
+            messages: 0,
             held: 0,
-            counted: (0, 0),
             joining: Joined::default(),
             joining_since: Time(0),
             joined: None,
@@ -149,27 +149,45 @@ impl<R: Role> State<R> {
         write.and_then(|write| self.writes.push(write))
     }
 
-    /// So many Receives more are posted, so that the peer may send so many `messages` at a time. The
-    /// accepting side counts them by the Calls that it takes.
-    pub(super) fn provided(&mut self, receives: u32, messages: u16) {
-        self.receives_made += receives;
+    /// Takes over that Receives are posted for `messages` messages of the peer at a time. The accepting
+    /// side derives that number from the Calls that it takes.
+    pub(super) fn provided(&mut self, messages: u16) {
+        self.messages = messages;
         if let Some(protocol) = &mut self.protocol {
-            protocol.handle_posted(self.receives_made, messages);
+            protocol.set_ceiling(messages);
         }
+        self.count_receives();
     }
 
-    /// Tells the protocol how many Receives are posted, on the accepting side. The other side has
-    /// all of them posted always that it has made.
+    /// Counts a message that the role keeps as `receives` Receives.
     #[inline]
+    pub(crate) fn hold(&mut self, receives: u32) {
+        self.held = self.held.saturating_add(receives);
+        self.count_receives();
+    }
+
+    /// Takes back what [`Self::hold`] has counted for a message. Its buffer has to be posted as a Receive
+    /// before another message is posted.
+    #[inline]
+    pub(crate) fn release(&mut self, receives: u32) {
+        self.held = self.held.saturating_sub(receives);
+        self.count_receives();
+    }
+
+    /// Tells the protocol the number of posted Receives: the number for all messages of the peer, less the
+    /// Receives that the role keeps. The queue has more Receives than that. They make up for Receives
+    /// that wait to be posted together, and for the Receive whose message is being handled.
+    #[inline]
+    //= V2-052, D-10
     pub(super) fn count_receives(&mut self) {
-        let (calls, held) = (self.allowance.calls(), self.held);
-        if R::USUAL == MsgType::Reply || (calls, held) == self.counted {
+        let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) else {
             return;
-        }
-        if let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) {
-            self.counted = (calls, held);
-            protocol.handle_receives(calls, held);
-        }
+        };
+        let messages = match R::USUAL {
+            MsgType::Reply => self.messages,
+            MsgType::Call => protocol.messages_for(self.allowance.calls()),
+        };
+        protocol.count_posted(RecvCredits::receives(messages).saturating_sub(self.held));
     }
 
     /// Whether the protocol may have something to say now that it could not say before.
@@ -311,7 +329,6 @@ impl<R: Role> State<R> {
     /// version 2 properties and credits. What there is no room for is sent when a Send has ended.
     pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
         self.untold = true;
-        self.count_receives();
         let unsignaled = self.protocol().and_then(Protocol::unsignaled);
         self.queue.limit_unsignaled(unsignaled.unwrap_or(u32::MAX));
         while self.queue.has_room(0) {

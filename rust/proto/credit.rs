@@ -170,7 +170,7 @@ impl Allowance {
 pub struct Grant {
     /// How many messages more the receiver may send.
     pub granted: u16,
-    /// How many messages the sender has Receives for at most.
+    /// The most messages that the receiver of the word may have under way.
     pub ceiling: u16,
 }
 
@@ -185,12 +185,12 @@ impl Grant {
         }
     }
 
-    /// Returns the credit word. Neither half is ever sent as zero.
+    /// Returns the credit word.
     #[inline]
-    //= V2-048, D-10
-    pub fn to_word(self) -> u32 {
-        let [c0, c1] = self.ceiling.max(1).to_be_bytes();
-        let [g0, g1] = self.granted.max(1).to_be_bytes();
+    //= V2-045, D-09
+    pub const fn to_word(self) -> u32 {
+        let [c0, c1] = self.ceiling.to_be_bytes();
+        let [g0, g1] = self.granted.to_be_bytes();
         u32::from_be_bytes([c0, c1, g0, g1])
     }
 }
@@ -283,7 +283,8 @@ impl SendCredits {
         self.held = total.saturating_sub(self.balance).min(self.outstanding);
     }
 
-    /// Adds a grant. `false` means that it grants nothing, which no peer should do.
+    /// Adds a grant. `false` means that one of its halves is zero: it adds nothing, or leaves the
+    /// ceiling as it is.
     #[inline(always)]
     //= V2-039, V2-045, V2-048, V2-049, V2-053, D-09, D-10
     pub fn handle_grant(&mut self, grant: Grant) -> bool {
@@ -309,34 +310,45 @@ impl SendCredits {
 }
 
 /// What the peer may still send on a version 2 connection, as this side gave it.
-//= V2-046, V2-052, D-09, D-10, D-11
+///
+/// A Receive stands behind each credit that the peer has, from the moment when the message that
+/// gives the credit is posted. So a message of the peer always finds a Receive. The ceiling that the
+/// peer is told is never below the credits that it has, so it has no reason to discard any, and both
+/// sides count the same.
+//= V2-046, V2-047, V2-048, V2-052, D-09, D-10, D-11
 #[derive(Clone, Copy, Debug)]
 pub struct RecvCredits {
     ceiling: u16,
     posted: u32,
     balance: u32,
+    /// The ceiling that the peer was told last.
+    told: u16,
+    /// The number of messages that the peer may still send before it looks at the last grant without
+    /// payload. The next message after these uses a credit of that grant or of a later message.
+    unseen: Option<u32>,
 }
 
 impl RecvCredits {
+    /// The number of Receives that are reserved for a message that takes no credit.
+    //= V2-052, D-11
+    const RESERVED: u32 = 1;
+
     /// Starts with Receives for `ceiling` messages at once, and the peer's starting balance.
-    pub const fn new(ceiling: u16, balance: u32) -> Self {
+    pub const fn new(ceiling: u16, balance: u16) -> Self {
         Self {
             ceiling,
             posted: Self::receives(ceiling),
-            balance,
+            balance: balance as u32,
+            told: balance,
+            unseen: None,
         }
     }
 
-    /// Returns how many Receives are to be kept posted for a ceiling.
-    ///
-    /// One beyond the grants is for a message that takes no credit. The others make up for
-    /// credits that had to be given because a credit word is never zero.
-    //= V2-052, D-10
+    /// Returns how many Receives are to be kept posted for a ceiling: one for each message, and one
+    /// for a message that takes no credit.
+    //= V2-052, D-11
     pub const fn receives(ceiling: u16) -> u32 {
-        let ceiling = ceiling as u32;
-        let quarter = ceiling / 4;
-        let spare = if quarter < 8 { 8 } else { quarter };
-        ceiling.saturating_add(spare).saturating_add(1)
+        (ceiling as u32).saturating_add(Self::RESERVED)
     }
 
     /// Returns the ceiling.
@@ -355,14 +367,16 @@ impl RecvCredits {
         self.posted
     }
 
-    /// Takes over how many Receives are posted now.
+    /// Takes over the number of posted Receives: all Receives, less those of messages that this side
+    /// has looked at and keeps.
     ///
     /// Until this is called for the first time, as many count as posted as there ought to be.
     pub fn handle_posted(&mut self, posted: u32) {
         self.posted = posted;
     }
 
-    /// Changes how many messages the peer may have outstanding, from the next message on.
+    /// Changes how many messages the peer may have outstanding. A lower ceiling takes effect as the
+    /// peer spends its credits.
     //= V2-049
     pub fn set_ceiling(&mut self, ceiling: u16) {
         self.ceiling = ceiling;
@@ -371,6 +385,7 @@ impl RecvCredits {
     /// A message that takes a credit arrived. `false` means the peer had none left.
     #[inline]
     pub fn handle_message(&mut self) -> bool {
+        self.unseen = self.unseen.and_then(|left| left.checked_sub(1));
         match self.balance.checked_sub(1) {
             Some(balance) => {
                 self.balance = balance;
@@ -382,30 +397,53 @@ impl RecvCredits {
 
     /// Returns how many credits could be given now.
     #[inline]
-    //= V2-187
+    //= V2-052, V2-187, D-10
     pub fn grantable(&self) -> u32 {
-        let spare = Self::receives(self.ceiling).saturating_sub(self.ceiling.into());
-        let receives = self.posted.saturating_sub(spare);
-        receives
+        self.posted
+            .saturating_sub(Self::RESERVED)
             .min(self.ceiling.into())
             .saturating_sub(self.balance)
     }
 
-    /// Returns the credit word of a message about to be sent, and counts what it gives.
+    /// Returns the ceiling to tell the peer while it has `balance` credits.
     #[inline]
-    //= V2-045, V2-048, D-10
-    pub fn grant(&mut self) -> Grant {
-        let granted = u16::try_from(self.grantable()).unwrap_or(u16::MAX).max(1);
-        let ceiling = self.ceiling.max(1);
-        // What exceeds the ceiling is discarded by the peer.
-        self.balance = self
-            .balance
-            .saturating_add(granted.into())
-            .min(ceiling.into());
-        Grant { granted, ceiling }
+    fn ceiling_for(&self, balance: u32) -> u16 {
+        let balance = u16::try_from(balance).unwrap_or(u16::MAX);
+        self.ceiling.max(balance).max(1)
     }
 
-    /// Returns the credit word of an error message, which gives nothing.
+    /// Returns the credit word of a message about to be sent, and counts what it gives: all that
+    /// there is to give, which may be nothing.
+    #[inline]
+    //= V2-045, V2-048, V2-049, D-10
+    pub fn grant(&mut self) -> Grant {
+        // No more than the ceiling, which has 16 bits.
+        let granted = u16::try_from(self.grantable()).unwrap_or(u16::MAX);
+        self.balance = self.balance.saturating_add(granted.into());
+        self.told = self.ceiling_for(self.balance);
+        Grant {
+            granted,
+            ceiling: self.told,
+        }
+    }
+
+    /// Returns the credit word of a grant without payload, as [`Self::grant`]. It uses the Receive
+    /// that the peer reserves for it.
+    //= V2-051, V2-052, D-11
+    pub fn grant_alone(&mut self) -> Grant {
+        self.unseen = Some(self.balance);
+        self.grant()
+    }
+
+    /// Says whether the Receive that the peer reserves for a grant without payload is free again, as
+    /// the messages of the peer show.
+    #[inline]
+    //= V2-052, D-11
+    pub const fn may_grant_alone(&self) -> bool {
+        self.unseen.is_none()
+    }
+
+    /// Returns the credit word of an error message, which gives nothing: its receiver ignores it.
     //= V2-142, V2-143
     pub fn no_grant(&self) -> Grant {
         Grant {
@@ -414,11 +452,12 @@ impl RecvCredits {
         }
     }
 
-    /// Says whether the peer runs short while there are credits to give.
+    /// Says whether the peer has less than half of the ceiling that it knows, while there are credits
+    /// to give or a lower ceiling to tell: it may be waiting for as many.
     #[inline]
     //= V2-051, D-11
     pub fn is_short(&self) -> bool {
-        let half = u32::from(self.ceiling).div_ceil(2);
-        self.balance < half && self.grantable() != 0
+        let half = u32::from(self.told).div_ceil(2);
+        self.balance < half && (self.grantable() != 0 || self.ceiling_for(self.balance) < self.told)
     }
 }

@@ -66,9 +66,8 @@ impl Resources {
     /// time (version 2). Returns how many it may, which is 0 if the device has too few.
     //= V2-052, D-10
     pub fn add_messages(&mut self, messages: u32, device: &Device) -> u16 {
-        let withheld = self.recv_batch.saturating_sub(1);
         let most = room(device, self.send_wr());
-        add_messages(&mut self.receives, withheld, messages, most)
+        add_messages(&mut self.receives, self.recv_batch, messages, most)
     }
 
     /// The most registrations of one RPC: a Read chunk, and a Write chunk or a Reply chunk.
@@ -174,11 +173,11 @@ impl ResponderResources {
     /// one. Grants less, if the device has too few; `false` means that it has not enough for any.
     //= V2-052, D-10
     pub fn count_messages(&mut self, device: &Device) -> bool {
-        let withheld = Self::recv_batch(self.grants).saturating_sub(1);
+        let batch = Self::recv_batch(self.grants);
         let wanted = self.grants.saturating_add(self.callbacks);
         let mut receives = self.receives;
         let most = room(device, self.send_room);
-        let messages = add_messages(&mut receives, withheld, wanted, most);
+        let messages = add_messages(&mut receives, batch, wanted, most);
         let grants = u32::from(messages).saturating_sub(self.callbacks);
         if grants == 0 {
             return false;
@@ -193,8 +192,7 @@ impl ResponderResources {
     //= V2-052, D-10
     pub fn message_receives(calls: u32, callbacks: u32) -> u32 {
         let messages = u16::try_from(calls.saturating_add(callbacks)).unwrap_or(u16::MAX);
-        let withheld = Self::recv_batch(calls).saturating_sub(1);
-        RecvCredits::receives(messages).saturating_add(withheld)
+        RecvCredits::receives(messages).saturating_add(Self::recv_batch(calls))
     }
 }
 
@@ -206,18 +204,16 @@ fn room(device: &Device, send_wr: u32) -> u32 {
 }
 
 /// The ceiling of a version 2 connection: `messages`, or as many as there can be Receives for, of
-/// which `withheld` wait to be posted together.
-fn add_messages(receives: &mut u32, withheld: u32, messages: u32, most: u32) -> u16 {
+/// which `batch` are posted together.
+///
+/// The protocol counts a Receive as posted as soon as its message is not kept. Before that it may
+/// have to wait for `batch - 1` others, and one message at a time is being handled. These Receives
+/// are extra.
+fn add_messages(receives: &mut u32, batch: u32, messages: u32, most: u32) -> u16 {
     let wanted = u16::try_from(messages).unwrap_or(u16::MAX);
-    let total = |ceiling: u16| RecvCredits::receives(ceiling).saturating_add(withheld);
-    let ceiling = if total(wanted) <= most {
-        wanted
-    } else {
-        // What is spare is a quarter of the ceiling and one, or eight and one.
-        let left = most.saturating_sub(withheld).saturating_sub(1);
-        let large = left.saturating_mul(4) / 5;
-        u16::try_from(large.min(left.saturating_sub(8))).unwrap_or(u16::MAX)
-    };
+    let total = |ceiling: u16| RecvCredits::receives(ceiling).saturating_add(batch);
+    let left = most.saturating_sub(total(0));
+    let ceiling = wanted.min(u16::try_from(left).unwrap_or(u16::MAX));
     if ceiling != 0 {
         *receives = total(ceiling).max(*receives);
     }

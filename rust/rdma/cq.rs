@@ -44,6 +44,8 @@ pub(super) struct Shared<H: Handler> {
     pub(super) ledger: Arc<Ledger>,
     /// Tells the handler of an event of the queue pair. Dropping it waits for that.
     pub(super) event: Pin<KBox<Job<EventOf<H>>>>,
+    /// The number of Receives that are posted again together, when completions give them back.
+    pub(super) recv_batch: Atomic<u32>,
     own: UnsafeCell<Own<H>>,
 }
 
@@ -146,15 +148,14 @@ unsafe impl<H: Handler> Send for Cq<H> {}
 unsafe impl<H: Handler> Sync for Cq<H> {}
 
 impl<H: Handler> Cq<H> {
-    /// A queue of `entries` on the device that `id` was resolved to, which posts Receives again
-    /// `batch` at a time.
+    /// A queue of `entries` on the device that `id` was resolved to.
     ///
     /// Context: may sleep.
     ///
     /// # Errors
     ///
     /// `ENODEV`: no device yet. `ENOMEM`, or what the driver says.
-    pub(super) fn new(id: Arc<CmId>, handler: Arc<H>, entries: u32, batch: u32) -> Result<Self> {
+    pub(super) fn new(id: Arc<CmId>, handler: Arc<H>, entries: u32) -> Result<Self> {
         if id.device().is_null() {
             return Err(ENODEV);
         }
@@ -169,10 +170,11 @@ impl<H: Handler> Cq<H> {
                 receives: Atomic::new(false),
                 ledger: Ledger::new()?,
                 event: KBox::pin_init(Job::new(event), GFP_KERNEL)?,
+                recv_batch: Atomic::new(1),
                 own: UnsafeCell::new(Own {
                     qp: core::ptr::null_mut(),
                     qp_id: QpId::NONE,
-                    receives: RecvBatch::new(batch),
+                    receives: RecvBatch::new(1),
                 }),
             },
             GFP_KERNEL,

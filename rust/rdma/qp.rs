@@ -44,8 +44,6 @@ pub(crate) struct Size {
     pub(crate) recv_wr: u32,
     /// After so many for Sends, one asks for a completion.
     pub(crate) signal_interval: u32,
-    /// How many Receives are posted again together, of those that a completion gives back.
-    pub(crate) recv_batch: u32,
     /// The most pieces of memory of one RDMA Read or Write; 1 if there are none.
     pub(crate) rw_sge: u32,
     /// For how many RDMA Reads at a time there are registrations, on a device that needs some;
@@ -191,7 +189,7 @@ impl<H: Handler> Qp<H> {
         let cm_id = pd.id().clone();
         let send_wr = size.send_wr + Size::MARKER;
         let recv_wr = size.recv_wr + Size::MARKER;
-        let cq = Cq::new(cm_id.clone(), handler, send_wr + recv_wr, size.recv_batch)?;
+        let cq = Cq::new(cm_id.clone(), handler, send_wr + recv_wr)?;
         // ib_core makes the send queue larger by what registrations take (rdma_rw_init_qp).
         let added = match size.rw_registrations {
             0 => 0,
@@ -252,6 +250,12 @@ impl<H: Handler> Qp<H> {
 
     pub(super) fn size(&self) -> &Size {
         &self.size
+    }
+
+    /// Has Receives that a completion gives back posted `batch` at a time. There must be as many
+    /// Receives more than the peer has credits for. Before, each is posted at once.
+    pub(crate) fn set_recv_batch(&self, batch: u32) {
+        self.shared().recv_batch.store(batch, Relaxed);
     }
 
     /// How many work requests fit when no others are there but Sends that owe no completion. As

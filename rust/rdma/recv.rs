@@ -142,7 +142,7 @@ impl<H: Handler> RecvBatch<H> {
     }
 
     /// The message is not needed any more: its buffer receives another, as soon as enough such
-    /// buffers are there to post them together ([`Size::recv_batch`](super::qp::Size)).
+    /// buffers are there to post them together.
     ///
     /// Context: any; `self` is locked by the caller, and always used with the same queue pair.
     ///
@@ -209,7 +209,9 @@ impl<H: Handler> Completions<'_, H> {
     #[inline(always)]
     pub(crate) fn repost(&mut self, message: Received<H>) {
         let qp = self.qp();
-        if self.own().receives.repost(qp, message).is_err() {
+        let receives = &mut self.own().receives;
+        receives.set_batch(qp.shared().recv_batch.load(Relaxed));
+        if receives.repost(qp, message).is_err() {
             self.handler().lost(Status::NOT_POSTED);
         }
     }

@@ -176,8 +176,9 @@ impl Open<'_> {
             Some(mut sending) => {
                 //= V1-033, V1-035, V1-040
                 wanted = sending.answer(settings::max_requests());
-                if version == Version::V2 {
-                    sending.release(call.note().held);
+                let held = call.note().held;
+                if version == Version::V2 && response.form != Form::Continued {
+                    sending.release(held);
                 }
                 let message = reply.message();
                 // It may have left for what is written.
@@ -193,6 +194,7 @@ impl Open<'_> {
                 };
                 let composed = if response.form == Form::Continued {
                     let most = terms.inline_send;
+                    let last = (last, held);
                     send_parts(&mut sending, &outgoing, most, &response, &read, last)
                 } else {
                     sending
@@ -331,8 +333,9 @@ fn is_page_list(response: &Response<'_>, pages: &Range<u32>) -> bool {
         && response.payload().all(|piece| outside(&piece))
 }
 
-/// Sends all parts of a Reply but the last one, in messages of `most` bytes, and composes that, for
-/// which and for what is written before it there is room then: `last` work requests.
+/// Sends all parts of a Reply but the last one, in messages of `most` bytes, and composes the last one. Then
+/// there is room for that and for the RDMA Writes before it: `last` work requests. The last part gives back
+/// the `held` Receives of the Call.
 #[cold]
 #[inline(never)]
 //= V2-040, V2-041, V2-100
@@ -342,7 +345,7 @@ fn send_parts(
     most: u32,
     response: &Response<'_>,
     read: &impl Fn(u32, &mut [u8]) -> Result,
-    last: u32,
+    (last, held): (u32, u32),
 ) -> Result<(), CloseReason> {
     let mut cutter = Cutter::new(response.payload_len, most, response.header_len);
     let mut patience = Patience::new();
@@ -353,6 +356,7 @@ fn send_parts(
         let pieces = part(response.payload(), range);
         let payload = |out: &mut [u8]| copy(read, pieces, out);
         if !more {
+            sending.release(held);
             return sending
                 .compose(outgoing, response, payload)
                 .map_err(|_| CloseReason::NotPosted);

@@ -442,7 +442,7 @@ fn hold(state: &mut State<Server>, note: &mut Note) {
         note.held = joined.parts();
         note.joined = Some(joined);
     }
-    state.held = state.held.saturating_add(note.held);
+    state.hold(note.held);
 }
 
 /// The XID of a message that has one, for traces.

@@ -126,8 +126,6 @@ impl Sizes {
                 send_room: resources.send_room,
                 recv_wr: resources.receives,
                 signal_interval: resources.signal_interval,
-                // Calls go back to the queue with their Replies. The rest is little.
-                recv_batch: 1,
                 rw_sge: device.max_send_sge.min(MOST_PIECES),
                 rw_registrations: registrations,
             },

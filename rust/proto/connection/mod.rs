@@ -5,11 +5,10 @@
 //! [`Connection`] does no I/O. Its methods are of four kinds, and are to be used like this:
 //!
 //! * `handle_*` tell it what happened: a message arrived, a Send completed, time passed. Report
-//!   Send completions before the messages that arrived after them, and all messages that have
-//!   arrived before sending RPC messages: every message sent grants a credit at least, and is best
-//!   honoured by Receives that are not waiting to be looked at. A queue pair that lets the sender
-//!   try again when there is no Receive makes up for the rest; one that does not (iWARP) has to
-//!   have a Receive for each message that the peer may send, fillers included (D-10).
+//!   Send completions before the messages that arrived after them. Report Receives
+//!   ([`handle_posted`](Connection::handle_posted)) when they are posted, and those that stay with
+//!   their messages before the next message is composed: a message grants no more credits than
+//!   there are Receives (D-10).
 //! * Commands ([`send`](Connection::send), [`refuse`](Connection::refuse), …) are what the caller
 //!   wants. Memory to encode into is an argument; what does not fit now is refused.
 //! * `poll_*` say what is to be done: call [`poll_transmit`](Connection::poll_transmit) until it
@@ -381,10 +380,9 @@ pub struct Counters {
     pub dropped: u64,
     /// Messages that were refused, or that failed an RPC.
     pub bad: u64,
-    /// Grants of nothing.
+    /// Credit words with a half of zero.
     pub zero_grants: u64,
-    /// Messages for which no credit was left in the books. Those that used one of the spare
-    /// Receives are no fault of the peer.
+    /// Messages that the peer had no credit for.
     pub overruns: u64,
 }
 
@@ -453,8 +451,8 @@ pub struct Connection {
     unusable: bool,
     /// An error message went out, which cannot give back the credit that it answers.
     owes_grant: bool,
-    /// The peer has sent something since the last grant message.
-    may_grant: bool,
+    /// When the last grant without payload was sent.
+    granted: Time,
     /// When something was last sent or received.
     active: Time,
     counters: Counters,
@@ -526,7 +524,7 @@ impl Connection {
             },
             unusable: false,
             owes_grant: false,
-            may_grant: true,
+            granted: now,
             active: now,
             counters: Counters::default(),
         }
@@ -826,7 +824,8 @@ impl Connection {
         }
         let answer_due = self.answer_due().or_else(|| self.announcement_due());
         let next = answer_due.or_else(|| self.ping_due().filter(|_| waiting));
-        next.into_iter().chain(self.proof_due()).min()
+        let dues = [next, self.proof_due(), self.grant_due()];
+        dues.into_iter().flatten().min()
     }
 
     /// Until when the peer has to have proven who it is: as long as both first messages may take
@@ -847,6 +846,21 @@ impl Connection {
     fn announcement_due(&self) -> Option<Time> {
         (self.reply_first && !self.announced && self.is_settled() && self.side == Side::Server)
             .then(|| self.active.after(self.config.answer))
+    }
+
+    /// Returns when a grant without payload may follow another one, although no message of the peer shows
+    /// that it has looked at that.
+    //= V2-052, D-11
+    fn grant_due(&self) -> Option<Time> {
+        let waits = self.owes_credits() && !self.recv.may_grant_alone();
+        let due = self.granted.after(self.config.answer);
+        self.ping_due().filter(|_| waits).map(|ping| ping.min(due))
+    }
+
+    /// Says whether the peer may be waiting for credits that this side has, or for a lower ceiling.
+    //= V2-051, D-11
+    fn owes_credits(&self) -> bool {
+        self.recv.is_short() || self.owes_grant && self.recv.grantable() != 0
     }
 
     fn ping_due(&self) -> Option<Time> {

@@ -144,15 +144,13 @@ impl Connection {
         }
         let conveyed = v2::decode_plain(&fixed, rest, kind)?;
         let (mut send, mut recv) = (self.send, self.recv);
-        let plain = recv.handle_message()
-            && !recv.is_short()
-            && send.handle_grant(Grant::from_word(fixed.credit))
-            && send.ceiling() == self.send.ceiling();
-        if !plain {
+        let plain = recv.handle_message() && !recv.is_short();
+        let granted = send.handle_grant(Grant::from_word(fixed.credit));
+        if !plain || send.ceiling() != self.send.ceiling() {
             return None;
         }
         (self.send, self.recv) = (send, recv);
-        self.may_grant = true;
+        self.count_grant(granted);
         self.active = now;
         let start = RpcStart {
             xid: fixed.xid,
@@ -235,16 +233,21 @@ impl Connection {
         if !self.recv.handle_message() {
             self.counters.overruns = self.counters.overruns.saturating_add(1);
         }
-        self.may_grant = true;
     }
 
     /// A version 2 message that is no error grants credits.
     #[inline(always)]
     //= V2-048, D-10
     fn take_grant(&mut self, fixed: &FixedWords) {
-        if !self.send.handle_grant(Grant::from_word(fixed.credit)) {
-            self.counters.zero_grants = self.counters.zero_grants.saturating_add(1);
-        }
+        let granted = self.send.handle_grant(Grant::from_word(fixed.credit));
+        self.count_grant(granted);
+    }
+
+    /// A credit word has `granted` something, or one of its halves is zero.
+    #[inline(always)]
+    fn count_grant(&mut self, granted: bool) {
+        let zero = u64::from(!granted);
+        self.counters.zero_grants = self.counters.zero_grants.saturating_add(zero);
     }
 
     /// Handles every message there may be.
@@ -443,9 +446,8 @@ impl Connection {
     #[inline]
     //= V2-030, V2-044, V2-048, V2-143, D-03, D-10, D-11, D-12, D-13
     fn handle_v2<'a>(&mut self, fixed: &FixedWords, message: v2::Message<'a>) -> Event<'a> {
-        match message.body {
-            Ok(Body::Grant) => self.may_grant = true,
-            _ => self.count_message(),
+        if !matches!(message.body, Ok(Body::Grant)) {
+            self.count_message();
         }
         if let Ok(Body::Error(report)) = message.body {
             return self.handle_v2_error(fixed, message.flags.response, report);

@@ -406,16 +406,17 @@ impl Connection {
         let due = self.ping_due()?;
         let idle = now >= due;
         let carried = busy && self.send.balance() != 0;
-        let short = self.recv.is_short() || self.owes_grant && self.recv.grantable() != 0;
-        let useful = short && !carried && self.may_grant;
+        let short = self.owes_credits();
+        let seen = self.recv.may_grant_alone() || now >= self.granted.after(self.config.answer);
+        let useful = short && !carried && seen;
         if !useful && !(idle && (waiting || short)) {
             return None;
         }
         let mut recv = self.recv;
-        let len = v2::encode_grant(out, recv.grant()).ok()?;
+        let len = v2::encode_grant(out, recv.grant_alone()).ok()?;
         self.recv = recv;
+        self.granted = now;
         self.owes_grant = false;
-        self.may_grant = false;
         Some(Transmit {
             len,
             credited: false,

@@ -425,7 +425,7 @@ fn another_answer_is_noticed() {
     let version2 = [
         ("config", "set=", "set=ff"),
         ("ceiling", "count=144", "count=14"),
-        ("posted", "count=196", "count=19"),
+        ("posted", "count=145", "count=14"),
         ("sent", "count=5", "count=4"),
         ("timeout", "event=none", "event=close"),
         ("send", "more=1", "more=0"),

@@ -6,6 +6,10 @@
 //! protocol core can be driven into. The network is that of a reliable connection: messages
 //! arrive in order and once, Sends complete at any time later, and the connection can be lost.
 //!
+//! Each side has a receive queue. A message needs a Receive that is posted: without one it waits,
+//! and so does each message behind it (InfiniBand, RNR), or the connection ends (iWARP); see
+//! [`Fabric`]. Two peers that keep the rules never let that happen.
+//!
 //! A [`World`] checks as it goes: there is a Receive for each message on its way, RPC messages
 //! arrive whole and unharmed, peers that keep the rules find nothing wrong with each other, and
 //! the version is chosen once.
@@ -62,14 +66,26 @@ pub struct Setup {
     pub in_band: bool,
     /// The RPCs, which either side makes in this order.
     pub rpcs: Vec<Rpc>,
-    /// Whether the Receive of a Call stays in use until the Reply is sent.
+    /// The most RPCs of one side that are under way at a time.
+    pub callers: usize,
+    /// Whether the server keeps the Receive of a Call until the Reply is sent. The client copies
+    /// Calls: if both sides kept them, both could run out of Receives, and neither could reply.
     pub hold: bool,
-    /// Whether the network tries again when there is no Receive for a message.
-    pub retries: bool,
+    /// What becomes of a message for which no Receive is posted.
+    pub fabric: Fabric,
     /// How often the connection gets lost at most.
     pub losses: u8,
     /// How often the client gets tired of waiting for the first answer at most.
     pub impatience: u8,
+}
+
+/// What becomes of a message for which no Receive is posted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fabric {
+    /// It waits for a Receive, and each message behind it waits, too.
+    InfiniBand,
+    /// The connection ends, which breaks a rule here.
+    Iwarp,
 }
 
 /// What became of an RPC.
@@ -106,7 +122,7 @@ pub enum Action {
 #[derive(Clone, Debug)]
 struct Peer {
     connection: Connection,
-    /// Messages on their way to this side, or in its Receives.
+    /// Messages to this side in order: first those in its Receives, then those that wait for one.
     inbox: VecDeque<Vec<u8>>,
     /// Sends with a credit whose completion was not reported.
     incomplete: u32,
@@ -143,6 +159,8 @@ pub struct World {
     last_settled: Option<Version>,
     /// No connection will ever be made.
     hopeless: bool,
+    /// How many messages found no Receive.
+    missed: u32,
     /// The first rule that was broken.
     broken: Option<String>,
 }
@@ -197,6 +215,7 @@ impl World {
             idle: 0,
             last_settled: None,
             hopeless: false,
+            missed: 0,
             broken: None,
         };
         world.pump(setup, Side::Client);
@@ -245,6 +264,11 @@ impl World {
         self.hopeless
     }
 
+    /// Returns how many messages found no Receive.
+    pub fn missed(&self) -> u32 {
+        self.missed
+    }
+
     /// Returns the version that was settled on last.
     pub fn version(&self) -> Option<Version> {
         self.last_settled
@@ -267,7 +291,7 @@ impl World {
             if self.is_ready(setup, side) {
                 actions.push(Action::Send(side));
             }
-            if !peer.inbox.is_empty() {
+            if !peer.inbox.is_empty() && self.receives(setup, side) != 0 {
                 actions.push(Action::Receive(side));
             }
             if peer.incomplete != 0 {
@@ -333,9 +357,13 @@ impl World {
         }
         let reply = peer.replies.front().map(|rpc| (*rpc, MsgType::Reply));
         let call = || {
-            let mut rpcs = setup.rpcs.iter().zip(&self.fates);
-            let waits = |(rpc, fate): (&Rpc, &Fate)| rpc.caller == side && *fate == Fate::Waiting;
-            rpcs.position(waits).map(|rpc| (rpc, MsgType::Call))
+            let own = || setup.rpcs.iter().zip(&self.fates).enumerate();
+            let own = |fate| own().filter(move |(_, (rpc, f))| rpc.caller == side && **f == fate);
+            if own(Fate::Sent).count() >= setup.callers {
+                return None;
+            }
+            let (rpc, _) = own(Fate::Waiting).next()?;
+            Some((rpc, MsgType::Call))
         };
         let (rpc, direction) = reply.or_else(call)?;
         let connection = &peer.connection;
@@ -444,15 +472,22 @@ impl World {
             .handle_posted(RecvCredits::receives(config.ceiling) - peer.held);
     }
 
+    /// Returns how many Receives of a side are posted, those with messages in them included.
+    fn receives(&self, setup: &Setup, side: Side) -> u32 {
+        let config = &setup.configs[index(side)];
+        let sender = &self.peers[index(other(side))].connection;
+        if sender.version() == Some(Version::V2) {
+            RecvCredits::receives(config.ceiling) - self.peers[index(side)].held
+        } else {
+            config.grants + config.calls
+        }
+    }
+
     fn transmit(&mut self, setup: &Setup, from: Side, message: Vec<u8>, credited: bool) {
         let to = index(other(from));
         let config = &setup.configs[to];
         let v2 = self.peers[index(from)].connection.version() == Some(Version::V2);
-        let receives = if v2 {
-            RecvCredits::receives(config.ceiling) - self.peers[to].held
-        } else {
-            config.grants + config.calls
-        };
+        let receives = self.receives(setup, other(from));
         let receive_len = if v2 {
             config.properties.recv_size.max(4096)
         } else {
@@ -469,10 +504,14 @@ impl World {
         let peer = &mut self.peers[to];
         peer.inbox.push_back(message);
         let (len, count) = (peer.inbox[peer.inbox.len() - 1].len(), peer.inbox.len());
-        if count > receives as usize && !setup.retries {
-            self.broke(format!(
-                "{count} messages for {receives} Receives of the {to}"
-            ));
+        if count > receives as usize {
+            self.missed += 1;
+            if setup.fabric == Fabric::Iwarp {
+                let side = other(from);
+                self.broke(format!(
+                    "{count} messages for {receives} Receives of the {side:?}"
+                ));
+            }
         }
         if len > receive_len as usize {
             self.broke(format!("{len} octets in a Receive of {receive_len}"));
@@ -534,7 +573,7 @@ impl World {
                 if let Some(rpc) = self.join(setup, side, &arrived, MsgType::Call) {
                     let peer = &mut self.peers[index(side)];
                     peer.replies.push_back(rpc);
-                    if setup.hold {
+                    if setup.hold && side == Side::Server {
                         peer.held += 1;
                         Self::post(&setup.configs[index(side)], peer);
                     }
@@ -560,6 +599,10 @@ impl World {
                 let rule = format!("a good peer sends something wrong: {event:?}");
                 self.broke(rule);
             }
+        }
+        let counters = self.peers[index(side)].connection.counters();
+        if counters.overruns != 0 {
+            self.broke("a message without a credit");
         }
         self.pump(setup, side);
     }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use common::config::{both, config, small, v1_only, V2_ONLY};
-use common::world::{forward, reverse, Action, Fate, Setup, World};
+use common::world::{forward, reverse, Action, Fabric, Fate, Setup, World};
 use rpcrdma_proto::proto::types::Version;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
@@ -73,8 +73,9 @@ fn cases(large: bool) -> Vec<Case> {
             configs,
             in_band: true,
             rpcs: rpcs.to_vec(),
+            callers: usize::MAX,
             hold: false,
-            retries: false,
+            fabric: Fabric::Iwarp,
             losses: 1 + u8::from(large),
             impatience: 1,
         },

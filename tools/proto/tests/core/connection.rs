@@ -244,16 +244,19 @@ fn plain_messages_of_version_2_take_the_shortest_way() {
         };
         let other = 1 - flags;
         let message = v2_msg(10, flags, &rpc(10, flags, 40));
-        let (mut usual, mut plain) = (ready.clone(), ready.clone());
-        let event = format!("{:?}", usual.handle_message(later, message, None));
-        assert_eq!(hurried(&mut plain, message), Some(event));
-        assert_eq!(format!("{plain:?}"), format!("{usual:?}"));
-
         let with = |version, credit, htype, flags, list| {
             let header = [10, version, credit, htype, flags, 0, 0, list, 0];
             join(&header, &rpc(10, flags & 1, 40))
         };
         assert_eq!(with(2, CREDIT, 0, flags, 0), message);
+        for credit in [CREDIT, CREDIT & 0xffff, CREDIT & !0xffff] {
+            let message = with(2, credit, 0, flags, 0);
+            let (mut usual, mut plain) = (ready.clone(), ready.clone());
+            let event = format!("{:?}", usual.handle_message(later, message, None));
+            assert_eq!(hurried(&mut plain, message), Some(event));
+            assert_eq!(format!("{plain:?}"), format!("{usual:?}"));
+        }
+
         for other in [
             v2_msg(10, flags, &rpc(11, flags, 40)),
             v2_msg(10, flags, &rpc(10, other, 40)),
@@ -261,10 +264,8 @@ fn plain_messages_of_version_2_take_the_shortest_way() {
             v2_msg(10, other, &rpc(10, other, 40)),
             with(1, CREDIT, 0, flags, 0),
             with(3, CREDIT, 0, flags, 0),
-            // A ceiling that is another one, or none, and a grant of nothing.
+            // A ceiling that is another one.
             with(2, CREDIT + 0x1_0000, 0, flags, 0),
-            with(2, CREDIT & 0xffff, 0, flags, 0),
-            with(2, CREDIT & !0xffff, 0, flags, 0),
             with(2, CREDIT, 1, flags, 0),
             with(2, CREDIT, 0, flags | 2, 0),
             with(2, CREDIT, 0, flags | 4, 0),
@@ -1185,7 +1186,11 @@ fn whoever_waits_for_all_credits_of_a_message_gets_them() {
     // With fewer credits than that, the peer is short, and gives more.
     for ceiling in [4, 5, 16, 33] {
         for balance in 0..ceiling {
-            let mut recv = RecvCredits::new(ceiling, balance.into());
+            let mut recv = RecvCredits::new(ceiling, 0);
+            recv.grant();
+            for _ in balance..ceiling {
+                assert!(recv.handle_message());
+            }
             let parts = u32::from(ceiling / 2).saturating_sub(1) + 1;
             if u32::from(balance) < parts {
                 assert!(recv.is_short(), "{ceiling} {balance}");
@@ -1248,6 +1253,7 @@ fn what_is_offered_may_change() {
     assert_eq!(client.calls().limit(), 32);
     client.set_calls(4);
     assert_eq!(client.calls().limit(), 4);
+    // A lower ceiling takes effect as the client spends the 32 credits that it has.
     let mut server = v2_server();
     server.set_ceiling(5);
     let reply = Outgoing {
@@ -1255,7 +1261,17 @@ fn what_is_offered_may_change() {
         ..call(9)
     };
     let sent = send(&mut server, &reply).unwrap();
-    assert_eq!(sent[8..10], [0, 5]);
+    assert_eq!(sent[8..12], [0, 32, 0, 0]);
+    for xid in 0..20 {
+        server.handle_message(NOW, v2_msg(xid, 0, &rpc(xid, 0, 40)), None);
+    }
+    let sent = send(&mut server, &reply).unwrap();
+    assert_eq!(sent[8..12], [0, 12, 0, 0]);
+    for xid in 20..29 {
+        server.handle_message(NOW, v2_msg(xid, 0, &rpc(xid, 0, 40)), None);
+    }
+    let sent = send(&mut server, &reply).unwrap();
+    assert_eq!(sent[8..12], [0, 5, 0, 2]);
 }
 
 //= V1-034, D-10 (test)
@@ -1408,31 +1424,54 @@ fn grants_go_out_when_the_peer_runs_short() {
     assert_eq!(server.counters().overruns, 0);
     assert!((1..=4).contains(&grants), "{grants}");
     // An error message cannot give a credit back, so a grant follows.
+    let mut server = v2_server();
     server.handle_message(NOW, raw(&[9, 2, CREDIT, 9, 0]), None);
     let sent = transmit(&mut server);
     assert_eq!(sent.len(), 2);
     assert_eq!((sent[0][15], sent[1].len()), (4, v2::GRANT_LEN));
 }
 
-//= V2-051, V2-052, D-11 (test)
+/// A grant takes no credit, so the one Receive that the peer reserves for it has to be free. That is
+/// shown by a message that used a credit of the grant, or of a later message.
+//= V2-051, V2-052, D-10, D-11 (test)
 #[test]
 fn a_second_grant_waits_for_the_peer() {
     let mut server = server();
-    let spare = RecvCredits::receives(32) - 32;
-    server.handle_posted(spare);
+    server.handle_posted(5);
     server.handle_message(NOW, props(0, &[0]), None);
-    assert_eq!(transmit(&mut server).len(), 1);
-    server.handle_message(NOW, v2_msg(1, 0, &rpc(1, 0, 40)), None);
-    server.handle_posted(spare + 1);
-    assert_eq!(transmit(&mut server).len(), 1);
-    // There is more to give, but the one Receive for grants may be in use.
-    server.handle_posted(spare + 2);
-    assert!(transmit(&mut server).is_empty());
+    assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 4]);
+    let next = |server: &mut Connection, posted| {
+        server.handle_message(NOW, v2_msg(1, 0, &rpc(1, 0, 40)), None);
+        server.handle_posted(posted);
+    };
+    next(&mut server, 5);
+    assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 1]);
+    // The client may have sent three more without having looked at the grant.
+    for _ in 0..3 {
+        next(&mut server, 9);
+        assert!(transmit(&mut server).is_empty());
+    }
     let mut patient = server.clone();
-    let later = NOW.after(Time(60_000));
-    assert_eq!(transmit_at(&mut patient, later, false).len(), 1);
-    server.handle_message(NOW, v2_msg(2, 0, &rpc(2, 0, 40)), None);
-    assert_eq!(transmit(&mut server).len(), 1);
+    let due = patient.poll_timeout(false);
+    assert_eq!(due, Some(NOW.after(config().answer)));
+    assert_eq!(transmit_at(&mut patient, due.unwrap(), false).len(), 1);
+    next(&mut server, 9);
+    assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 8]);
+}
+
+/// A peer that waits for as many credits as half the ceiling learns that the ceiling is lower.
+//= V2-049, V2-051, D-10, D-11 (test)
+#[test]
+fn a_lower_ceiling_is_told_to_a_peer_that_waits() {
+    let mut server = v2_server();
+    server.set_ceiling(5);
+    for xid in 0..16 {
+        server.handle_message(NOW, v2_msg(xid, 0, &rpc(xid, 0, 40)), None);
+    }
+    assert!(transmit(&mut server).is_empty());
+    server.handle_message(NOW, v2_msg(16, 0, &rpc(16, 0, 40)), None);
+    assert_eq!(transmit(&mut server)[0][8..12], [0, 15, 0, 0]);
+    assert!(transmit(&mut server).is_empty());
 }
 
 //= V2-051, D-51, NFS-059 (test)

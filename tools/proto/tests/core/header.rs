@@ -60,18 +60,12 @@ fn empty_v2_header_is_36_octets() {
     assert_eq!(len as u32, Version::V2.empty_header_len());
 }
 
-//= V1-034, V1-120, V2-048, D-10 (test)
+//= V1-034, V1-120, D-10 (test)
 #[test]
-fn no_credit_word_is_sent_as_zero() {
+fn no_credit_word_of_version_1_is_sent_as_zero() {
     let mut out = [0; 64];
     v1::encode(&mut out, Xid(9), 0, Kind::Msg, &NoChunks).unwrap();
     assert_eq!(out[8..12], [0, 0, 0, 1]);
-    let none = Grant {
-        granted: 0,
-        ceiling: 0,
-    };
-    v2::encode_grant(&mut out, none).unwrap();
-    assert_eq!(out[8..12], [0, 1, 0, 1]);
 }
 
 //= V1-008, V1-009, V1-010, V1-011, V1-012, V1-013, V1-025, V2-008, V2-023 (test)

@@ -8,6 +8,7 @@
 //! bytes that its server made.
 
 mod hostile;
+mod load;
 mod net;
 mod rpc;
 

@@ -77,6 +77,8 @@ struct Queued {
     lists: Lists,
     cutter: Option<Cutter>,
     next: Option<(Range<u32>, bool)>,
+    /// How long the Receive is that holds the Call until this Reply goes out.
+    receive: Option<u32>,
 }
 
 struct Endpoint {
@@ -444,13 +446,18 @@ impl Net {
         assert!(message.len() <= len as usize, "{} > {len}", message.len());
         let posted = endpoint.posted.len() as u32;
         endpoint.connection.handle_posted(posted);
-        let repost = now + self.delay();
-        self.endpoint(side).reposting.push_back((repost, len));
         let properties = message[4..8] == [0, 0, 0, 2] && message[12..16] == [0, 0, 0, 5];
+        let waiting = endpoint.queue.len();
         if !(self.deaf && side == Side::Server && properties) {
             self.handle(side, &message);
         }
-        self.endpoint(side).provide_others();
+        let repost = now + self.delay();
+        let endpoint = self.endpoint(side);
+        match endpoint.queue.get_mut(waiting) {
+            Some(reply) => reply.receive = Some(len),
+            None => endpoint.reposting.push_back((repost, len)),
+        }
+        endpoint.provide_others();
         true
     }
 
@@ -535,6 +542,7 @@ impl Net {
             lists: registered.lists.clone(),
             cutter,
             next: None,
+            receive: None,
         });
         endpoint.rpcs[index].sent = true;
         endpoint.registered.insert(xid, registered);
@@ -745,6 +753,7 @@ impl Net {
             lists: Lists::of(&response),
             cutter,
             next: None,
+            receive: None,
         };
         endpoint.queue.push_back(queued);
         let peer = self.peer(side);
@@ -784,6 +793,12 @@ impl Net {
                 ..queued.outgoing
             };
             let mut out = [0; 4096];
+            if !more {
+                // The Receive of the Call is posted again before its Reply.
+                endpoint.posted.extend(queued.receive.take());
+                let posted = endpoint.posted.len() as u32;
+                endpoint.connection.handle_posted(posted);
+            }
             let sent = if more {
                 endpoint
                     .connection

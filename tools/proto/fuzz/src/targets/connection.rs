@@ -209,6 +209,7 @@ impl Subject {
             self.connection.send_credits().balance(),
             self.connection.calls().outstanding(),
         );
+        let grantable = self.connection.recv_credits().grantable();
         let result = if source.flag() {
             self.connection.send(self.now, &mut out, &outgoing, &chunks)
         } else {
@@ -225,7 +226,8 @@ impl Subject {
                 if self.connection.version() == Some(Version::V2) {
                     self.credited += 1;
                     assert_eq!(after.0 + 1, before.0);
-                    assert_ne!(u32::from_be_bytes([0, 0, out[10], out[11]]), 0);
+                    let granted = u32::from_be_bytes([0, 0, out[10], out[11]]);
+                    assert_eq!(granted, grantable);
                 }
             }
             Err(error) => {

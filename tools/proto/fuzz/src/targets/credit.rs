@@ -44,99 +44,151 @@ fn version1(source: &mut Source<'_>) {
     assert!(calls.requested() >= 1);
 }
 
+/// The highest ceiling here.
+const MOST: u16 = 8;
+
 /// One side of a connection, with what is on its way to it.
 struct Peer {
     send: SendCredits,
     recv: RecvCredits,
-    inbox: VecDeque<Grant>,
+    /// Credit words that arrive, and whether each takes a credit.
+    inbox: VecDeque<(Grant, bool)>,
     incomplete: u32,
-    ceiling: u16,
-    /// How many credits the other side may have that this side does not count.
-    excess: u32,
+    /// Messages that were looked at and keep their Receives.
+    kept: u32,
 }
 
-/// How many fillers there are spare Receives for.
-const SPARE: u32 = 8;
+impl Peer {
+    fn new(source: &mut Source<'_>, send: u32, recv: u16) -> Self {
+        let ceiling = 1 + u16::from(source.u8()) % MOST;
+        let mut peer = Self {
+            send: SendCredits::new(send),
+            recv: RecvCredits::new(ceiling, recv),
+            inbox: VecDeque::new(),
+            incomplete: 0,
+            kept: 0,
+        };
+        peer.keep(0);
+        peer
+    }
+
+    /// Returns how many Receives are posted.
+    fn receives(&self) -> u32 {
+        RecvCredits::receives(MOST) - self.kept
+    }
+
+    fn keep(&mut self, kept: u32) {
+        self.kept = kept;
+        self.recv.handle_posted(self.receives());
+    }
+
+    fn arrive(&mut self, message: (Grant, bool)) {
+        self.inbox.push_back(message);
+        assert!(
+            self.inbox.len() <= self.receives() as usize,
+            "no Receive is left"
+        );
+    }
+
+    /// Looks at the next message, which may keep its Receive.
+    fn look(&mut self, keep: bool) {
+        let Some((grant, credited)) = self.inbox.pop_front() else {
+            return;
+        };
+        assert_ne!(grant.ceiling, 0);
+        if credited {
+            assert!(self.recv.handle_message(), "a message without a credit");
+            self.keep(self.kept + u32::from(keep));
+        }
+        self.send.handle_grant(grant);
+    }
+
+    fn complete(&mut self) {
+        if self.incomplete != 0 {
+            self.incomplete -= 1;
+            self.send.handle_sent(1);
+        }
+    }
+
+    /// Grants what there is, if the other side may need it, and has looked at the last grant or had
+    /// the `time` for that.
+    fn grant(&mut self, other: &mut Self, time: bool) {
+        if self.recv.is_short() && (time || self.recv.may_grant_alone()) {
+            other.arrive((self.recv.grant_alone(), false));
+        }
+    }
+}
 
 /// Two peers that keep the rules.
 fn version2(source: &mut Source<'_>) {
-    let mut peer = |send, recv| {
-        let ceiling = 1 + source.u8() % 8;
-        Peer {
-            send: SendCredits::new(send),
-            recv: RecvCredits::new(ceiling.into(), recv),
-            inbox: VecDeque::new(),
-            incomplete: 0,
-            ceiling: ceiling.into(),
-            excess: 0,
-        }
-    };
-    let mut peers = [peer(1, 0), peer(0, 1)];
+    let mut peers = [Peer::new(source, 1, 0), Peer::new(source, 0, 1)];
+    // The client speaks first.
+    step(&mut peers, 0, 0);
     while !source.is_empty() {
         let byte = source.u8();
         step(&mut peers, usize::from(byte & 1), byte >> 1);
     }
-    for action in [1, 2] {
-        for side in 0..2 {
-            for _ in 0..40 {
-                step(&mut peers, side, action);
+    // Everything arrives and ends, and all Receives are free.
+    for _ in 0..2 {
+        for side in [0, 1] {
+            let (own, other) = pair(&mut peers, side);
+            while !own.inbox.is_empty() {
+                own.look(false);
             }
+            while own.incomplete != 0 {
+                own.complete();
+            }
+            own.keep(0);
+            // The other side had the time once it has looked at everything.
+            let time = other.inbox.is_empty();
+            own.grant(other, time);
         }
     }
-    // Nothing is on its way any more: no credit was lost. A filler can have been one too many.
-    for (side, other) in [(0, 1), (1, 0)] {
-        assert!(peers[side].send.balance() >= peers[other].recv.balance());
+    for side in [0, 1] {
+        let (own, other) = pair(&mut peers, side);
+        while !own.inbox.is_empty() {
+            own.look(false);
+        }
+        // Both sides count the same, and the way is open.
+        assert_eq!(own.send.balance(), other.recv.balance());
+        assert_ne!(own.send.balance(), 0);
+    }
+}
+
+fn pair(peers: &mut [Peer; 2], side: usize) -> (&mut Peer, &mut Peer) {
+    let [first, second] = peers;
+    if side == 0 {
+        (first, second)
+    } else {
+        (second, first)
     }
 }
 
 fn step(peers: &mut [Peer; 2], side: usize, action: u8) {
-    if peers
-        .iter()
-        .all(|peer| peer.inbox.is_empty() && peer.incomplete == 0)
-    {
-        for (side, other) in [(0, 1), (1, 0)] {
-            let counted = peers[side].recv.balance();
-            peers[side].excess = peers[other].send.balance() - counted;
-        }
-    }
-    let [first, second] = peers;
-    let (own, peer) = if side == 0 {
-        (first, second)
-    } else {
-        (second, first)
-    };
-    let filler = own.recv.grantable() == 0;
-    match action % 3 {
-        // Who has given that many fillers has to look at what came first.
-        0 if filler && own.excess == SPARE => {}
-        0 if own.send.take() => {
-            own.excess += u32::from(filler);
+    let (own, other) = pair(peers, side);
+    match action % 8 {
+        0 | 1 if own.send.take() => {
             own.incomplete += 1;
-            peer.inbox.push_back(own.recv.grant());
-            let receives = RecvCredits::receives(peer.ceiling);
-            assert!(peer.inbox.len() <= receives as usize, "no Receive is left");
+            other.arrive((own.recv.grant(), true));
         }
-        1 => {
-            if let Some(grant) = own.inbox.pop_front() {
-                assert!(grant.granted != 0 && grant.ceiling != 0);
-                own.recv.handle_message();
-                assert!(own.send.handle_grant(grant));
-            }
-        }
-        2 if own.incomplete != 0 => {
-            own.incomplete -= 1;
-            own.send.handle_sent(1);
-        }
+        2 | 3 => own.look(false),
+        4 => own.look(true),
+        5 => own.complete(),
+        6 if own.kept != 0 => own.keep(own.kept - 1),
+        7 => match action / 8 {
+            0..8 => own.grant(other, false),
+            ceiling => own.recv.set_ceiling(1 + u16::from(ceiling) % MOST),
+        },
         _ => {}
     }
     assert_eq!(own.send.outstanding(), own.incomplete);
-    assert!(own.recv.balance() <= own.ceiling.into());
 }
 
 /// A peer that grants anything: never more is sent than it has Receives for.
 fn hostile(source: &mut Source<'_>) {
     let mut send = SendCredits::new(1);
     let mut recv = RecvCredits::new(source.u16(), 1);
+    recv.handle_posted(source.u16().into());
     let (mut granted, mut taken, mut ceiling) = (1_u64, 0_u64, 1_u32);
     while !source.is_empty() {
         match source.u8() % 6 {
@@ -156,15 +208,16 @@ fn hostile(source: &mut Source<'_>) {
                 assert!(send.balance() <= room.max(1));
             }
             3 => {
+                let before = recv.balance();
                 let grant = recv.grant();
                 assert_eq!(Grant::from_word(grant.to_word()), grant);
-                let [ceiling, granted] = [source.u16(), source.u16()];
-                let sent = Grant::from_word(Grant { granted, ceiling }.to_word());
-                assert_eq!(
-                    (sent.granted, sent.ceiling),
-                    (granted.max(1), ceiling.max(1))
+                let receives = recv.posted().saturating_sub(1);
+                assert!(
+                    recv.balance() <= before.max(receives),
+                    "no Receive for a credit"
                 );
                 assert!(recv.balance() <= recv.ceiling().max(1).into());
+                assert_eq!(recv.grantable(), 0, "a credit is kept back");
             }
             4 => {
                 recv.handle_message();

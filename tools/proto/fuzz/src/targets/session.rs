@@ -3,7 +3,7 @@
 //! Two peers that keep the rules, of any kind and with any order of events: all RPCs end well.
 
 use common::config::{both, small, v1_only};
-use common::world::{forward, reverse, Action, Fate, Setup, World};
+use common::world::{forward, reverse, Action, Fabric, Fate, Setup, World};
 use rpcrdma_proto::proto::types::Version;
 
 use crate::source::Source;
@@ -28,9 +28,9 @@ pub fn run(input: &[u8]) {
     let setup = Setup {
         configs,
         rpcs,
+        callers: usize::MAX,
         hold: source.flag(),
-        // Fillers add up when a side sends much more than it looks at.
-        retries: true,
+        fabric: Fabric::Iwarp,
         losses: source.u8() % 2,
         impatience: source.u8() % 2,
         in_band: source.flag(),
