@@ -59,9 +59,9 @@ def command_file(argv):
     return "\n".join([*lines, "exec " + shlex.join(argv), ""])
 
 
-def _uml(kernel, image, name, link, fds, cpus, _plugin):
+def _uml(kernel, image, name, link, fds, cpus, memory, _plugin):
     """User Mode Linux."""
-    argv = [kernel.image, f"mem={MEMORY}M", f"ncpus={cpus}", "con=null", "con0=null,fd:1", "ssl=null",
+    argv = [kernel.image, f"mem={memory}M", f"ncpus={cpus}", "con=null", "con0=null,fd:1", "ssl=null",
             *(f"ssl{n}=fd:{fds[c]}" for n, c in enumerate(CHANNELS, 1)),
             f"ubd0r={image}", "root=/dev/ubda", "rootfstype=erofs", "init=/lab-node/init",
             f"umid={name}", "uml_dir=/tmp", f"lab={name}", "panic=-1",
@@ -77,11 +77,11 @@ def _uml(kernel, image, name, link, fds, cpus, _plugin):
     return argv
 
 
-def _qemu(kernel, image, name, link, fds, cpus, plugin):
+def _qemu(kernel, image, name, link, fds, cpus, memory, plugin):
     """QEMU without hardware virtualisation, which not every machine has."""
     append = f"console=ttyS0 quiet loglevel=6 panic=-1 rdinit=/init lab={name} mitigations=off"
     argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus),
-            "-m", str(MEMORY), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-m", str(memory), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
             "-kernel", kernel.image, "-initrd", kernel.boot / "initrd.cpio", "-append", append,
             "-drive", f"file={image},format=raw,if=virtio,readonly=on,file.locking=off",
@@ -111,15 +111,16 @@ def link(kernel):
     return ends
 
 
-def boot(kernel, image, root, name, roles, end, cpus, plugin=None):
+def boot(kernel, image, root, name, roles, end, cpus, memory, plugin=None):
     """Starts node NAME in ROOT, which holds the run's directories under /lab.
 
-    END is the node's end of the link, or None; PLUGIN one of the emulator, by its path in ROOT.
+    END is the node's end of the link, or None; MEMORY is in MiB; PLUGIN one of the emulator, by its
+    path in ROOT.
     """
     ours, theirs = zip(*(socket.socketpair() for _ in CHANNELS))
     console, write_end = os.pipe()
     fds = {channel: end.fileno() for channel, end in zip(CHANNELS, theirs)}
-    line = (_uml if kernel.is_uml else _qemu)(kernel, image, name, end, fds, cpus, plugin)
+    line = (_uml if kernel.is_uml else _qemu)(kernel, image, name, end, fds, cpus, memory, plugin)
     process = subprocess.Popen(["chroot", str(root), *map(str, line)], stdin=subprocess.DEVNULL,
                                stdout=write_end, stderr=subprocess.STDOUT, pass_fds=[*fds.values(), *([end.fileno()] if end else [])],
                                preexec_fn=die_with_parent, env={"PATH": os.environ["PATH"],

@@ -109,8 +109,9 @@ class Run:
         for name, end in zip(roles, ends):
             plugin = (self.options.plugin and name == self.options.plugin_on
                       and f"/lab/share/{self.options.plugin}")
+            memory = self.options.memory if name == "client" else nodes.MEMORY
             node = nodes.boot(self.kernels[name], self.image, self.root, name, roles[name], end,
-                              self.options.cpus, plugin)
+                              self.options.cpus, memory, plugin)
             self.nodes[name] = node
             self.selector.register(node.console, selectors.EVENT_READ, (self._console, node))
             for channel, end in node.channels.items():
