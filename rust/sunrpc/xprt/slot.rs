@@ -209,7 +209,7 @@ impl Drop for Buffer {
 /// The free ones are bits of a map, of which the lowest is taken first, so that the slots in use
 /// are those whose memory is warm, and taking one needs no lock.
 pub(super) struct SlotTable<S> {
-    slots: KVec<Pin<KBox<Slot<S>>>>,
+    slots: KVVec<Pin<KBox<Slot<S>>>>,
     /// One bit for each slot without an owner.
     free: UnsafeCell<KVec<c_ulong>>,
 }
@@ -225,7 +225,7 @@ impl<S> SlotTable<S> {
         count: u32,
         mut request: impl FnMut(u32) -> I,
     ) -> Result<Self> {
-        let mut slots = KVec::with_capacity(count as usize, GFP_KERNEL)?;
+        let mut slots = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
         let words = count.div_ceil(c_ulong::BITS) as usize;
         let mut free: KVec<c_ulong> = KVec::from_elem(0, words, GFP_KERNEL)?;
         for index in 0..count {
