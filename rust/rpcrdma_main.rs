@@ -56,6 +56,7 @@ struct RpcRdma {
     _settings: support::sysctl::Table,
     _debugfs: support::debugfs::Root,
     _keyring: support::key::Keyring,
+    _queue: support::work::Queue,
 }
 
 /// The value of a parameter, of which Linux 7.2 gives a reference, and 7.3 a copy.
@@ -66,6 +67,7 @@ fn value(parameter: impl Borrow<i32>) -> i32 {
 impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
+            _queue: support::work::Queue::new(c"rpcrdma")?,
             _keyring: support::key::Keyring::new(c".rpcrdma")?,
             _debugfs: support::debugfs::Root::new(c"rpcrdma")?,
             _settings: client::settings::register(

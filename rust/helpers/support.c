@@ -58,15 +58,22 @@ __rust_helper void rust_helper_init_work(struct work_struct *work, work_func_t f
 	INIT_WORK(work, func);
 }
 
-__rust_helper bool rust_helper_schedule_work(struct work_struct *work)
+/* A queue for work that may take long, and that memory reclaim may wait for. */
+__rust_helper struct workqueue_struct *rust_helper_alloc_long_queue(const char *name)
 {
-	return schedule_work(work);
+	return alloc_workqueue("%s", WQ_UNBOUND | WQ_MEM_RECLAIM, 0, name);
 }
 
-__rust_helper bool rust_helper_mod_system_delayed_work(struct delayed_work *work,
-						       unsigned long delay)
+__rust_helper bool rust_helper_queue_work(struct workqueue_struct *queue,
+					  struct work_struct *work)
 {
-	return mod_delayed_work(system_power_efficient_wq, work, delay);
+	return queue_work(queue, work);
+}
+
+__rust_helper bool rust_helper_mod_delayed_work(struct workqueue_struct *queue,
+						struct delayed_work *work, unsigned long delay)
+{
+	return mod_delayed_work(queue, work, delay);
 }
 
 /* The kernel crate's smp_mb() takes an argument from Linux 7.3 on. */

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work that is done later, in process context.
+//! Work that is done later, in process context, on a queue of the module's own.
+//!
+//! Memory reclaim may wait for work of the module, and work of the module may wait for a peer. No queue
+//! of the system is made for both. The module's queue is unbound, and its rescuer thread runs the work
+//! when there is no memory for another thread (`WQ_MEM_RECLAIM`).
 //!
 //! C header: `include/linux/workqueue.h`. The kernel crate's work items keep themselves alive by
 //! a reference and cannot be waited for; a module has to be able to wait, or its code would go
@@ -8,13 +12,60 @@
 
 use crate::bindings;
 use kernel::{
+    ffi::c_ulong,
     prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Release, //
+    },
     time::{
         msecs_to_jiffies,
         Msecs, //
     },
     types::Opaque, //
 };
+
+/// The module's queue, while there is a [`Queue`].
+static QUEUE: Atomic<*mut bindings::workqueue_struct> = Atomic::new(core::ptr::null_mut());
+
+/// The module's queue. It must be made before any work is queued, and dropped after all work has been
+/// cancelled.
+pub(crate) struct Queue(());
+
+impl Queue {
+    /// Makes the queue, once. Context: process, may sleep. Errors: `ENOMEM`.
+    pub(crate) fn new(name: &CStr) -> Result<Self> {
+        // SAFETY: the name is a C string, which is copied.
+        let queue = unsafe { bindings::alloc_long_queue(name.as_char_ptr()) };
+        if queue.is_null() {
+            return Err(ENOMEM);
+        }
+        QUEUE.store(queue, Release);
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new`, of which there is one; nothing is queued any more.
+        unsafe { bindings::destroy_workqueue(queue()) };
+    }
+}
+
+fn queue() -> *mut bindings::workqueue_struct {
+    QUEUE.load(Acquire)
+}
+
+/// Queues `work` to run after `delay` jiffies, or changes the delay of work that is queued. Context: any.
+///
+/// # Safety
+///
+/// `work` must be initialised, and be cancelled before its memory goes.
+pub(crate) unsafe fn start_delayed(work: &Opaque<bindings::delayed_work>, delay: c_ulong) {
+    // SAFETY: the caller vouches for the work; the queue exists while the module has anything.
+    unsafe { bindings::mod_delayed_work(queue(), work.get(), delay) };
+}
 
 /// What a [`Job`] does.
 pub(crate) trait Run: Send + Sync + 'static {
@@ -56,8 +107,9 @@ impl<T: Run> Job<T> {
 
     /// Asks for the job. Context: any.
     pub(crate) fn request(&self) {
-        // SAFETY: initialised by `new`; drop waits for it. The queue exists as long as the kernel.
-        unsafe { bindings::schedule_work(self.work.get()) };
+        // SAFETY: initialised by `new`; drop waits for it. The queue exists while the module has
+        // anything.
+        unsafe { bindings::queue_work(queue(), self.work.get()) };
     }
 
     /// Waits until the job does not run, and never does it again. Context: process, sleeps; not from the job.
@@ -112,9 +164,8 @@ impl<T: Tick> Clock<T> {
 
     /// Does the work after `delay` milliseconds, whatever was asked for before. Context: any.
     pub(crate) fn start(&self, delay: Msecs) {
-        let delay = msecs_to_jiffies(delay);
-        // SAFETY: initialised by `new`; drop waits for it. The queue exists as long as the kernel.
-        unsafe { bindings::mod_system_delayed_work(self.work.get(), delay) };
+        // SAFETY: initialised by `new`; drop waits for it.
+        unsafe { start_delayed(&self.work, msecs_to_jiffies(delay)) };
     }
 }
 
