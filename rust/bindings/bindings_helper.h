@@ -37,3 +37,6 @@
 
 /* bindgen takes HZ for that of user space, which is defined first (include/asm-generic/param.h). */
 static const unsigned long rpcrdma_hz = HZ;
+
+/* bindgen knows no flags that are made by casts of macros. */
+static const gfp_t rpcrdma_gfp_noretry = GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN;

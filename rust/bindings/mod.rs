@@ -47,4 +47,7 @@ pub use helpers::*;
 /// Jiffies per second. It hides `kernel::bindings::HZ`, which is 100 whatever the kernel's is.
 pub const HZ: kernel::ffi::c_ulong = rpcrdma_hz;
 
+/// Flags of an allocation that fails when one round of reclaim has not helped.
+pub const GFP_NORETRY: gfp_t = rpcrdma_gfp_noretry;
+
 mod layout;

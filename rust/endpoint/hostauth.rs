@@ -24,6 +24,7 @@ use crate::{
             Key,
             Keyring, //
         },
+        memalloc::GFP_NORETRY,
         net::{
             self,
             SockAddr, //
@@ -72,7 +73,7 @@ impl SharedKey {
             handshake: Handshake::new(side, key::random()),
             key,
         };
-        Ok(Some(KBox::new(this, GFP_KERNEL)?))
+        Ok(Some(KBox::new(this, GFP_NORETRY)?))
     }
 
     /// Demands it of the peer of a connection.

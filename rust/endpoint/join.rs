@@ -42,7 +42,10 @@ use crate::{
         recv::Received, //
     },
     support::{
-        memalloc::NofsScope,
+        memalloc::{
+            NofsScope,
+            GFP_NORETRY, //
+        },
         memory, //
     }, //
 };
@@ -120,10 +123,10 @@ impl Joined {
         if offset as usize != self.bytes.len() {
             return Err(EINVAL);
         }
-        // A Reply may be what writeback waits for.
+        // A Reply may be what writeback waits for, so this does not wait for writeback.
         let _nofs = NofsScope::enter();
         let before = self.bytes.capacity();
-        let added = self.bytes.extend_from_slice(part, GFP_KERNEL);
+        let added = self.bytes.extend_from_slice(part, GFP_NORETRY);
         let grown = self.bytes.capacity() - before;
         let budget = self.budget;
         let in_use = budget.in_use().fetch_add(grown, Relaxed);

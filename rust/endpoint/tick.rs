@@ -16,6 +16,7 @@ use super::{
 };
 use crate::support::{
     gate::Entered,
+    memalloc::GFP_NORETRY,
     work::{
         Clock,
         Tick, //
@@ -38,7 +39,7 @@ struct Ticking<R: Role> {
 impl<R: Role> Ticker<R> {
     /// Looks again and again, and when something is due sooner. Context: process, may sleep.
     pub(crate) fn new(endpoint: Entered<Endpoint<R>>) -> Result<Self> {
-        let clock = KBox::pin_init(Clock::new(Ticking { endpoint }), GFP_KERNEL)?;
+        let clock = KBox::pin_init(Clock::new(Ticking { endpoint }), GFP_NORETRY)?;
         clock.start(SHORTEST);
         Ok(Self { _clock: clock })
     }

@@ -18,6 +18,7 @@ use super::qp::{
 use super::recv::RecvBatch;
 use super::Handler;
 use crate::bindings;
+use crate::support::memalloc::GFP_NORETRY;
 use crate::support::work::{
     Job,
     Run, //
@@ -169,7 +170,7 @@ impl<H: Handler> Cq<H> {
                 owed: Atomic::new(0),
                 receives: Atomic::new(false),
                 ledger: Ledger::new()?,
-                event: KBox::pin_init(Job::new(event), GFP_KERNEL)?,
+                event: KBox::pin_init(Job::new(event), GFP_NORETRY)?,
                 recv_batch: Atomic::new(1),
                 own: UnsafeCell::new(Own {
                     qp: core::ptr::null_mut(),
@@ -177,7 +178,7 @@ impl<H: Handler> Cq<H> {
                     receives: RecvBatch::new(1),
                 }),
             },
-            GFP_KERNEL,
+            GFP_NORETRY,
         )?;
         let shared = NonNull::from(KBox::leak(shared));
         // The locks of RPC are plain spinlocks, so completions must run in process context.

@@ -9,6 +9,7 @@ use super::pd::Pd;
 use super::qp::QpRef;
 use super::Handler;
 use crate::bindings;
+use crate::support::memalloc::GFP_NORETRY;
 use core::alloc::Layout;
 use core::cell::UnsafeCell;
 use core::mem::{
@@ -227,7 +228,7 @@ impl DmaBuf {
 /// Zeroed memory on `node`. `KVec` cannot be told of a node.
 fn zeroed(len: usize, node: NumaNode) -> Result<KBox<[u8]>> {
     let layout = Layout::array::<u8>(len).map_err(|_| EINVAL)?;
-    let flags = GFP_KERNEL | __GFP_ZERO | kernel::alloc::flags::__GFP_NOWARN;
+    let flags = GFP_NORETRY | __GFP_ZERO;
     let data = Kmalloc::alloc(layout, flags, node)?;
     // SAFETY: `Kmalloc` has allocated it with the layout of these `len` bytes, which are zeroed.
     Ok(unsafe { KBox::from_raw(data.as_ptr()) })
@@ -235,8 +236,7 @@ fn zeroed(len: usize, node: NumaNode) -> Result<KBox<[u8]>> {
 
 /// Puts `value` into a box on `node`. Context: may sleep. Errors: `ENOMEM`.
 pub(super) fn boxed_on<T>(node: NumaNode, value: T) -> Result<KBox<T>> {
-    let flags = GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN;
-    let memory = Kmalloc::alloc(Layout::new::<T>(), flags, node)?.cast::<MaybeUninit<T>>();
+    let memory = Kmalloc::alloc(Layout::new::<T>(), GFP_NORETRY, node)?.cast::<MaybeUninit<T>>();
     // SAFETY: `Kmalloc` has just allocated it with the layout of a `T`, and nobody else has it.
     let uninit = unsafe { KBox::from_raw(memory.as_ptr()) };
     Ok(KBox::write(uninit, value))

@@ -10,6 +10,7 @@
 
 use super::dma::Mapping;
 use super::pd::Pd;
+use crate::support::memalloc::GFP_NORETRY;
 use crate::support::racy::Racy;
 use core::cell::UnsafeCell;
 use core::marker::PhantomPinned;
@@ -178,7 +179,7 @@ impl Ledger {
             pin_init!(Self {
                 list <- new_spinlock!(List(ptr::null_mut())),
             }),
-            GFP_KERNEL,
+            GFP_NORETRY,
         )
     }
 

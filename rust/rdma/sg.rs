@@ -54,7 +54,7 @@ impl SgTable {
     /// `ENOMEM`; `EINVAL` for no entry at all.
     pub(super) fn new(pd: &Pd, capacity: u32) -> Result<Self> {
         let mut table = bindings::sg_table::default();
-        let flags = bindings::GFP_KERNEL | bindings::__GFP_NOWARN;
+        let flags = bindings::GFP_NORETRY;
         // SAFETY: `table` is there to be written; what is allocated belongs to it.
         to_result(unsafe { bindings::sg_alloc_table(&mut table, capacity, flags) })?;
         // What is below frees it if it is not as it should be.

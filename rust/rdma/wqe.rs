@@ -21,6 +21,7 @@ use crate::support::box_list::{
     BoxList,
     Node, //
 };
+use crate::support::memalloc::GFP_NORETRY;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
@@ -140,7 +141,7 @@ impl<W: Work> Wqe<W> {
                 entry: Entry::new(Self::KIND),
                 work,
             },
-            GFP_KERNEL | kernel::alloc::flags::__GFP_NOWARN,
+            GFP_NORETRY,
         )?)
     }
 

@@ -3,6 +3,7 @@
 //! An object that several tasks use until one task takes it away from the others.
 
 use crate::support::completion::Completion;
+use crate::support::memalloc::GFP_NORETRY;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
@@ -56,7 +57,7 @@ impl<T: Send + Sync> Gate<T> {
                 done <- Completion::new(),
                 value: UnsafeCell::new(ManuallyDrop::new(value)),
             }),
-            GFP_KERNEL,
+            GFP_NORETRY,
         )
     }
 

@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What to do where memory is short: scopes that restrict what an allocation may do, and patience.
+//! What to do where memory is short: flags and scopes that say what an allocation may do, and
+//! patience.
 
 use crate::bindings;
+use kernel::alloc::Flags;
 use kernel::ffi::c_uint;
 use kernel::prelude::*;
 use kernel::time::delay::fsleep;
 use kernel::time::Delta;
 use kernel::types::NotThreadSafe;
+
+/// Flags for memory whose lack is handled: the allocation tries reclaim once, and fails then. Without
+/// them a small allocation in a [`NofsScope`] never fails: it tries again until other tasks free
+/// memory, which may need the very task that waits.
+///
+/// The kernel crate has no constant for `__GFP_NORETRY`.
+pub(crate) const GFP_NORETRY: Flags = {
+    // SAFETY: `Flags` is a `u32` alone, and its operators make any value. What is asserted below
+    // holds if this is so.
+    unsafe { core::mem::transmute::<bindings::gfp_t, Flags>(bindings::GFP_NORETRY) }
+};
+
+const _: () = {
+    // SAFETY: every value of a `u32` is one of `gfp_t`.
+    let raw = unsafe { core::mem::transmute::<Flags, bindings::gfp_t>(GFP_KERNEL) };
+    assert!(raw == bindings::GFP_KERNEL);
+};
 
 /// How often something is tried for which there is no memory, and the time between.
 const ATTEMPTS: u32 = 50;
