@@ -8,8 +8,22 @@ attempts() {
 	awk '/ cm_send_req: / { n++ } END { print n + 0 }' "$tracing/trace"
 }
 
+# moves_to ADDRESS: the transport's server has this address, at once. A task that holds the transport's
+# lock would delay that.
+moves_to() {
+	set -- "$1" /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
+	[ -e "$2" ] || skip "this kernel's sunrpc has no sysfs"
+	begun=$(date +%s%N)
+	# shellcheck disable=SC2016 # The inner shell expands it.
+	timeout 10 sh -c 'echo "$1" >"$2"' sh "$1" "$2" || fail "the lock was held for 10 s"
+	took=$((($(date +%s%N) - begun) / 1000000))
+	note "the address changed in $took ms"
+	[ $took -lt 1000 ] || fail "the lock was held"
+}
+
 # The first attempt comes at once, the others after 1, 2, 4 and more seconds, however many wait. What
-# a server says makes the next loss of the connection a first one.
+# a server says makes the next loss of the connection a first one. The wait between attempts holds no
+# lock.
 #= V1-102
 waits_longer_after_each_refusal() {
 	needs_server_command
@@ -17,14 +31,17 @@ waits_longer_after_each_refusal() {
 	mount_export "nolock,noac"
 	: >"$dir/file"
 	traced rdma_cma/cm_send_req
+	trap 'on_server rpc.nfsd; rmdir $tracing' EXIT
 	on_server rpc.nfsd 0
 	callers=
 	for _ in 1 2 3 4 5 6; do
 		stat "$dir/file" >/dev/null &
 		callers="$callers $!"
 	done
-	sleep 12
+	# Attempts at 0, 4 and 9 s; sunrpc waits for 3 s, and the transport for 4 s more.
+	sleep 12.5
 	refused=$(attempts)
+	moves_to "$SERVER"
 	on_server rpc.nfsd
 	# shellcheck disable=SC2086 # A list of numbers.
 	all_succeed $callers
@@ -41,13 +58,65 @@ waits_longer_after_each_refusal() {
 	[ $(($(date +%s) - begun)) -le 6 ] || fail "the server was there all the time"
 }
 
-# Messages' buffers that workers have made.
+# A server that answers nothing, which an attempt to connect finds out after a minute. The attempt holds
+# neither the change of the server's address nor the end of the mount.
+a_silent_server_holds_nothing() {
+	needs_server_command
+	software_device
+	client=$interface
+	software_device on_server
+	case $SERVER in
+	*:*) skip "needs an IPv4 address of the server" ;;
+	esac
+	other=${SERVER%.*}.77
+	VERS=3
+	mount_export nolock,noac
+	: >"$dir/file"
+	trap answers_again EXIT
+	on_server ip address add "$other/24" dev "$interface"
+	# Frames to the server go to a hardware address that no interface has.
+	ip neigh replace "$SERVER" lladdr 02:00:00:00:00:99 nud permanent dev "$client"
+	moves_to "$SERVER"
+	stat "$dir/file" >/dev/null &
+	sleep 2
+	kill -0 $! || fail "the server answers"
+	moves_to "$other"
+	begun=$(date +%s)
+	wait $!
+	note "connected to the other address after $(($(date +%s) - begun)) s"
+	[ $(($(date +%s) - begun)) -le 4 ] || fail "the attempt was not given up"
+	moves_to "$SERVER"
+	stat "$dir/file" >/dev/null &
+	sleep 2
+	kill -KILL $!
+	was_killed $!
+	begun=$(date +%s)
+	umount -i "$mnt"
+	for _ in $(seq 300); do
+		[ -n "$(ls /sys/kernel/debug/rpcrdma)" ] || break
+		sleep 0.2
+	done
+	note "the transport has gone after $(($(date +%s) - begun)) s"
+	[ $(($(date +%s) - begun)) -le 4 ] || fail "the attempt was not given up"
+	answers_again
+	trap - EXIT
+	mount_export nolock
+}
+
+answers_again() {
+	ip neigh delete "$SERVER" dev "$client"
+	on_server ip address delete "$other/24" dev "$interface"
+	ping -q -c 1 -W 5 "$SERVER" >/dev/null
+}
+
+# buffers [FLAG]: messages' buffers that workers have made, with this flag of the allocation.
 buffers() {
-	awk '/ kworker.* kmalloc: / { n++ } END { print n + 0 }' "$tracing/trace"
+	awk -v flag="${1:-}" '/ kworker.* kmalloc: / && $0 ~ flag { n++ } END { print n + 0 }' "$tracing/trace"
 }
 
 # A server that is not there yet is asked again and again. Registrations and buffers are made when it
-# has accepted.
+# has accepted. Their allocations fail when memory is short: no other task may be able to free memory
+# before there is a connection.
 a_refusal_costs_no_memory() {
 	needs_server_command
 	VERS=3
@@ -70,6 +139,7 @@ a_refusal_costs_no_memory() {
 	[ "$attempts" -ge 2 ] || fail "that tests nothing"
 	[ "$refused" -lt 32 ] || fail "buffers were made"
 	[ "$(buffers)" -ge 128 ] || fail "these are not all buffers"
+	[ "$(buffers __GFP_NORETRY)" -ge 128 ] || fail "these wait until there is memory"
 	[ "$(transport allocated_mrs)" -gt "$registrations" ]
 }
 
@@ -179,6 +249,7 @@ ports_are_taken() {
 
 tests \
 	"waits_longer_after_each_refusal" \
+	"a_silent_server_holds_nothing" \
 	"ports_are_taken" \
 	"a_refusal_costs_no_memory" \
 	"device_goes_and_comes" \

@@ -19,8 +19,9 @@ use super::{
 use crate::{
     endpoint::{
         Endpoint,
-        Resolved,
+        Shared,
         SharedKey,
+        Unresolved,
         ANSWER, //
     },
     proto::{
@@ -35,12 +36,15 @@ use crate::{
         ConnectError,
         Xprt, //
     },
-    support::{
-        memalloc::patiently,
-        net, //
+    support::net::{
+        self,
+        SockAddr, //
     }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// How long address and route may each take to resolve, in milliseconds.
 const RESOLVE_TIMEOUT: u32 = 5_000;
@@ -58,20 +62,24 @@ const RNR_RETRIES: u8 = 0;
 /// may send a second such message before the first has been handled.
 const RNR_RETRIES_V2: u8 = 7;
 
-/// Finds a device that leads to the server, and makes the queue pair there. Nothing is sent yet.
+/// Finds a device that leads to the server at `peer`, and makes the queue pair there. Nothing is sent
+/// yet. `begun` gets the part of the connection by which this can be given up.
 ///
-/// Whoever gets the endpoint must close it in the end.
+/// The caller must close the endpoint in the end.
 ///
-/// Context: process, sleeps; send lock held.
+/// Context: process, sleeps.
 pub(super) fn resolve(
     client: Client,
     xprt: &Xprt,
+    peer: SockAddr,
+    begun: impl FnOnce(&Arc<Shared<Client>>),
 ) -> Result<(Endpoint<Client>, Sizes), ConnectError> {
     let net = xprt.net().ok_or(EINVAL)?;
-    let requests = Requests::new(xprt.max_reqs())?;
+    let unresolved = Unresolved::new(client, Requests::none(), net)?;
+    begun(unresolved.shared());
     //= V1-112, V1-113, V1-114, NFS-032, NFS-062
     //= V2-043, V2-173, V2-174, V2-175, V2-176
-    let resolved = Resolved::new(client, requests, net, xprt.peer(), RESOLVE_TIMEOUT)?;
+    let resolved = unresolved.resolve(peer, RESOLVE_TIMEOUT)?;
     let device = resolved.attributes()?;
     let sizes = Sizes::new(&device, xprt.max_reqs()).inspect_err(|_| {
         if net::may_log() {
@@ -80,9 +88,9 @@ pub(super) fn resolve(
         }
     })?;
     let role = resolved.role();
-    let hostauth = SharedKey::with(Side::Client, xprt.peer())?;
+    let hostauth = SharedKey::with(Side::Client, peer)?;
     let proof = hostauth.is_some();
-    let (opening, by_call) = versions::opening(net, &xprt.peer(), sizes.versions, proof);
+    let (opening, by_call) = versions::opening(net, &peer, sizes.versions, proof);
     let mut config = sizes.config(role.cid, opening);
     if by_call {
         config.xid = Xid(0);
@@ -102,11 +110,12 @@ pub(super) fn resolve(
 /// The server sends nothing before our first Call, so Receives are in time when they are posted
 /// after the connection stands; and a server that refuses costs no buffers.
 ///
-/// Context: process, sleeps; send lock held.
+/// Context: process, sleeps.
 pub(super) fn establish(
     endpoint: &Endpoint<Client>,
     sizes: &Sizes,
     xprt: &Xprt,
+    peer: SockAddr,
 ) -> Result<(), ConnectError> {
     let own = endpoint.shared().role.config().ok_or(EINVAL)?;
     let params = ConnectParams {
@@ -122,6 +131,8 @@ pub(super) fn establish(
         },
     };
     endpoint.connect(&params, CONNECT_TIMEOUT)?;
+    let requests = Requests::new(endpoint, xprt.max_reqs())?;
+    endpoint.shared().lock().role = requests;
     // The announcement of the server may leave one version.
     let version = endpoint.lasting_version();
     //= V1-045, V1-046, V1-123, V1-124
@@ -134,13 +145,13 @@ pub(super) fn establish(
         (large, sizes.mr_pages),
     ] {
         for _ in 0..count {
-            patiently(|| add(endpoint, pages))?;
+            add(endpoint, pages)?;
         }
     }
     //= V2-054, V2-058, V2-061, V2-062
     let settled = endpoint.settle(ANSWER);
     if let Some(net) = xprt.net() {
-        versions::remember(net, &xprt.peer(), endpoint);
+        versions::remember(net, &peer, endpoint);
     }
     //= V2-052, V2-056, V2-067
     endpoint.provide(&sizes.other_buffers(own, settled?), sizes.messages)?;

@@ -72,7 +72,8 @@ use crate::{
         CallBuf,
         Extent,
         Measures,
-        SendError, //
+        SendError,
+        Xprt, //
     },
     support::{
         errno,
@@ -80,6 +81,7 @@ use crate::{
             Entered,
             Gate, //
         },
+        net::SockAddr,
         trace,
         work::Job, //
     }, //
@@ -112,20 +114,29 @@ pub(super) struct SendSide {
     refusals: u32,
     /// Idle registrations at hand.
     stash: Idles,
-    refill: Pin<KBox<Job<Refill>>>,
+    /// Makes more of them.
+    refill: Arc<Job<Refill>>,
+    /// The most registrations that there may be.
+    most_mrs: u32,
+    /// The server.
+    peer: SockAddr,
     /// Looks after a version 2 connection.
     ticker: Option<Ticker<Client>>,
 }
 
 impl SendSide {
-    /// The sender's part of a connection. Context: process, may sleep; send lock held.
-    pub(super) fn new(gate: &Arc<Gate<Endpoint<Client>>>, sizes: &Sizes) -> Result<Self> {
+    /// The sender's part of a connection to `peer`. Context: any.
+    pub(super) fn new(
+        gate: &Arc<Gate<Endpoint<Client>>>,
+        sizes: &Sizes,
+        peer: SockAddr,
+        refill: Arc<Job<Refill>>,
+    ) -> Result<Self> {
         let endpoint = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
         Ok(Self {
-            refill: KBox::pin_init(
-                Job::new(Refill::new(endpoint.clone(), sizes.mr_pages, sizes.mrs)),
-                GFP_KERNEL,
-            )?,
+            refill,
+            most_mrs: sizes.mrs,
+            peer,
             own: sizes.limits(),
             limits: sizes.limits(),
             requests: sizes.requests,
@@ -138,10 +149,6 @@ impl SendSide {
 
     /// The connection stands: takes over what was agreed. Context: process, may sleep.
     pub(super) fn begin(&mut self) -> Result {
-        let shared = self.endpoint.shared();
-        if let Some((protocol, _)) = shared.lock().established() {
-            shared.role.xprt.set_credits(protocol.limit());
-        }
         self.agree();
         if self.limits.version == Version::V2 {
             self.ticker = Some(Ticker::new(self.endpoint.clone())?);
@@ -175,23 +182,49 @@ impl SendSide {
         &self.endpoint
     }
 
+    /// The gate of the connection.
+    pub(super) fn gate(&self) -> &Arc<Gate<Endpoint<Client>>> {
+        self.endpoint.gate()
+    }
+
+    /// The server's address.
+    pub(super) fn peer(&self) -> &SockAddr {
+        &self.peer
+    }
+
+    /// Starts the flow control of the connection, on which messages are sent from now on. A
+    /// connection that has ended already is closed next.
+    ///
+    /// Context: process, with the send lock, after the connection was entered as the current one.
+    pub(super) fn start(&self, xprt: &Xprt) {
+        xprt.reset_credits();
+        let shared = self.endpoint.shared();
+        if let Some((protocol, _)) = shared.lock().established() {
+            // The server may have granted more since. The lock orders this and the next grant.
+            xprt.set_credits(protocol.limit());
+        }
+        // The transport may have been closed, for want of this connection, since this has ended.
+        if shared.is_closing() {
+            xprt.force_disconnect();
+        }
+    }
+
     /// The most bytes of a Call of the server, or of its Reply.
     pub(super) fn max_callback(&self) -> u32 {
         let inline = self.limits.inline_send.min(self.limits.inline_recv);
         inline.saturating_sub(self.limits.version.empty_header_len())
     }
 
-    /// Ends the connection. Context: process, sleeps; send lock held.
+    /// Ends the connection. Context: process, sleeps; send lock held, or nothing was sent.
     pub(super) fn close(self) {
         let Self {
             endpoint,
-            refill,
             stash,
             ticker,
             ..
         } = self;
-        // The registrations keep the endpoint's parts alive, so none may be left or made anew.
-        drop((ticker, refill, stash));
+        // The registrations keep the endpoint's parts alive, so none may be left.
+        drop((ticker, stash));
         let gate = endpoint.gate().clone();
         drop(endpoint);
         // A task that gives up its RPC may be using it still.
@@ -236,9 +269,37 @@ impl SendSide {
             client.xprt.write_space();
             return Some(mr);
         }
-        self.refill.target().note(pages);
+        let most_pages = self.own.segment_pages;
+        self.refill.target().note(pages, most_pages, self.most_mrs);
         self.refill.request();
         None
+    }
+}
+
+/// A connection that stands, and on which nothing is sent yet; dropping it closes it, which sleeps.
+pub(crate) struct Made(Option<SendSide>);
+
+impl Made {
+    pub(super) fn new(side: SendSide) -> Self {
+        Self(Some(side))
+    }
+
+    /// The sender's part.
+    pub(super) fn sender(&mut self) -> Result<&mut SendSide> {
+        self.0.as_mut().ok_or_else(errno::not_connected)
+    }
+
+    /// The sender's part, which the caller has to close from now on.
+    pub(super) fn into_sender(mut self) -> Option<SendSide> {
+        self.0.take()
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(side) = self.0.take() {
+            side.close();
+        }
     }
 }
 

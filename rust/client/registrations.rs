@@ -69,10 +69,12 @@ use crate::{
         }, //
     },
     support::{
-        gate::Entered,
+        errno,
+        gate::Gate,
         memalloc::{
             patiently,
-            NofsScope, //
+            NofsScope,
+            GFP_NORETRY, //
         },
         racy::Racy,
         work::Run, //
@@ -81,9 +83,13 @@ use crate::{
 use core::slice;
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
     }, //
 };
 
@@ -317,10 +323,11 @@ pub(super) struct Table(KVVec<Entry>);
 
 impl Table {
     /// Entries for `slots` slots. Context: process, sleeps.
-    pub(super) fn new(slots: u32) -> Result<Self> {
-        let mut entries = KVVec::with_capacity(slots as usize, GFP_KERNEL)?;
+    fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
+        let mut entries = KVVec::with_capacity(slots as usize, GFP_NORETRY)?;
         for _ in 0..slots {
-            entries.push(Entry::Idle(patiently(LocalInv::new)?), GFP_KERNEL)?;
+            let inv = endpoint.patiently(LocalInv::new)?;
+            entries.push(Entry::Idle(inv), GFP_NORETRY)?;
         }
         Ok(Self(entries))
     }
@@ -476,10 +483,20 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn new(slots: u32) -> Result<Self> {
+    /// Returns an empty table, for a connection that the server has not accepted yet.
+    pub(super) const fn none() -> Self {
+        Self {
+            table: Table(KVVec::new()),
+            orphans: KVVec::new(),
+            mrs: 0,
+        }
+    }
+
+    /// Returns the table of a connection that the server has accepted. Context: process, sleeps.
+    pub(super) fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
         Ok(Self {
-            table: Table::new(slots)?,
-            orphans: KVVec::with_capacity(slots as usize, GFP_KERNEL)?,
+            table: Table::new(endpoint, slots)?,
+            orphans: KVVec::with_capacity(slots as usize, GFP_NORETRY)?,
             mrs: 0,
         })
     }
@@ -531,53 +548,46 @@ pub(super) const FIRST_SMALL: u32 = 8;
 /// How many are made at a time.
 const MORE: u32 = 8;
 
+/// The connection of a transport, if there is one.
+pub(super) type Current = SpinLock<Option<Arc<Gate<Endpoint<Client>>>>>;
+
 /// Makes registrations when a sender finds too few.
+///
+/// It belongs to the transport, and enters the connection only to look at it and to add what it has
+/// made. So a connection that is closed does not wait for an allocation.
 pub(super) struct Refill {
-    endpoint: Entered<Endpoint<Client>>,
-    /// The most pages of a registration.
-    pages: u32,
-    /// The most registrations that may exist: the send queue has room for so many invalidations.
-    most: u32,
+    current: Arc<Current>,
     /// The size that is short, in pages.
     short: Atomic<u32>,
+    /// The most registrations that may exist, as the send queue has room for their invalidations.
+    most: Atomic<u32>,
 }
 
 impl Refill {
-    pub(super) fn new(endpoint: Entered<Endpoint<Client>>, pages: u32, most: u32) -> Self {
+    pub(super) fn new(current: Arc<Current>) -> Self {
         Self {
-            endpoint,
-            pages,
-            most,
+            current,
             short: Atomic::new(0),
+            most: Atomic::new(0),
         }
     }
 
-    /// Notes that there were too few for `pages` pages.
-    pub(super) fn note(&self, pages: u32) {
+    /// Notes that there were too few for `pages` pages. On this connection, a registration has at most
+    /// `most_pages` pages, and there may be `most` of them.
+    pub(super) fn note(&self, pages: u32, most_pages: u32, most: u32) {
         let size = if pages <= SMALL_PAGES {
-            SMALL_PAGES.min(self.pages)
+            SMALL_PAGES.min(most_pages)
         } else {
-            self.pages
+            most_pages
         };
+        self.most.store(most, Relaxed);
         self.short.store(size, Relaxed);
     }
-}
 
-/// Makes an idle registration for `pages` pages. Context: process, may sleep.
-pub(super) fn add(endpoint: &Endpoint<Client>, pages: u32) -> Result {
-    let mr = Mr::new(endpoint.pd().clone(), pages)?;
-    let shared = endpoint.shared();
-    shared.role.stats.mrs_allocated.add(1);
-    shared.lock().role.mrs += 1;
-    shared.role.give_back(mr);
-    Ok(())
-}
-
-impl Refill {
     /// Sees to it that one more may exist, if need be by freeing an idle one of the other size.
-    fn make_room(&self, pages: u32) -> bool {
-        let shared = self.endpoint.shared();
-        if shared.lock().role.mrs < self.most {
+    fn make_room(&self, endpoint: &Endpoint<Client>, pages: u32) -> bool {
+        let shared = endpoint.shared();
+        if shared.lock().role.mrs < self.most.load(Relaxed) {
             return true;
         }
         let (freed, wanted) = shared.role.pool.take_other(pages);
@@ -586,22 +596,65 @@ impl Refill {
         // Freed without the lock.
         freed.is_some()
     }
+
+    /// Makes one more, unless the connection ends. Returns whether there may be another.
+    fn add(&self, gate: &Gate<Endpoint<Client>>, pages: u32) -> bool {
+        let pd = match gate.enter() {
+            // Without room all are in use: a Reply that gives one back wakes the sender.
+            Some(endpoint) if self.make_room(&endpoint, pages) => endpoint.pd().clone(),
+            _ => return false,
+        };
+        let made = patiently(|| match gate.enter() {
+            Some(endpoint) if !endpoint.shared().is_closing() => {
+                drop(endpoint);
+                Mr::new(pd.clone(), pages)
+            }
+            _ => Err(errno::not_connected()),
+        });
+        // A connection that was closed meanwhile has no use for it.
+        let Some(endpoint) = gate.enter() else {
+            return false;
+        };
+        match made {
+            Ok(mr) => {
+                adopt(&endpoint, mr);
+                true
+            }
+            Err(_) => {
+                // Perhaps none is in use, since room was made by freeing what would do: the sender
+                // has to look again, and ask again.
+                let client = &endpoint.shared().role;
+                client.wake_sender(client.pool.take_wanted());
+                false
+            }
+        }
+    }
+}
+
+/// Makes an idle registration for `pages` pages. Context: process, may sleep.
+pub(super) fn add(endpoint: &Endpoint<Client>, pages: u32) -> Result {
+    let mr = endpoint.patiently(|| Mr::new(endpoint.pd().clone(), pages))?;
+    adopt(endpoint, mr);
+    Ok(())
+}
+
+/// Adds a registration to a connection. Context: process.
+fn adopt(endpoint: &Endpoint<Client>, mr: Mr<Idle>) {
+    let shared = endpoint.shared();
+    shared.role.stats.mrs_allocated.add(1);
+    shared.lock().role.mrs += 1;
+    shared.role.give_back(mr);
 }
 
 impl Run for Refill {
     fn run(&self) {
+        let Some(gate) = self.current.lock().clone() else {
+            return;
+        };
         let _nofs = NofsScope::enter();
         let pages = self.short.load(Relaxed);
         for _ in 0..MORE {
-            // Without room all are in use: whoever gives one back wakes the sender.
-            if !self.make_room(pages) {
-                break;
-            }
-            if patiently(|| add(&self.endpoint, pages)).is_err() {
-                // Perhaps none is in use, since room was made by freeing what would do: the sender
-                // has to look again, and ask again.
-                let client = &self.endpoint.shared().role;
-                client.wake_sender(client.pool.take_wanted());
+            if !self.add(&gate, pages) {
                 break;
             }
         }

@@ -8,7 +8,12 @@ use super::{
     history::History,
     marshal::{
         self,
+        Made,
         SendSide, //
+    },
+    registrations::{
+        Current,
+        Refill, //
     },
     request::{
         RdmaRqst,
@@ -27,7 +32,8 @@ use crate::{
     endpoint::{
         CloseReason,
         Endpoint,
-        Protocol, //
+        Protocol,
+        Shared, //
     },
     proto::types::Version,
     sunrpc::{
@@ -49,7 +55,8 @@ use crate::{
         },
         memory::PAGE_SIZE,
         net::SockAddr,
-        trace, //
+        trace,
+        work::Job, //
     }, //
 };
 use kernel::{
@@ -74,14 +81,16 @@ pub(crate) struct Rdma {
     xprt: XprtHandle<Request>,
     /// What the sender needs of the connection, if there is one.
     sender: SendCell<Option<SendSide>>,
+    /// The connection that is being made, to give it up.
+    #[pin]
+    attempt: SpinLock<Option<Arc<Shared<Client>>>>,
     /// The connection, for those without the send lock. It is cleared when the connection is
     /// closed.
-    #[pin]
-    current: SpinLock<Option<Arc<Gate<Endpoint<Client>>>>>,
+    current: Arc<Current>,
+    /// Makes registrations for the connection.
+    refill: Arc<Job<Refill>>,
     /// The most bytes of a Call of the server, or of its Reply, on this connection.
     max_callback: Atomic<u32>,
-    /// The last attempt to connect failed, and not for want of memory.
-    failed: Atomic<bool>,
     stats: Arc<Stats>,
     backchannel: Arc<Backchannel>,
     history: Arc<History>,
@@ -92,6 +101,7 @@ static CONNECTIONS: Atomic<u32> = Atomic::new(1);
 
 impl Transport for Rdma {
     type Request = Request;
+    type Connection = Made;
 
     const MAX_PAYLOAD: usize = (MAX_DATA_PAGES * PAGE_SIZE) as usize;
 
@@ -104,13 +114,16 @@ impl Transport for Rdma {
         let backchannel = Arc::pin_init(Backchannel::new(), GFP_KERNEL)?;
         let history = Arc::pin_init(History::new(), GFP_KERNEL)?;
         let sender = SendCell::new(&xprt, None);
+        let current = Arc::pin_init(new_spinlock!(None), GFP_KERNEL)?;
+        let refill = Arc::pin_init(Job::new(Refill::new(current.clone())), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 xprt,
                 sender,
-                current <- new_spinlock!(None),
+                attempt <- new_spinlock!(None),
+                current,
+                refill,
                 max_callback: Atomic::new(0),
-                failed: Atomic::new(false),
                 stats,
                 backchannel,
                 history,
@@ -123,7 +136,12 @@ impl Transport for Rdma {
         Request::new()
     }
 
-    fn connect(&self, lock: &mut SendLock<'_>, xprt: &Xprt) -> Result<(), ConnectError> {
+    fn connect(
+        &self,
+        xprt: &Xprt,
+        peer: SockAddr,
+        is_given_up: impl Fn() -> bool,
+    ) -> Result<Made, ConnectError> {
         let cid = CONNECTIONS.fetch_add(1, Relaxed);
         let role = Client::new(
             self.xprt.clone(),
@@ -132,34 +150,48 @@ impl Transport for Rdma {
             self.history.clone(),
             cid,
         );
-        // The core closes a connection before it asks for the next.
-        self.close(lock, xprt);
-        let result = connect::resolve(role, xprt).and_then(|(endpoint, sizes)| {
+        let begun = |shared: &Arc<Shared<Client>>| {
+            *self.attempt.lock() = Some(shared.clone());
+            // Given up before it could be told.
+            if is_given_up() {
+                shared.give_up();
+            }
+        };
+        let result = connect::resolve(role, xprt, peer, begun).and_then(|(endpoint, sizes)| {
             let gate = Gate::new(endpoint)?;
-            let sender = SendSide::new(&gate, &sizes)?;
-            // From here on resources hold each other, so the endpoint must be closed; the core
-            // does so after an error, too.
-            let sender = self.sender.get(lock).insert(sender);
-            *self.current.lock() = Some(gate);
-            xprt.clear_connected();
-            xprt.reset_credits();
-            connect::establish(sender.endpoint(), &sizes, xprt)?;
+            let mut made = Made::new(SendSide::new(&gate, &sizes, peer, self.refill.clone())?);
+            let sender = made.sender()?;
+            connect::establish(sender.endpoint(), &sizes, xprt, peer)?;
             sender.begin()?;
-            trace_thresholds(sender.endpoint(), &sizes, &xprt.peer());
-            self.max_callback.store(sender.max_callback(), Relaxed);
-            Ok(())
+            trace_thresholds(sender.endpoint(), &sizes, &peer);
+            Ok(made)
         });
-        let (peer, error) = (xprt.peer(), result.map_or_else(|e| e.to_errno(), |()| 0));
+        let attempt = self.attempt.lock().take();
+        drop(attempt);
+        let error = result.as_ref().map_or_else(|e| e.to_errno(), |_| 0);
         trace::connect(|| (cid, &peer, error));
         self.history.tried(peer, error);
-        // A shortage here is no reason to spare the server; RPCs wait on their own account then.
-        let failed = result.is_err_and(|error| error != ConnectError::NoMemory);
-        self.failed.store(failed, Relaxed);
         result
     }
 
-    fn last_connect_failed(&self) -> bool {
-        self.failed.load(Relaxed)
+    fn give_up(&self) {
+        let attempt = self.attempt.lock().clone();
+        if let Some(shared) = attempt {
+            shared.give_up();
+        }
+    }
+
+    fn install(&self, lock: &mut SendLock<'_>, xprt: &Xprt, connection: Made) {
+        let Some(sender) = connection.into_sender() else {
+            return;
+        };
+        *self.current.lock() = Some(sender.gate().clone());
+        sender.start(xprt);
+        self.max_callback.store(sender.max_callback(), Relaxed);
+        // The core closes a connection before it asks for the next, so `last` is empty.
+        if let Some(last) = self.sender.get(lock).replace(sender) {
+            last.close();
+        }
     }
 
     //= V1-102, NFS-061
@@ -170,7 +202,7 @@ impl Transport for Rdma {
         xprt.clear_connected();
         //= V2-061, V2-062
         if let Some(net) = xprt.net() {
-            versions::remember_end(net, &xprt.peer(), sender.endpoint());
+            versions::remember_end(net, sender.peer(), sender.endpoint());
         }
         sender.close();
         // A task that gives up its RPC meanwhile finds the endpoint until here.

@@ -121,6 +121,14 @@ impl<R: Role> Shared<R> {
         }
     }
 
+    /// Ends an attempt to connect: the step that the connecting task waits for fails, and so does the
+    /// next step. Context: process.
+    pub(crate) fn give_up(&self) {
+        if self.closing.cmpxchg(0, 1, Full).is_ok() {
+            self.progress.failed(errno::canceled());
+        }
+    }
+
     fn note(&self, why: CloseReason) {
         trace::disconnect(|| (self.role.cid(), why.as_str()));
         self.role.ended(why);

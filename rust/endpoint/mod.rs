@@ -112,7 +112,10 @@ use crate::{
     },
     support::{
         errno,
-        memalloc::patiently,
+        memalloc::{
+            patiently,
+            GFP_NORETRY, //
+        },
         net::{
             Net,
             SockAddr, //
@@ -126,7 +129,8 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Atomic, //
+            Atomic,
+            Relaxed, //
         },
         lock::{
             spinlock::SpinLockBackend,
@@ -289,13 +293,18 @@ impl<R: Role> Shared<R> {
                 room <- new_condvar!(),
                 waiting: Atomic::new(0),
             }),
-            GFP_KERNEL,
+            GFP_NORETRY,
         )
     }
 
     /// Takes the endpoint's lock.
     pub(crate) fn lock(&self) -> LockedState<'_, R> {
         self.state.lock()
+    }
+
+    /// Returns whether the connection is to be closed, or is being closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed) != 0
     }
 }
 
@@ -326,6 +335,50 @@ pub(crate) struct Buffers {
     pub(crate) recv_len: u32,
 }
 
+/// An id whose device is not known yet.
+pub(crate) struct Unresolved<R: Role> {
+    id: Arc<CmId>,
+    shared: Arc<Shared<R>>,
+}
+
+impl<R: Role> Unresolved<R> {
+    /// An id for a connection to a peer.
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(role: R, locked: R::Locked, net: Net) -> Result<Self> {
+        let shared = Shared::new(role, locked)?;
+        let id = Arc::new(CmId::new(net, shared.clone())?, GFP_NORETRY)?;
+        Ok(Self { id, shared })
+    }
+
+    /// The part that events reach, and by which connecting can be [given up](Shared::give_up).
+    pub(crate) fn shared(&self) -> &Arc<Shared<R>> {
+        &self.shared
+    }
+
+    /// Finds a device that leads to `peer`. Nothing is sent to the peer's RPC service.
+    ///
+    /// `timeout` is for the address and for the route, each, in milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// What the connection manager reported, or `ETIMEDOUT`.
+    ///
+    /// Context: process, sleeps.
+    pub(crate) fn resolve(self, peer: SockAddr, timeout: u32) -> Result<Resolved<R>> {
+        let Self { id, shared } = self;
+        id.resolve_address(peer, timeout)?;
+        shared.progress.wait(Step::Address, timeout + GRACE)?;
+        id.resolve_route(timeout)?;
+        shared.progress.wait(Step::Route, timeout + GRACE)?;
+        Ok(Resolved { id, shared })
+    }
+}
+
 /// An id that leads to the peer, on a device that is known.
 pub(crate) struct Resolved<R: Role> {
     id: Arc<CmId>,
@@ -338,32 +391,7 @@ impl<R: Role> Resolved<R> {
     /// Context: process, sleeps.
     pub(crate) fn asked(role: R, locked: R::Locked, request: KBox<Request>) -> Result<Self> {
         let shared = Shared::new(role, locked)?;
-        let id = Arc::new(Request::into_id(request, shared.clone()), GFP_KERNEL)?;
-        Ok(Self { id, shared })
-    }
-
-    /// Finds a device that leads to `peer`. Nothing is sent to the peer's RPC service.
-    ///
-    /// `timeout` is for the address and for the route, each, in milliseconds.
-    ///
-    /// # Errors
-    ///
-    /// What the connection manager reported, or `ETIMEDOUT`.
-    ///
-    /// Context: process, sleeps.
-    pub(crate) fn new(
-        role: R,
-        locked: R::Locked,
-        net: Net,
-        peer: SockAddr,
-        timeout: u32,
-    ) -> Result<Self> {
-        let shared = Shared::new(role, locked)?;
-        let id = Arc::new(CmId::new(net, shared.clone())?, GFP_KERNEL)?;
-        id.resolve_address(peer, timeout)?;
-        shared.progress.wait(Step::Address, timeout + GRACE)?;
-        id.resolve_route(timeout)?;
-        shared.progress.wait(Step::Route, timeout + GRACE)?;
+        let id = Arc::new(Request::into_id(request, shared.clone()), GFP_NORETRY)?;
         Ok(Self { id, shared })
     }
 
@@ -387,7 +415,7 @@ impl<R: Role> Resolved<R> {
     pub(crate) fn endpoint(self, size: qp::Size) -> Result<Endpoint<R>> {
         let Self { id, shared } = self;
         //= V1-139, V2-178, V2-180
-        let pd = Arc::new(Pd::new(id.clone())?, GFP_KERNEL)?;
+        let pd = Arc::new(Pd::new(id.clone())?, GFP_NORETRY)?;
         let qp = Qp::new(pd.clone(), shared.clone(), size)?;
         shared.lock().queue = SendQueue::of(&qp);
         Ok(Endpoint { qp, pd, id, shared })
@@ -455,15 +483,30 @@ impl<R: Role> Endpoint<R> {
     /// Makes buffers, and posts the Receives among them. Context: process, sleeps.
     fn make(&self, buffers: &Buffers) -> Result {
         for _ in 0..buffers.receives {
-            let buffer = patiently(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
+            let buffer = self.patiently(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
             let _posting = self.shared.lock();
             self.qp.post_recv(buffer)?;
         }
         for _ in 0..buffers.sends {
-            let buffer = patiently(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
+            let buffer = self.patiently(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
             self.shared.lock().add_send(buffer);
         }
         Ok(())
+    }
+
+    /// Calls `make` as [`patiently`] does, until the connection is to be closed. Context: process,
+    /// sleeps.
+    ///
+    /// # Errors
+    ///
+    /// The last of `make`, or `ENOTCONN`.
+    pub(crate) fn patiently<T>(&self, mut make: impl FnMut() -> Result<T>) -> Result<T> {
+        patiently(|| {
+            if self.shared.is_closing() {
+                return Err(errno::not_connected());
+            }
+            make()
+        })
     }
 
     /// The part that events and completions reach.

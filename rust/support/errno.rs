@@ -39,6 +39,8 @@ declare_errno! {
     network_down => ENETDOWN;
     /// The device lacks something.
     not_supported => EOPNOTSUPP;
+    /// An attempt to connect was given up by its own side.
+    canceled => ECANCELED;
     /// A step did not end in time.
     timed_out => ETIMEDOUT;
 }

@@ -73,6 +73,13 @@ impl SockAddr {
     }
 }
 
+impl PartialEq for SockAddr {
+    /// Compares address and port.
+    fn eq(&self, other: &Self) -> bool {
+        self.socket() == other.socket()
+    }
+}
+
 impl fmt::Display for SockAddr {
     /// Writes address and port, as in `192.0.2.1:20049` and `[2001:db8::1]:20049`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,22 +2,40 @@
 
 //! The core's connect protocol, once for every transport.
 //!
-//! `connect` runs with the send lock and must not block, so it hands the lock (by a cookie) to
-//! a worker. The worker must end every attempt in the same order, or requests hang: no longer
-//! connecting, connected if so, lock released, sleepers woken. Woken with `EAGAIN` they look at
-//! the state again; any other error is theirs to judge (`call_connect_status`).
+//! The core calls `connect` with the send lock, for a task that sleeps on the transport's `pending`
+//! queue from then on. Connecting may take more than a minute, and failed attempts are some time
+//! apart. The send lock is not held meanwhile, because the destruction of the transport, a change of
+//! the server's address, and the end of a connection wait for it. An attempt belongs to a worker and
+//! uses nothing of the transport that the send lock protects:
+//!
+//! 1. `connect` notes the address of the server, and has the worker make an [`Attempt`]. If one is
+//!    under way, the task only waits for that.
+//! 2. The worker connects, notes the connection as ready, and wakes all tasks of the queue.
+//! 3. The first of them that calls `connect` again installs the connection with the send lock that
+//!    it has, and wakes all others.
+//!
+//! A task that is woken with `EAGAIN` looks at the state again. What any other error means for its
+//! RPC is decided by `call_connect_status`.
 
 use super::instance::Instance;
 use super::send_lock::SendLock;
-use super::transport::Transport;
+use super::transport::{
+    ConnectError,
+    Transport, //
+};
 use super::{
     now,
     Xprt, //
 };
 use crate::bindings;
 use crate::support::memalloc::NofsScope;
+use crate::support::net::SockAddr;
+use crate::support::work;
+use core::mem::replace;
 use kernel::ffi::c_ulong;
+use kernel::new_spinlock;
 use kernel::prelude::*;
+use kernel::sync::SpinLock;
 use kernel::types::Opaque;
 
 const HZ: c_ulong = bindings::HZ;
@@ -54,6 +72,172 @@ pub(in crate::sunrpc) fn default_timeout() -> *const bindings::rpc_timeout {
     &raw const DEFAULT_TIMEOUT.0
 }
 
+/// An attempt to connect.
+#[derive(Clone, Copy)]
+struct Attempt {
+    /// The address of the server when the attempt was asked for.
+    peer: SockAddr,
+    /// When it was asked for, in jiffies.
+    since: usize,
+}
+
+/// How far connecting has come.
+enum Stage<C> {
+    /// There is no attempt.
+    Idle,
+    /// The attempt waits for its time, or is being made.
+    Trying { attempt: Attempt, given_up: bool },
+    /// The attempt has succeeded, and no task has installed the connection yet.
+    Ready { attempt: Attempt, connection: C },
+}
+
+struct State<C> {
+    stage: Stage<C>,
+    /// The server that the last attempt did not reach: the next attempt has to wait.
+    failed: Option<SockAddr>,
+}
+
+/// The state of connecting of a transport.
+#[pin_data]
+pub(super) struct Connecting<C> {
+    #[pin]
+    state: SpinLock<State<C>>,
+}
+
+/// The next step of a task that needs a connection.
+enum Next<C> {
+    /// Wait until the attempt has ended.
+    Wait,
+    /// Install this connection.
+    Install(Attempt, C),
+}
+
+impl<C: Unpin> Connecting<C> {
+    /// No connection, and no attempt.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            state <- new_spinlock!(State { stage: Stage::Idle, failed: None }),
+        })
+    }
+
+    /// Takes the connection that is ready. If there is none, has an attempt made unless one is under
+    /// way. Context: with the send lock.
+    fn next(&self, xprt: &Xprt) -> Next<C> {
+        let mut state = self.state.lock();
+        match replace(&mut state.stage, Stage::Idle) {
+            Stage::Ready {
+                attempt,
+                connection,
+            } => return Next::Install(attempt, connection),
+            Stage::Idle => {
+                let attempt = Attempt {
+                    peer: xprt.peer(),
+                    since: read_once!(xprt, stat.connect_start),
+                };
+                let delay = match state.failed {
+                    Some(failed) if failed == attempt.peer => back_off(xprt),
+                    _ => 0,
+                };
+                state.stage = Stage::Trying {
+                    attempt,
+                    given_up: false,
+                };
+                // SAFETY: `init_work` has initialised the work, and `end` cancels it.
+                unsafe { work::start_delayed(&xprt.connect_work, delay) };
+            }
+            trying => state.stage = trying,
+        }
+        Next::Wait
+    }
+
+    /// Returns the attempt that the worker is to make now, unless it was given up.
+    fn attempt(&self) -> Option<Attempt> {
+        let mut state = self.state.lock();
+        match state.stage {
+            Stage::Trying {
+                attempt,
+                given_up: false,
+            } => return Some(attempt),
+            Stage::Trying { .. } => state.stage = Stage::Idle,
+            _ => {}
+        }
+        None
+    }
+
+    /// Returns whether the attempt that is being made was given up.
+    fn is_given_up(&self) -> bool {
+        matches!(
+            self.state.lock().stage,
+            Stage::Trying { given_up: true, .. }
+        )
+    }
+
+    /// Notes the result of an attempt. Returns the status that tasks are woken with, and a connection
+    /// that was given up, which the caller drops.
+    fn made(
+        &self,
+        attempt: Attempt,
+        result: Result<C, ConnectError>,
+    ) -> (kernel::ffi::c_int, Option<C>) {
+        let again = EAGAIN.to_errno();
+        let mut state = self.state.lock();
+        let given_up = matches!(state.stage, Stage::Trying { given_up: true, .. });
+        state.stage = Stage::Idle;
+        match result {
+            Ok(connection) if given_up => (again, Some(connection)),
+            Ok(connection) => {
+                state.failed = None;
+                state.stage = Stage::Ready {
+                    attempt,
+                    connection,
+                };
+                (again, None)
+            }
+            Err(error) => {
+                // A shortage of this side is no reason to spare the server, and the RPCs wait anyway.
+                let is_its = !matches!(error, ConnectError::NoMemory | ConnectError::GivenUp);
+                state.failed = is_its.then_some(attempt.peer);
+                (if given_up { again } else { error.to_errno() }, None)
+            }
+        }
+    }
+
+    /// Gives up a connection that is ready, and an attempt, unless the attempt is to reach `wanted`.
+    /// Returns whether the worker is making the attempt, and the connection, which the caller drops.
+    fn give_up(&self, xprt: &Xprt, wanted: Option<&SockAddr>) -> (bool, Option<C>) {
+        let mut state = self.state.lock();
+        match replace(&mut state.stage, Stage::Idle) {
+            Stage::Idle => (false, None),
+            Stage::Ready { connection, .. } => (false, Some(connection)),
+            trying @ Stage::Trying { attempt, .. } if wanted == Some(&attempt.peer) => {
+                state.stage = trying;
+                (false, None)
+            }
+            Stage::Trying { attempt, .. } => {
+                // SAFETY: `init_work` has initialised the work.
+                let was_waiting = unsafe { bindings::cancel_delayed_work(xprt.connect_work.get()) };
+                if !was_waiting {
+                    state.stage = Stage::Trying {
+                        attempt,
+                        given_up: true,
+                    };
+                }
+                (!was_waiting, None)
+            }
+        }
+    }
+}
+
+/// Returns how long the next attempt has to wait after one that has failed, and doubles that time for
+/// the one after it. Context: with the send lock, from `connect`.
+fn back_off(xprt: &Xprt) -> c_ulong {
+    // SAFETY: reads fields of a live transport that only connecting changes.
+    let delay = unsafe { bindings::xprt_reconnect_delay(xprt.as_raw()) };
+    // SAFETY: writes `reestablish_timeout`; the send lock serialises the calls.
+    unsafe { bindings::xprt_reconnect_backoff(xprt.as_raw(), FIRST_BACKOFF) };
+    delay
+}
+
 /// Initialises the worker of a new transport.
 ///
 /// # Safety
@@ -62,22 +246,99 @@ pub(in crate::sunrpc) fn default_timeout() -> *const bindings::rpc_timeout {
 pub(super) unsafe fn init_work<T: Transport>(this: *mut Instance<T>) {
     // SAFETY: the caller promises memory of a transport; nothing is read.
     let work = Opaque::cast_into(unsafe { &raw const (*this).xprt.connect_work });
-    // SAFETY: uninitialised memory for a work that `cancel` ends before it goes.
+    // SAFETY: uninitialised memory for a work that `end` cancels before it goes.
     unsafe { bindings::init_delayed_work(work, Some(worker_callback::<T>)) };
 }
 
-/// Waits until no attempt to connect runs or will run.
-pub(super) fn cancel(xprt: &Xprt) {
-    // SAFETY: initialised by `init_work`; `destroy` calls this when there is no task any more
-    // that could queue it.
-    unsafe { bindings::cancel_delayed_work_sync(xprt.connect_work.get()) };
+/// Ends connecting: no attempt is being made or will be, and no connection is left that was not
+/// installed. To be called by `destroy`. Context: process, sleeps.
+pub(super) fn end<T: Transport>(this: &Instance<T>) {
+    give_up(this, None);
+    // SAFETY: initialised by `init_work`; there is no task any more that could queue it.
+    unsafe { bindings::cancel_delayed_work_sync(this.xprt.connect_work.get()) };
+    // The worker may have made a connection before it heard that none is wanted.
+    give_up(this, None);
 }
 
-/// Has a work of a transport run `delay` jiffies from now, whether it was queued already or not.
+/// Closes a connection that was not installed, and gives up an attempt to reach another address than the
+/// server has now. To be called when the transport is disconnected. Context: process, sleeps; send lock
+/// held.
+pub(super) fn disconnected<T: Transport>(this: &Instance<T>) {
+    give_up(this, Some(&this.xprt.peer()));
+}
+
+fn give_up<T: Transport>(this: &Instance<T>, wanted: Option<&SockAddr>) {
+    let (under_way, connection) = this.shared().connecting.give_up(&this.xprt, wanted);
+    drop(connection);
+    if under_way {
+        this.shared().transport.give_up();
+    }
+}
+
+/// Provides a connection for `task`, now or later.
+///
+/// # Safety
+///
+/// Called by xprt_connect only, for a transport that `setup` made, with the send lock held for
+/// `task`, which is on the `pending` queue, and the transport marked as connecting.
+pub(super) unsafe extern "C" fn connect_callback<T: Transport>(
+    xprt: *mut bindings::rpc_xprt,
+    _task: *mut bindings::rpc_task,
+) {
+    // SAFETY: xprt_connect passes the transport that it was called for, one of ours.
+    let this = unsafe { Instance::<T>::from_raw(xprt) };
+    match this.shared().connecting.next(&this.xprt) {
+        Next::Wait => {
+            // A task that finds the mark would keep the send lock while it sleeps.
+            // SAFETY: an atomic operation on `state`; the mark is that of this call.
+            unsafe { bindings::xprt_clear_connecting(xprt) };
+        }
+        Next::Install(attempt, connection) => {
+            // SAFETY: the task has the send lock until xprt_connect gives it back.
+            let mut lock = unsafe { SendLock::new(&this.xprt) };
+            let transport = &this.shared().transport;
+            transport.install(&mut lock, &this.xprt, connection);
+            // SAFETY: an atomic operation on `state`; the mark is that of this call.
+            unsafe { bindings::xprt_clear_connecting(xprt) };
+            connected(&this.xprt, &lock, attempt.since);
+            // SAFETY: takes the queue's own lock; the transport is alive.
+            unsafe { bindings::xprt_wake_pending_tasks(xprt, EAGAIN.to_errno()) };
+        }
+    }
+}
+
+/// Makes an attempt to connect.
+///
+/// # Safety
+///
+/// Called by the workqueue only, for the work of an `Instance<T>`, which [`Connecting::next`] has
+/// queued.
+unsafe extern "C" fn worker_callback<T: Transport>(work: *mut bindings::work_struct) {
+    // SAFETY: the work is the `work` of a `delayed_work`.
+    let work = unsafe { kernel::container_of!(work, bindings::delayed_work, work) };
+    let work: *mut Opaque<bindings::delayed_work> = work.cast();
+    // SAFETY: which is the `connect_work` of a live `Instance<T>`: `destroy` cancels it first.
+    let this = unsafe { &*kernel::container_of!(work, Instance<T>, xprt.connect_work) };
+    let _nofs = NofsScope::enter();
+    let shared = this.shared();
+    let mut status = EAGAIN.to_errno();
+    if let Some(attempt) = shared.connecting.attempt() {
+        let result = shared
+            .transport
+            .connect(&this.xprt, attempt.peer, || shared.connecting.is_given_up());
+        let (woken_with, left) = shared.connecting.made(attempt, result);
+        drop(left);
+        status = woken_with;
+    }
+    // SAFETY: the transport is alive: `destroy` waits for this worker.
+    unsafe { bindings::xprt_wake_pending_tasks(this.xprt.as_raw(), status) };
+}
+
+/// Queues a work of a transport on sunrpc's queue, to run `delay` jiffies from now, or changes the delay
+/// of work that is queued.
 pub(super) fn queue_work(work: &Opaque<bindings::delayed_work>, delay: c_ulong) {
     // SAFETY: set once, before sunrpc has any transport, and valid while sunrpc is loaded, on
-    // which this module depends. It has a rescuer (WQ_MEM_RECLAIM), so that connecting makes
-    // progress when memory is short.
+    // which this module depends.
     let queue = unsafe { bindings::xprtiod_workqueue };
     // SAFETY: `setup` initialises the works of a transport, and `destroy` cancels them.
     unsafe {
@@ -90,77 +351,9 @@ pub(super) fn queue_work(work: &Opaque<bindings::delayed_work>, delay: c_ulong) 
     };
 }
 
-/// Starts an attempt to connect.
-///
-/// # Safety
-///
-/// Called by xprt_connect only, for a transport that `setup` made, with the send lock held for
-/// `task` and the transport marked as connecting.
-pub(super) unsafe extern "C" fn connect_callback<T: Transport>(
-    xprt: *mut bindings::rpc_xprt,
-    task: *mut bindings::rpc_task,
-) {
-    // SAFETY: xprt_connect passes the transport that it was called for, one of ours.
-    let this = unsafe { Instance::<T>::from_raw(xprt) };
-    // SAFETY: `task` holds the send lock, which goes over to the worker.
-    if !unsafe { bindings::xprt_lock_connect(xprt, task, xprt.cast()) } {
-        // The task has lost the lock; the next to want a connection starts anew.
-        // SAFETY: an atomic operation on `state`; the mark is that of this attempt.
-        unsafe { bindings::xprt_clear_connecting(xprt) };
-        return;
-    }
-    let delay = if this.shared().transport.last_connect_failed() {
-        // SAFETY: reads fields of a live transport that only connecting changes.
-        let delay = unsafe { bindings::xprt_reconnect_delay(xprt) };
-        // SAFETY: writes `reestablish_timeout`; the send lock serialises attempts to connect.
-        unsafe { bindings::xprt_reconnect_backoff(xprt, FIRST_BACKOFF) };
-        delay
-    } else {
-        0
-    };
-    queue_work(&this.xprt.connect_work, delay);
-}
-
-/// Connects.
-///
-/// # Safety
-///
-/// Called by the workqueue only, for the work of an `Instance<T>`, which `connect_callback` has
-/// queued with the send lock.
-unsafe extern "C" fn worker_callback<T: Transport>(work: *mut bindings::work_struct) {
-    // SAFETY: the work is the `work` of a `delayed_work`.
-    let work = unsafe { kernel::container_of!(work, bindings::delayed_work, work) };
-    let work: *mut Opaque<bindings::delayed_work> = work.cast();
-    // SAFETY: which is the `connect_work` of a live `Instance<T>`: `destroy` cancels it first.
-    let this = unsafe { &*kernel::container_of!(work, Instance<T>, xprt.connect_work) };
-    let raw = this.xprt.as_raw();
-    let _nofs = NofsScope::enter();
-    // SAFETY: xprt_lock_connect gave the send lock to this attempt, until it is unlocked below.
-    let mut lock = unsafe { SendLock::new(&this.xprt) };
-
-    let result = this.shared().transport.connect(&mut lock, &this.xprt);
-
-    // SAFETY: an atomic operation on `state`; the mark is that of this attempt.
-    unsafe { bindings::xprt_clear_connecting(raw) };
-    let status = match result {
-        Ok(()) => {
-            connected(&this.xprt, &lock);
-            EAGAIN.to_errno()
-        }
-        Err(error) => {
-            this.close(&mut lock);
-            error.to_errno()
-        }
-    };
-    // SAFETY: the cookie is the one that `connect_callback` locked with; `lock` is not used again.
-    unsafe { bindings::xprt_unlock_connect(raw, raw.cast()) };
-    // SAFETY: the transport is alive: `destroy` waits for this worker.
-    unsafe { bindings::xprt_wake_pending_tasks(raw, status) };
-}
-
-/// Tells the core that there is a new connection.
-fn connected(xprt: &Xprt, lock: &SendLock<'_>) {
-    let took = now().wrapping_sub(read_once!(xprt, stat.connect_start));
+/// Tells the core that there is a new connection, for which an attempt was asked `since`.
+fn connected(xprt: &Xprt, lock: &SendLock<'_>, since: usize) {
+    let took = now().wrapping_sub(since);
     write_once!(lock, connect_cookie = xprt.connection().wrapping_add(1));
     write_once!(
         lock,

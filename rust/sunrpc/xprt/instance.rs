@@ -2,6 +2,7 @@
 
 //! One transport with all its parts, from setup to destroy.
 
+use super::connect::Connecting;
 use super::send_lock::SendLock;
 use super::slot::SlotTable;
 use super::transport::Transport;
@@ -32,6 +33,8 @@ pub(super) struct Shared<T: Transport> {
     /// What debugfs shows of `transport`.
     _file: Option<File>,
     pub(super) transport: Arc<T>,
+    #[pin]
+    pub(super) connecting: Connecting<T::Connection>,
     pub(super) slots: SlotTable<T::Request>,
 }
 
@@ -40,15 +43,18 @@ impl<T: Transport> Shared<T> {
     ///
     /// `id` is the transport's number, and names its file in debugfs.
     pub(super) fn new(transport: Arc<T>, slots: u32, id: u32) -> Result<*mut Self> {
-        let shared = KBox::new(
-            Self {
+        let slots = SlotTable::new(slots, T::new_request)?;
+        let shared = KBox::pin_init(
+            pin_init!(Self {
                 _file: File::new(fmt!("xprt-{id}"), transport.clone()),
-                slots: SlotTable::new(slots, T::new_request)?,
+                connecting <- Connecting::new(),
+                slots,
                 transport,
-            },
+            }),
             GFP_KERNEL,
         )?;
-        Ok(KBox::into_raw(shared))
+        // SAFETY: nothing moves it: `destroy` drops the box as a whole.
+        Ok(KBox::into_raw(unsafe { Pin::into_inner_unchecked(shared) }))
     }
 }
 
@@ -97,6 +103,7 @@ impl<T: Transport> Instance<T> {
     /// Closes the connection and tells the core.
     pub(super) fn disconnect(&self, lock: &mut SendLock<'_>) {
         self.close(lock);
+        connect::disconnected(self);
         write_once!(
             &*lock,
             connect_cookie = self.xprt.connection().wrapping_add(1)
@@ -112,7 +119,7 @@ impl<T: Transport> Instance<T> {
     /// To be called once, by xprt_destroy_cb: nobody uses the transport any more, and the send
     /// lock is held for good (xprt_destroy).
     pub(super) unsafe fn destroy(&self) {
-        connect::cancel(&self.xprt);
+        connect::end(self);
         credit::end(&self.xprt);
         // SAFETY: xprt_destroy has taken the send lock, and nobody will give it back.
         self.close(&mut unsafe { SendLock::new(&self.xprt) });

@@ -8,7 +8,7 @@
 //! - [`class`]: its class, and how new ones are made
 //! - [`instance`]: one transport with its request slots, from setup to destroy
 //! - [`ops`]: the core's operations, and the rules around a send
-//! - [`connect`]: the connect protocol with its lock, cookie and wake-ups
+//! - [`connect`]: attempts to connect, and the tasks that wait for them
 //! - [`slot`]: request slots and their buffers; [`rqst`]: a request while it is sent, and while
 //!   its Reply is handled
 //! - [`credit`]: credits of requests that were given up
@@ -154,7 +154,7 @@ impl Xprt {
     /// The peer's address as it is now; the administrator may change it between connections.
     ///
     /// Context: with the send lock, under which alone it changes (net/sunrpc/sysfs.c).
-    pub(crate) fn peer(&self) -> SockAddr {
+    fn peer(&self) -> SockAddr {
         // SAFETY: rpc_sysfs_xprt_dstaddr_store() waits for `XPRT_LOCKED` before it writes `addr`,
         // and set_port runs while a bind goes on, before there can be a connection.
         SockAddr::new(unsafe { (*self.as_raw()).addr })

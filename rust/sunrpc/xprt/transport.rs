@@ -25,6 +25,10 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// What the transport keeps with each request, for as long as the transport lives.
     type Request: Send + Sync;
 
+    /// A connection that stands. Dropping it closes it, which sleeps. Afterwards the peer reaches no
+    /// memory of any request, and nothing of the connection refers to one.
+    type Connection: Send + Unpin;
+
     /// The most bytes of payload in one RPC.
     const MAX_PAYLOAD: usize;
 
@@ -38,16 +42,26 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// [`Rqst::index`] says.
     fn new_request(index: u32) -> impl PinInit<Self::Request, Error>;
 
-    /// Connects. After an error, [`Self::close`] is called.
+    /// Connects to `peer`. One attempt is made at a time, while no connection is installed.
     ///
-    /// Context: process, may sleep; send lock held; no file system reclaim.
-    fn connect(&self, lock: &mut SendLock<'_>, xprt: &Xprt) -> Result<(), ConnectError>;
+    /// When `is_given_up` says so, the attempt is of no use any more. [`Self::give_up`] is called
+    /// after that has become so; what it is to end may begin later.
+    ///
+    /// Context: process, may sleep; send lock not held; no file system reclaim.
+    fn connect(
+        &self,
+        xprt: &Xprt,
+        peer: SockAddr,
+        is_given_up: impl Fn() -> bool,
+    ) -> Result<Self::Connection, ConnectError>;
 
-    /// Whether the last attempt to connect failed, so that the next one has to wait.
-    fn last_connect_failed(&self) -> bool;
+    /// Has an attempt to connect end soon. Context: process, may sleep.
+    fn give_up(&self);
 
-    /// Closes the connection, if there is one. Afterwards the peer reaches no memory of any
-    /// request, and nothing of the connection refers to one.
+    /// Sends on `connection` from now on. Context: process, does not sleep; send lock held.
+    fn install(&self, lock: &mut SendLock<'_>, xprt: &Xprt, connection: Self::Connection);
+
+    /// Closes the connection that is installed, if there is one.
     ///
     /// Context: process, may sleep; send lock held.
     fn close(&self, lock: &mut SendLock<'_>, xprt: &Xprt);
@@ -169,6 +183,8 @@ pub(crate) enum ConnectError {
     TimedOut,
     /// Something local is short.
     NoMemory,
+    /// The attempt was given up. A task that still needs a connection asks for another attempt.
+    GivenUp,
 }
 
 impl ConnectError {
@@ -181,6 +197,7 @@ impl ConnectError {
             Self::NotConnected => errno::not_connected(),
             Self::TimedOut => errno::timed_out(),
             Self::NoMemory => errno::no_buffers(),
+            Self::GivenUp => EAGAIN,
             Self::NoRoute => errno::protocol(),
         }
         .to_errno()
@@ -202,6 +219,8 @@ impl From<Error> for ConnectError {
             Self::TimedOut
         } else if error == ENOMEM || error == errno::no_buffers() {
             Self::NoMemory
+        } else if error == errno::canceled() {
+            Self::GivenUp
         } else if error == errno::network_unreachable() {
             Self::NetworkUnreachable
         } else if error == errno::network_down() {
