@@ -55,7 +55,7 @@ struct RpcRdma {
     _server_settings: support::sysctl::Table,
     _settings: support::sysctl::Table,
     _debugfs: support::debugfs::Root,
-    _keyring: support::key::Keyring,
+    _hostauth: endpoint::hostauth::Registration,
     _queue: support::work::Queue,
 }
 
@@ -68,7 +68,11 @@ impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
             _queue: support::work::Queue::new(c"rpcrdma")?,
-            _keyring: support::key::Keyring::new(c".rpcrdma")?,
+            _hostauth: endpoint::hostauth::Registration::new(
+                c".rpcrdma",
+                support::module::host_auth(),
+                support::module::svc_host_auth(),
+            )?,
             _debugfs: support::debugfs::Root::new(c"rpcrdma")?,
             _settings: client::settings::register(
                 value(module_parameters::max_version.value()),

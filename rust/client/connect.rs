@@ -19,8 +19,8 @@ use super::{
 use crate::{
     endpoint::{
         Endpoint,
+        Judgement,
         Shared,
-        SharedKey,
         Unresolved,
         ANSWER, //
     },
@@ -88,19 +88,16 @@ pub(super) fn resolve(
         }
     })?;
     let role = resolved.role();
-    let hostauth = SharedKey::with(Side::Client, peer)?;
-    let proof = hostauth.is_some();
+    let judgement = Judgement::new(Side::Client, peer, &resolved.link())?;
+    let proof = judgement.is_demanding();
     let (opening, by_call) = versions::opening(net, &peer, sizes.versions, proof);
     let mut config = sizes.config(role.cid, opening);
     if by_call {
         config.xid = Xid(0);
     }
-    if let Some(hostauth) = &hostauth {
-        hostauth.demand(&mut config);
-    }
+    judgement.apply(&mut config);
     role.settle(config, opening);
-    resolved.demand(hostauth);
-    Ok((resolved.endpoint(sizes.qp)?, sizes))
+    Ok((resolved.endpoint(sizes.qp, judgement)?, sizes))
 }
 
 /// Connects, which settles how large messages of version 1 may be (RFC 8797), and makes all buffers.

@@ -7,6 +7,7 @@
 //! messages and the version whenever it connects.
 
 use super::versions::KNOWN;
+use crate::endpoint::hostauth;
 use crate::proto::negotiate::Versions;
 use crate::support::memory::PAGE_SIZE;
 use crate::support::sysctl::{
@@ -57,7 +58,7 @@ static STRATEGY: Atomic<i32> = Atomic::new(5);
 static STRATEGY_RANGE: Range = Range { min: 0, max: 6 };
 static PAD_OPTIMIZE: Atomic<i32> = Atomic::new(0);
 
-static ENTRIES: [Entry; 10] = [
+static ENTRIES: [Entry; 11] = [
     Entry::new(c"rdma_slot_table_entries", &SLOTS, Some(&SLOTS_RANGE)),
     Entry::new(c"rdma_max_inline_read", &INLINE_READ, Some(&INLINE_RANGE)),
     Entry::new(c"rdma_max_inline_write", &INLINE_WRITE, Some(&INLINE_RANGE)),
@@ -65,6 +66,7 @@ static ENTRIES: [Entry; 10] = [
     Entry::new(c"rdma_negotiate", &NEGOTIATE, Some(&NEGOTIATE_RANGE)),
     Entry::new(c"rdma_max_message", &MAX_MESSAGE, Some(&MAX_MESSAGE_RANGE)),
     Entry::counter(c"rdma_known_servers", &KNOWN),
+    Entry::text(c"rdma_host_auth", &hostauth::SERVERS),
     Entry::new(c"rdma_inline_write_padding", &PADDING, Some(&PADDING_RANGE)),
     Entry::new(c"rdma_memreg_strategy", &STRATEGY, Some(&STRATEGY_RANGE)),
     Entry::new(c"rdma_pad_optimize", &PAD_OPTIMIZE, None),

@@ -431,7 +431,10 @@ impl<R: Responder> Endpoint<R> {
     ///
     /// The peer has given up, the local address has moved, or the device goes away.
     pub(crate) fn accept(&self, protocol: Protocol, params: &AcceptParams) -> Result {
-        self.shared.lock().protocol = Some(protocol);
+        let mut state = self.shared.lock();
+        let hostauth = state.hostauth.take();
+        state.protocol = Some(protocol.with(hostauth));
+        drop(state);
         let progress = &self.shared.progress;
         // An end that comes after this is an event. One that came before is not, and the connection
         // manager does not remember all of them (ADDR_CHANGE).

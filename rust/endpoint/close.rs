@@ -174,7 +174,13 @@ impl<R: Role> Endpoint<R> {
     ///
     /// Context: process, sleeps; not from an event or a completion.
     pub(crate) fn close(self) {
-        let Self { qp, pd, id, shared } = self;
+        let Self {
+            qp,
+            pd,
+            id,
+            shared,
+            standing,
+        } = self;
         // From here on failures are expected.
         let stands = shared.lock().protocol.is_some();
         if shared.closing.xchg(1, Relaxed) == 0 && stands {
@@ -201,6 +207,6 @@ impl<R: Role> Endpoint<R> {
         while let Some(inv) = unposted.pop() {
             shared.retire(inv, proof);
         }
-        drop((pd, id));
+        drop((pd, id, standing));
     }
 }

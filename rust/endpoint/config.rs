@@ -50,6 +50,5 @@ pub(crate) fn config(
         keep_alive: Time(KEEP_ALIVE.into()),
         answer: Time(ANSWER.into()),
         auth: Policy::Ignore,
-        mechanism: false,
     }
 }

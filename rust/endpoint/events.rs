@@ -75,12 +75,18 @@ impl<R: Role> Handler for Shared<R> {
         let (why, error) = match event {
             E::AddressResolved => return self.progress.reached(Step::Address),
             E::RouteResolved => return self.progress.reached(Step::Route),
-            E::Established(private_data) => {
+            E::Established {
+                private_data,
+                queue_pair,
+            } => {
                 // Of the accepting side it has begun with the request.
                 if self.lock().protocol.is_none() {
                     let protocol = self.role.begin(private_data, now());
                     let mut state = self.lock();
-                    let hostauth = state.hostauth.take();
+                    let mut hostauth = state.hostauth.take();
+                    if let Some(hostauth) = &mut hostauth {
+                        hostauth.begin(queue_pair);
+                    }
                     state.protocol = protocol.map(|protocol| protocol.with(hostauth));
                 }
                 return self.progress.reached(Step::Established);

@@ -30,7 +30,7 @@ mod accept;
 mod close;
 mod config;
 mod events;
-mod hostauth;
+pub(crate) mod hostauth;
 mod join;
 mod progress;
 mod protocol;
@@ -48,7 +48,7 @@ pub(crate) use config::{
     ANSWER, //
 };
 pub(crate) use events::Fate;
-pub(crate) use hostauth::SharedKey;
+pub(crate) use hostauth::Judgement;
 pub(crate) use join::{
     Budget,
     Joined, //
@@ -117,12 +117,14 @@ use crate::{
             GFP_NORETRY, //
         },
         net::{
+            Link,
             Net,
             SockAddr, //
         },
         time, //
     }, //
 };
+use hostauth::Standing;
 use kernel::{
     new_condvar,
     new_spinlock,
@@ -317,6 +319,7 @@ pub(crate) struct Endpoint<R: Role> {
     pd: Arc<Pd>,
     id: Arc<CmId>,
     shared: Arc<Shared<R>>,
+    standing: Standing,
 }
 
 /// How long the connection manager may take beyond a time-out to say so, in milliseconds.
@@ -375,7 +378,11 @@ impl<R: Role> Unresolved<R> {
         shared.progress.wait(Step::Address, timeout + GRACE)?;
         id.resolve_route(timeout)?;
         shared.progress.wait(Step::Route, timeout + GRACE)?;
-        Ok(Resolved { id, shared })
+        Ok(Resolved {
+            id,
+            shared,
+            queue_pair: None,
+        })
     }
 }
 
@@ -383,6 +390,9 @@ impl<R: Role> Unresolved<R> {
 pub(crate) struct Resolved<R: Role> {
     id: Arc<CmId>,
     shared: Arc<Shared<R>>,
+    /// The number of the peer's queue pair, if the peer connects; 0 where the connection manager does not
+    /// receive it.
+    queue_pair: Option<u32>,
 }
 
 impl<R: Role> Resolved<R> {
@@ -391,8 +401,13 @@ impl<R: Role> Resolved<R> {
     /// Context: process, sleeps.
     pub(crate) fn asked(role: R, locked: R::Locked, request: KBox<Request>) -> Result<Self> {
         let shared = Shared::new(role, locked)?;
+        let queue_pair = Some(request.queue_pair());
         let id = Arc::new(Request::into_id(request, shared.clone()), GFP_NORETRY)?;
-        Ok(Self { id, shared })
+        Ok(Self {
+            id,
+            shared,
+            queue_pair,
+        })
     }
 
     /// The role.
@@ -400,25 +415,49 @@ impl<R: Role> Resolved<R> {
         &self.shared.role
     }
 
-    /// Has the peer prove what `hostauth` wants, which the configuration demands (the connecting
-    /// side).
-    pub(crate) fn demand(&self, hostauth: Option<KBox<SharedKey>>) {
-        self.shared.lock().hostauth = hostauth;
-    }
-
     /// What the device can do.
     pub(crate) fn attributes(&self) -> Result<Attributes> {
         self.id.attributes()
     }
 
-    /// Makes the queue pair. Context: process, may sleep.
-    pub(crate) fn endpoint(self, size: qp::Size) -> Result<Endpoint<R>> {
-        let Self { id, shared } = self;
+    /// Returns the link to the peer.
+    pub(crate) fn link(&self) -> Link {
+        self.id.link()
+    }
+
+    /// Makes the queue pair of a connection. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, an error of the device, or an error of [`Judgement::enter`].
+    pub(crate) fn endpoint(self, size: qp::Size, judgement: Judgement) -> Result<Endpoint<R>> {
+        let Self {
+            id,
+            shared,
+            queue_pair,
+        } = self;
+        let (standing, mut hostauth) = judgement.enter(&shared)?;
         //= V1-139, V2-178, V2-180
         let pd = Arc::new(Pd::new(id.clone())?, GFP_NORETRY)?;
         let qp = Qp::new(pd.clone(), shared.clone(), size)?;
-        shared.lock().queue = SendQueue::of(&qp);
-        Ok(Endpoint { qp, pd, id, shared })
+        if let Some(hostauth) = &mut hostauth {
+            let own = id.tells_queue_pairs().then(|| qp.number());
+            hostauth.connects(&id.source(), &id.peer(), own);
+            if let Some(queue_pair) = queue_pair {
+                hostauth.begin(queue_pair);
+            }
+        }
+        let mut state = shared.lock();
+        state.queue = SendQueue::of(&qp);
+        state.hostauth = hostauth;
+        drop(state);
+        Ok(Endpoint {
+            qp,
+            pd,
+            id,
+            shared,
+            standing,
+        })
     }
 }
 
@@ -455,7 +494,7 @@ impl<R: Role> Endpoint<R> {
             drop(state);
             let settled = self.shared.progress.wait(Step::Settled, timeout);
             state = self.shared.lock();
-            if let (Err(_), Some(protocol)) = (settled, state.protocol()) {
+            if let (Err(_), Some(protocol)) = (settled, &mut state.protocol) {
                 protocol.give_up();
             }
             settled?;

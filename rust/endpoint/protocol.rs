@@ -7,8 +7,8 @@
 //! and its roles have no other way to a [`Connection`].
 
 use super::{
-    now,
-    SharedKey, //
+    hostauth::SharedKey,
+    now, //
 };
 use crate::{
     proto::{
@@ -22,10 +22,7 @@ use crate::{
             SendError,
             Transmit, //
         },
-        error::{
-            BadHeader,
-            ErrorReport, //
-        },
+        error::ErrorReport,
         header::{
             FixedWords,
             Flags,
@@ -155,7 +152,7 @@ impl Protocol {
     }
 
     /// Goes by `hostauth` in what the configuration of the connection demands of the peer.
-    pub(crate) fn with(mut self, hostauth: Option<KBox<SharedKey>>) -> Self {
+    pub(super) fn with(mut self, hostauth: Option<KBox<SharedKey>>) -> Self {
         self.hostauth = hostauth;
         self
     }
@@ -176,12 +173,14 @@ impl Protocol {
             }
             other => other,
         };
-        if let Event::Close {
-            why: connection::CloseReason::NotAuthenticated,
-            ..
-        }
-        | Event::Refused(BadHeader::NotAuthenticated) = event
-        {
+        let is_closed = matches!(
+            event,
+            Event::Close {
+                why: connection::CloseReason::NotAuthenticated,
+                ..
+            }
+        );
+        if is_closed || self.connection.is_given_up() {
             hostauth.report();
         }
         event
@@ -189,9 +188,9 @@ impl Protocol {
 
     /// Nobody waits any longer for what the peer has to prove.
     #[cold]
-    pub(super) fn give_up(&self) {
+    pub(super) fn give_up(&mut self) {
         let owed = self.settled() == Some(Version::V2) && !self.connection.is_authenticated();
-        if let Some(hostauth) = self.hostauth.as_ref().filter(|_| owed) {
+        if let Some(hostauth) = self.hostauth.as_mut().filter(|_| owed) {
             hostauth.report();
         }
     }
@@ -539,6 +538,11 @@ impl Protocol {
                 remote_invalidation: self.connection.cm().remote_invalidation,
             }
         }
+    }
+
+    /// As [`Connection::is_authenticated`].
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.connection.is_authenticated()
     }
 
     /// What holds on the connection.

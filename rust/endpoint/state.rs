@@ -3,13 +3,13 @@
 //! What the endpoint's lock protects, and how a message leaves.
 
 use super::{
+    hostauth::SharedKey,
     now,
     CloseReason,
     Joined,
     Protocol,
     Role,
     Shared, //
-    SharedKey,
 };
 use crate::{
     proto::{

@@ -40,8 +40,6 @@ pub enum BadHeader {
     Direction,
     /// The parts of a message are longer than what is taken.
     TooLong,
-    /// The peer has to prove who it is first.
-    NotAuthenticated,
     /// A property's value is not of the property's type, or the property is there twice.
     Property,
 }
@@ -66,7 +64,6 @@ impl BadHeader {
             Self::XidMismatch => "XIDs differ",
             Self::Direction => "direction",
             Self::TooLong => "too long",
-            Self::NotAuthenticated => "not authenticated",
             Self::Property => "property",
         }
     }
@@ -81,7 +78,7 @@ impl BadHeader {
             Self::Flags | Self::ChunksTooEarly | Self::BrokenSequence | Self::Direction => {
                 ErrorReport::InvalFlag
             }
-            Self::TooLong | Self::NotAuthenticated => ErrorReport::System,
+            Self::TooLong => ErrorReport::System,
             _ => ErrorReport::BadXdr,
         }
     }

@@ -8,11 +8,11 @@
 //= V2-135, D-50
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Policy {
-    /// Material is not looked at.
+    /// Material is ignored: no mechanism can judge it.
     Ignore,
-    /// Material is looked at, and the result does not matter.
-    Log,
-    /// The peer has to prove who it is.
+    /// The peer may give a proof, and need not.
+    Optional,
+    /// The peer has to give a proof.
     Require,
 }
 
@@ -33,6 +33,7 @@ pub enum Verdict {
 pub struct HostAuth {
     policy: Policy,
     verdict: Verdict,
+    given_up: bool,
 }
 
 impl HostAuth {
@@ -41,12 +42,18 @@ impl HostAuth {
         Self {
             policy,
             verdict: Verdict::Continue,
+            given_up: false,
         }
     }
 
     /// Says whether material is to be handed to a mechanism.
     pub fn wants_material(&self) -> bool {
         self.policy != Policy::Ignore
+    }
+
+    /// Says whether the peer has to give a proof.
+    pub fn is_required(&self) -> bool {
+        self.policy == Policy::Require
     }
 
     /// Takes over what a mechanism said.
@@ -65,12 +72,27 @@ impl HostAuth {
         self.policy != Policy::Require || self.is_proven()
     }
 
+    /// Ignores the peer from now on, because it has sent an RPC message before its proof. The connection
+    /// is closed when the time for the proof is over.
+    ///
+    /// An error message would end the RPC of a client that lacks its key for a while. Without an answer
+    /// the client repeats its Call on the next connection, after that time.
+    pub fn give_up(&mut self) {
+        self.given_up = true;
+    }
+
+    /// Says whether the peer is ignored.
+    #[inline]
+    pub fn is_given_up(&self) -> bool {
+        self.given_up
+    }
+
     /// Says whether the connection has to be closed.
     ///
-    /// A peer that could only be authenticated by a mechanism that is not there, or in a version
-    /// that cannot carry material, is refused at once.
-    pub fn is_refused(&self, possible: bool) -> bool {
+    /// A peer that has to give a proof in a version that cannot carry material is refused at once.
+    pub fn is_refused(&self, can_carry: bool) -> bool {
         self.policy == Policy::Require
-            && (self.verdict == Verdict::Refuse || (self.verdict == Verdict::Continue && !possible))
+            && (self.verdict == Verdict::Refuse
+                || (self.verdict == Verdict::Continue && !can_carry))
     }
 }

@@ -16,7 +16,7 @@
 //! to convey the Reply. What either returns as an error goes to [`connection`], which sends it.
 //!
 //! Both drive a [`connection`]. It negotiates the version ([`negotiate`]), exchanges properties
-//! ([`property`], [`hostauth`]), keeps the credits ([`credit`]) and joins messages that come in
+//! ([`property`], [`hostauth`], [`shared_key`]), keeps the credits ([`credit`]) and joins messages that come in
 //! parts ([`continuation`]). Each of these also stands on its own.
 //!
 //! [`header`] is what a message means in either version, [`chunk`] are its chunk lists, and
@@ -51,7 +51,6 @@
 //!     keep_alive: Time(60_000),
 //!     answer: Time(5_000),
 //!     auth: Policy::Ignore,
-//!     mechanism: false,
 //! };
 //! let now = Time(0);
 //! let mut client = Connection::client(config, Opening::Announced, &[], now);
@@ -118,6 +117,7 @@ pub mod continuation;
 pub mod credit;
 pub mod error;
 pub mod header;
+pub mod host;
 pub mod hostauth;
 pub mod invalidate;
 pub mod negotiate;

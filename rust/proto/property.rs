@@ -24,7 +24,7 @@ const HOSTAUTH: u32 = 6;
 pub const SET_LEN: usize = 64;
 
 /// What authentication material takes in a property set beside its own padded length.
-pub const HOSTAUTH_LEN: usize = 16;
+pub const HOSTAUTH_LEN: usize = 12;
 
 /// Which RPCs a client takes in the reverse direction.
 //= V2-132
@@ -98,9 +98,27 @@ impl Properties {
     //= D-24
     pub const MIN_RECV_SIZE: u32 = 1024;
 
-    /// Writes the property set, with every property there is.
+    /// Writes the property set, with every property there is but HOSTAUTH.
     //= V2-019, V2-120, V2-136
     pub fn encode(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        self.encode_some(out, 0)
+    }
+
+    /// Writes the property set with authentication material. The other properties are repeated: a
+    /// property that is left out has its default value (6.4.4).
+    ///
+    /// The value of HOSTAUTH is XDR of its own, so the material has two lengths.
+    //= V2-134, V2-136, V2-138, V2-197, D-21, D-29, D-50
+    pub fn encode_with(&self, out: &mut Writer<'_>, material: &[u8]) -> Result<(), NoRoom> {
+        let len = u32::try_from(material.len()).map_err(|_| NoRoom)?;
+        self.encode_some(out, 1)?;
+        out.u32(HOSTAUTH)?;
+        out.u32(padded_len(len).checked_add(4).ok_or(NoRoom)?)?;
+        out.opaque(material)
+    }
+
+    /// Writes the property set, to which `more` properties will be added.
+    fn encode_some(&self, out: &mut Writer<'_>, more: u32) -> Result<(), NoRoom> {
         let properties = [
             (SBSIZ, self.send_size),
             (RBSIZ, self.recv_size),
@@ -108,7 +126,7 @@ impl Properties {
             (RCSIZ, self.segments),
             (BRS, self.reverse.number()),
         ];
-        out.u32(5)?;
+        out.u32(more.saturating_add(5))?;
         for (id, value) in properties {
             out.u32(id)?;
             out.opaque(&value.to_be_bytes())?;
@@ -129,18 +147,6 @@ impl Properties {
     }
 }
 
-/// Writes a property set that consists of authentication material.
-///
-/// The property's value is XDR of its own, so the material has two lengths.
-//= V2-134, V2-197, D-29, D-50
-pub fn encode_hostauth(out: &mut Writer<'_>, material: &[u8]) -> Result<(), NoRoom> {
-    let len = u32::try_from(material.len()).map_err(|_| NoRoom)?;
-    out.u32(1)?;
-    out.u32(HOSTAUTH)?;
-    out.u32(padded_len(len).checked_add(4).ok_or(NoRoom)?)?;
-    out.opaque(material)
-}
-
 /// A received property set, checked.
 #[derive(Clone, Copy, Debug)]
 pub struct PropertySet<'a> {
@@ -154,7 +160,7 @@ pub struct PropertySet<'a> {
     pub segments: Option<u32>,
     /// BRS, if it is in the set.
     pub reverse: Option<ReverseSupport>,
-    /// HOSTAUTH, if it is in the set and not empty.
+    /// The value of HOSTAUTH, if it is in the set: [`material`], or any octets of another mechanism.
     pub hostauth: Option<&'a [u8]>,
     /// The properties behind the count.
     wire: &'a [u8],
@@ -175,7 +181,6 @@ impl<'a> PropertySet<'a> {
             hostauth: None,
             wire: reader.rest(),
         };
-        let mut has_hostauth = false;
         for _ in 0..count {
             let id = reader.u32()?;
             let value = reader.opaque()?;
@@ -189,11 +194,7 @@ impl<'a> PropertySet<'a> {
                     let number = number(value, default.reverse.number())?;
                     take(&mut set.reverse, ReverseSupport::from_number(number))?;
                 }
-                HOSTAUTH if has_hostauth => return Err(BadHeader::Property),
-                HOSTAUTH => {
-                    has_hostauth = true;
-                    set.hostauth = material(value)?;
-                }
+                HOSTAUTH => take(&mut set.hostauth, value)?,
                 _ => {}
             }
         }
@@ -232,7 +233,9 @@ fn number(value: &[u8], default: u32) -> Result<u32, BadHeader> {
     }
 }
 
-fn material(value: &[u8]) -> Result<Option<&[u8]>, BadHeader> {
+/// Returns the authentication material in the value of HOSTAUTH; an empty value has none.
+//= V2-134, D-29
+pub fn material(value: &[u8]) -> Result<Option<&[u8]>, BadHeader> {
     if value.is_empty() {
         return Ok(None);
     }

@@ -13,6 +13,7 @@ use super::Handler;
 use crate::bindings;
 use crate::support::foreign::Context;
 use crate::support::net::{
+    Link,
     Net,
     SockAddr, //
 };
@@ -39,8 +40,13 @@ pub(crate) enum Event<'a> {
     RouteResolved,
     /// There is no route.
     RouteError,
-    /// The connection stands; what the peer's answer carried along.
-    Established(&'a [u8]),
+    /// The connection stands.
+    Established {
+        /// The private data of the peer's answer.
+        private_data: &'a [u8],
+        /// The number of the peer's queue pair on the connecting side; 0 on iWARP.
+        queue_pair: u32,
+    },
     /// The connection could not be set up.
     ConnectError,
     /// The peer does not answer.
@@ -70,7 +76,7 @@ impl Event<'_> {
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
                 // SAFETY: `rdma_cm_event.param.conn` is the arm that ESTABLISHED has.
                 let conn = unsafe { event.param.conn.as_ref() };
-                let data = if conn.private_data.is_null() {
+                let private_data = if conn.private_data.is_null() {
                     &[]
                 } else {
                     // SAFETY: `rdma_conn_param.private_data` points into the message of the peer,
@@ -82,7 +88,10 @@ impl Event<'_> {
                         )
                     }
                 };
-                Event::Established(data)
+                Event::Established {
+                    private_data,
+                    queue_pair: conn.qp_num,
+                }
             }
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable,
@@ -297,11 +306,25 @@ impl CmId {
         SockAddr::new(unsafe { (*self.as_raw()).route.addr.src_addr })
     }
 
-    /// The peer's address, of a connection that the peer asked for.
+    /// The peer's address, once it is resolved or the peer has asked for the connection.
     pub(crate) fn peer(&self) -> SockAddr {
-        // SAFETY: the id is valid; `cma_dst_addr` (drivers/infiniband/core/cma.c) is set before the
-        // event that the peer asks, and stays until the id goes. All its bytes are initialised.
+        // SAFETY: the id is valid; `cma_dst_addr` (drivers/infiniband/core/cma.c) is set by
+        // rdma_resolve_addr(), or before the event that the peer asks, and stays until the id goes. All
+        // its bytes are initialised.
         SockAddr::new(unsafe { (*self.as_raw()).route.addr.dst_addr })
+    }
+
+    /// The link to the peer, once its address is resolved.
+    pub(crate) fn link(&self) -> Link {
+        // SAFETY: the id is valid by the type invariant, and has its device.
+        unsafe { link(self.raw) }
+    }
+
+    /// Whether the connection manager exchanges the numbers of queue pairs, as all but that of iWARP do.
+    /// The address must be resolved.
+    pub(crate) fn tells_queue_pairs(&self) -> bool {
+        // SAFETY: the id keeps its device, which has the port (cma_attach_to_dev()).
+        unsafe { !bindings::rdma_protocol_iwarp(self.device(), self.port()) }
     }
 
     /// The number of the device's port; 0 before the address is resolved.
@@ -353,6 +376,23 @@ impl Drop for CmId {
         // own handler, which has no `CmId` to drop; it waits for one that runs.
         unsafe { bindings::rdma_destroy_id(self.as_raw()) };
     }
+}
+
+/// Returns the link of an id that has a device.
+///
+/// # Safety
+///
+/// The id must be valid, and have its device.
+pub(super) unsafe fn link(id: NonNull<bindings::rdma_cm_id>) -> Link {
+    // SAFETY: the id is valid by the caller's contract; takes an address and reads no memory.
+    let address = unsafe { &raw const (*id.as_ptr()).route.addr.dev_addr };
+    // SAFETY: set before the event that the address is resolved, or that a peer asks
+    // (rdma_copy_src_l2_addr()).
+    let index = unsafe { (*address).bound_dev_if };
+    // SAFETY: set since the id was made.
+    let net = unsafe { NonNull::new_unchecked((*address).net) };
+    // SAFETY: the id holds a reference to the namespace (__rdma_create_id()).
+    Link::new(unsafe { Net::new(net) }, index)
 }
 
 /// The callback of an id; rdma_cm calls it (`cma_cm_event_handler`) with the id's handler mutex held.

@@ -24,6 +24,7 @@ use crate::support::box_list::{
 };
 use crate::support::foreign::Context;
 use crate::support::net::{
+    self,
     Net,
     SockAddr, //
 };
@@ -148,6 +149,7 @@ pub(crate) struct Request {
     private_data: [u8; MOST_PRIVATE_DATA],
     private_data_len: u8,
     reads: u8,
+    queue_pair: u32,
     link: Link<Request>,
 }
 
@@ -179,6 +181,17 @@ impl Request {
         // SAFETY: the id is valid by the type invariant; `cma_dst_addr` (drivers/infiniband/core/cma.c)
         // is set before the event that the peer asks, and stays until the id goes.
         SockAddr::new(unsafe { (*self.raw.as_ptr()).route.addr.dst_addr })
+    }
+
+    /// The number of the peer's queue pair; 0 on iWARP.
+    pub(crate) fn queue_pair(&self) -> u32 {
+        self.queue_pair
+    }
+
+    /// The link to the peer.
+    pub(crate) fn link(&self) -> net::Link {
+        // SAFETY: the id is valid by the type invariant, and has had its device since it was made.
+        unsafe { cm::link(self.raw) }
     }
 
     /// How many RDMA Reads the peer lets this side have outstanding.
@@ -288,6 +301,7 @@ unsafe extern "C" fn listen_callback<A: Accept>(
                     conn.private_data_len
                 },
                 reads: conn.initiator_depth,
+                queue_pair: conn.qp_num,
                 link: Link::new(),
             };
             let Ok(room) = KBox::<Request>::new_uninit(GFP_KERNEL) else {

@@ -248,6 +248,12 @@ impl<H: Handler> Qp<H> {
         self.id
     }
 
+    /// The number that the connection manager tells the peer.
+    pub(crate) fn number(&self) -> u32 {
+        // SAFETY: the queue pair is valid by the type invariant; its number is constant.
+        unsafe { (*self.raw.as_ptr()).qp_num }
+    }
+
     pub(super) fn size(&self) -> &Size {
         &self.size
     }

@@ -18,16 +18,15 @@ use crate::{
     endpoint::{
         CloseReason,
         Endpoint,
+        Judgement,
         Protocol,
         Resolved,
         Shared,
-        SharedKey,
         Terms,
         Ticker, //
     },
     proto::{
         connection::Side,
-        hostauth::Policy,
         plan::Item,
         types::Version, //
     },
@@ -159,16 +158,15 @@ impl Connection {
         let sizes = Sizes::new(&request, most).ok_or_else(errno::not_supported)?;
         let cid = CONNECTIONS.fetch_add(1, Relaxed);
         let mut config = sizes.config(cid);
-        let hostauth = SharedKey::with(Side::Server, request.peer())?;
-        if let Some(hostauth) = &hostauth {
-            hostauth.demand(&mut config);
-        }
+        let judgement = Judgement::new(Side::Server, request.peer(), &request.link())?;
+        let demanding = judgement.is_demanding();
+        judgement.apply(&mut config);
         //= CM-002, CM-011
-        let protocol = Protocol::accepted(cid, &config, request.private_data()).with(hostauth);
+        let protocol = Protocol::accepted(cid, &config, request.private_data());
         let facts = protocol.facts();
         let server = Server::new(xprt, cid, sizes)?;
         let resolved = Resolved::asked(server, Queue::new(), request)?;
-        let endpoint = resolved.endpoint(sizes.qp)?;
+        let endpoint = resolved.endpoint(sizes.qp, judgement)?;
         let shared = endpoint.shared().clone();
         let gate = Gate::new(endpoint)?;
         let link = Arc::pin_init(
@@ -199,7 +197,7 @@ impl Connection {
         };
         let begun = (|| {
             endpoint.provide_to(&first, sizes.grants)?;
-            if sizes.versions.high == Version::V2 || config.auth == Policy::Require {
+            if sizes.versions.high == Version::V2 || demanding {
                 let entered = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
                 *this.link.ticker.lock() = Some(Ticker::new(entered)?);
             }

@@ -3,6 +3,7 @@
 //! The settings and counters in `/proc/sys/sunrpc/svc_rdma`, under the names of the kernel's own
 //! module. Settings are read when a client connects.
 
+use crate::endpoint::hostauth;
 use crate::proto::negotiate::Versions;
 use crate::support::{
     counter::Counter,
@@ -56,7 +57,7 @@ pub(crate) static STARVED: Counter = Counter::new();
 /// Times that a Call to a client was not sent.
 pub(super) static CALLS_UNSENT: Counter = Counter::new();
 
-static ENTRIES: [Entry; 15] = [
+static ENTRIES: [Entry; 16] = [
     Entry::new(c"max_requests", &MAX_REQUESTS, Some(&MAX_REQUESTS_RANGE)),
     Entry::new(c"max_req_size", &MAX_REQ_SIZE, Some(&MAX_REQ_SIZE_RANGE)),
     Entry::new(
@@ -66,6 +67,7 @@ static ENTRIES: [Entry; 15] = [
     ),
     Entry::new(c"max_version", &MAX_VERSION, Some(&MAX_VERSION_RANGE)),
     Entry::new(c"max_message", &MAX_MESSAGE, Some(&MAX_MESSAGE_RANGE)),
+    Entry::text(c"host_auth", &hostauth::CLIENTS),
     Entry::counter(c"rdma_stat_read", &READS),
     Entry::counter(c"rdma_stat_recv", &RECEIVES),
     Entry::counter(c"rdma_stat_write", &WRITES),

@@ -8,17 +8,14 @@
 //! As debugfs wants it, what cannot be created is not there, and nobody is told.
 
 use super::foreign::Context;
-use super::once::Once;
+use super::global::Global;
 use crate::bindings;
 use core::marker::PhantomData;
 use kernel::fmt;
 use kernel::prelude::*;
 use kernel::seq_file::SeqFile;
 use kernel::str::CString;
-use kernel::sync::{
-    global_lock,
-    Arc, //
-};
+use kernel::sync::Arc;
 
 /// What a file prints.
 pub(crate) trait Show: Send + Sync + 'static {
@@ -46,13 +43,7 @@ impl Drop for Dir {
     }
 }
 
-global_lock! {
-    // SAFETY: `Root::new` initialises it, and `ONCE` says to `File::new` that it has.
-    unsafe(uninit) static ROOT: Mutex<Option<Arc<Dir>>> = None;
-}
-
-/// Whether [`ROOT`] can be locked.
-static ONCE: Once = Once::new();
+static ROOT: Global<Arc<Dir>> = Global::new();
 
 /// The module's directory; dropping it takes it away.
 pub(crate) struct Root(());
@@ -64,20 +55,18 @@ impl Root {
     ///
     /// `EEXIST`: there was one already. `ENOMEM`.
     pub(crate) fn new(name: &CStr) -> Result<Self> {
-        // SAFETY: this is reached once, and nobody locks before it is done.
-        ONCE.begin(|| unsafe { ROOT.init() })?;
         // SAFETY: the name is a C string; no parent means the root of debugfs.
         let dentry =
             unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), core::ptr::null_mut()) };
         // INVARIANT: just returned.
-        *ROOT.lock() = Some(Arc::new(Dir(dentry), GFP_KERNEL)?);
+        ROOT.set(Arc::new(Dir(dentry), GFP_KERNEL)?)?;
         Ok(Self(()))
     }
 }
 
 impl Drop for Root {
     fn drop(&mut self) {
-        ROOT.lock().take();
+        drop(ROOT.take());
     }
 }
 
@@ -105,10 +94,7 @@ impl File {
     ///
     /// Context: process, may sleep.
     pub(crate) fn new<T: Show>(name: fmt::Arguments<'_>, shown: Arc<T>) -> Option<Self> {
-        if !ONCE.is_done() {
-            return None;
-        }
-        let dir = ROOT.lock().clone()?;
+        let dir = ROOT.with(|dir| dir.clone())?;
         let name = CString::try_from_fmt(name).ok()?;
         let shown = Context::new(shown);
         // SAFETY: the name is copied, the directory may be an error pointer, the operations are

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keys that an administrator has given to this module, in a keyring of its own.
+//! Keys of an administrator, in a keyring of this module.
+//!
+//! Users of this module walk the keyring. keyring_search() compares names as text, and the address of a
+//! peer has several spellings.
 //!
 //! C headers: `include/linux/key.h`, `include/keys/user-type.h`, `include/crypto/sha2.h`.
 
-use super::once::Once;
+use super::global::Global;
+use super::memalloc::GFP_NORETRY;
+use super::work::{
+    Job,
+    Run, //
+};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
-    error::from_err_ptr,
-    fmt,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    ffi::c_int,
     prelude::*,
-    str::CString,
-    sync::{
-        global_lock,
-        rcu, //
-    }, //
+    sync::rcu, //
 };
 
 /// A reference to a key; dropping it gives the reference back.
@@ -27,8 +34,8 @@ struct Reference(NonNull<bindings::key>);
 
 // SAFETY: `usage` is a refcount_t, and key_put() may be called by any task.
 unsafe impl Send for Reference {}
-// SAFETY: a shared reference gives access to what is read under RCU (`payload`) or searched, which
-// keyring_search() does under RCU, too.
+// SAFETY: a shared reference gives access to what is constant (`type`, `description`), atomic (`flags`,
+// `state`) or read under RCU (`payload`, the links of a keyring).
 unsafe impl Sync for Reference {}
 
 impl Drop for Reference {
@@ -38,28 +45,15 @@ impl Drop for Reference {
     }
 }
 
-/// A keyring.
-///
-/// # Invariants
-///
-/// The key is one of the type `keyring`.
-struct Ring(Reference);
-
-impl Ring {
-    /// The key of the type `logon` with this name. Context: process, may sleep.
+impl Reference {
+    /// Checks that the key may be used. Context: any.
     ///
     /// # Errors
     ///
-    /// `EAGAIN`: there is none. `EKEYREVOKED`, `EKEYEXPIRED`: it must not be used any more.
-    fn find(&self, name: &CStr) -> Result<Key> {
-        let Self(Reference(ring)) = self;
-        let logon = &raw mut bindings::key_type_logon;
-        // SAFETY: a keyring, by the type invariant; the type is one of the kernel's own, which never
-        // goes; the name is a C string.
-        let found = unsafe { bindings::keyring_find(ring.as_ptr(), logon, name.as_char_ptr()) };
-        let found = NonNull::new(from_err_ptr(found)?).ok_or(ENOENT)?;
-        // INVARIANT: keyring_search() finds keys of that type only, and has taken a reference.
-        Ok(Key(Reference(found)))
+    /// `ENOKEY`, `EKEYREVOKED`, `EKEYEXPIRED`: the key was invalidated or revoked, or has expired.
+    fn validate(&self) -> Result {
+        // SAFETY: the key is alive; reads its flags and its time once each.
+        to_result(unsafe { bindings::key_validate(self.0.as_ptr()) })
     }
 }
 
@@ -67,96 +61,241 @@ impl Ring {
 ///
 /// # Invariants
 ///
-/// The key is one of the type `logon`.
+/// The key has the type `logon`.
 pub(crate) struct Key(Reference);
 
 impl Key {
-    /// The HMAC-SHA256 (RFC 2104) of `octets` with the key. None, if the key was taken away.
+    /// Returns the key with this serial number, if it has the type `logon`. Context: any.
+    fn lookup(serial: bindings::key_serial_t) -> Option<Self> {
+        // SAFETY: key_lookup() accepts any number, and takes a reference to a key that still has one.
+        let found = from_err_ptr(unsafe { bindings::key_lookup(serial) }).ok()?;
+        let reference = Reference(NonNull::new(found)?);
+        // SAFETY: the key is alive, and its type is constant.
+        let kind = unsafe { bindings::key_type(found) };
+        // INVARIANT: the type was compared.
+        (kind == &raw const bindings::key_type_logon).then_some(Self(reference))
+    }
+
+    /// Returns the key's serial number.
+    pub(crate) fn serial(&self) -> i32 {
+        // SAFETY: the key is alive, and its number is constant.
+        unsafe { bindings::key_number(self.0 .0.as_ptr()) }
+    }
+
+    /// Returns the key's name, if it is UTF-8.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let Self(Reference(key)) = self;
+        // SAFETY: the key is alive, and its description is constant (key_alloc()).
+        let name = unsafe { bindings::key_description(key.as_ptr()) };
+        // SAFETY: a C string that lives as long as the key.
+        unsafe { CStr::from_char_ptr(name) }.to_str().ok()
+    }
+
+    /// Checks that the key may be used and has `least` octets. Context: any.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Reference::validate`]. `EINVAL`: the key is shorter.
+    pub(crate) fn check(&self, least: usize) -> Result {
+        self.0.validate()?;
+        match self.with_payload(<[u8]>::len) {
+            Some(len) if len >= least => Ok(()),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Returns the HMAC-SHA256 (RFC 2104) of `octets`, or none if the key may not be used any more.
     /// Context: any but hard interrupts.
     pub(crate) fn hmac_sha256(&self, octets: &[u8]) -> Option<[u8; 32]> {
+        self.0.validate().ok()?;
+        self.with_payload(|secret| {
+            let mut mac = [0; 32];
+            // SAFETY: the lengths are those of the slices; `mac` has SHA256_DIGEST_SIZE.
+            unsafe {
+                bindings::hmac_sha256_usingrawkey(
+                    secret.as_ptr(),
+                    secret.len(),
+                    octets.as_ptr(),
+                    octets.len(),
+                    mac.as_mut_ptr(),
+                );
+            }
+            mac
+        })
+    }
+
+    /// Calls `use_it` with the key's octets, or returns none if the key was revoked. Context: any but
+    /// hard interrupts; `use_it` does not sleep.
+    fn with_payload<T>(&self, use_it: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let Self(Reference(key)) = self;
         let _reading = rcu::read_lock();
         // SAFETY: of the type `logon`, by the type invariant, whose payload is read under RCU
         // (dereference_key_rcu()).
         let payload = unsafe { bindings::user_key_payload_rcu(key.as_ptr()) };
-        // SAFETY: it is null, or stays as it is until `_reading` ends (user_update(), user_revoke()).
+        // SAFETY: it is null, or stays until `_reading` is dropped (user_update(), user_revoke()).
         let payload = unsafe { payload.as_ref() }?;
-        let mut mac = [0; 32];
-        // SAFETY: `datalen` octets follow in the payload (user_preparse()); `mac` has
-        // SHA256_DIGEST_SIZE.
-        unsafe {
-            bindings::hmac_sha256_usingrawkey(
-                payload.data.as_ptr().cast(),
-                payload.datalen.into(),
-                octets.as_ptr(),
-                octets.len(),
-                mac.as_mut_ptr(),
-            );
-        }
-        Some(mac)
+        let len = usize::from(payload.datalen);
+        // SAFETY: `datalen` octets follow in the payload (user_preparse()), which is not written any more.
+        let secret = unsafe { core::slice::from_raw_parts(payload.data.as_ptr().cast(), len) };
+        Some(use_it(secret))
     }
 }
 
-global_lock! {
-    // SAFETY: `Keyring::new` initialises it, and `ONCE` says to `Keyring::find` that it has.
-    unsafe(uninit) static KEYRING: Mutex<Option<Ring>> = None;
+/// The user of a keyring.
+pub(crate) trait Purpose: 'static {
+    /// The least length of a key.
+    const LEAST: usize;
+
+    /// Called before a key is linked to the keyring, possibly in the place of another key. Context:
+    /// process, may sleep; the keyring's semaphore is held for writing.
+    fn entering();
+
+    /// Called after keys were linked. Context: a workqueue, may sleep.
+    fn entered();
 }
 
-/// Whether [`KEYRING`] can be locked.
-static ONCE: Once = Once::new();
+/// Calls [`Purpose::entered`].
+struct Entered(fn());
 
-/// The module's keyring; dropping it takes it away, with the keys in it that nobody else has.
+impl Run for Entered {
+    fn run(&self) {
+        let Self(tell) = self;
+        if let Some(Reference(ring)) = &ring() {
+            // SAFETY: the key is alive; waits for its semaphore, whose holders do not wait for this work.
+            unsafe { bindings::wait_for_links(ring.as_ptr()) };
+        }
+        tell();
+    }
+}
+
+/// A keyring and the work that runs after keys were linked.
+struct Kept {
+    ring: Reference,
+    entered: Pin<KBox<Job<Entered>>>,
+}
+
+static KEYRING: Global<Kept> = Global::new();
+
+/// The module's keyring; dropping it removes the keyring and its links.
+///
+/// It holds keys of the type `logon` only. Adding a key needs CAP_SYS_ADMIN in the initial user namespace;
+/// the user root of that namespace may remove keys.
 pub(crate) struct Keyring(());
 
+/// Returns a reference to the keyring, a key of the type `keyring`.
+fn ring() -> Option<Reference> {
+    let ring = KEYRING.with(|kept| {
+        // SAFETY: the key is alive; key_get() takes another reference.
+        unsafe { bindings::key_get(kept.ring.0.as_ptr()) }
+    })?;
+    // INVARIANT: key_get() has taken the reference.
+    NonNull::new(ring).map(Reference)
+}
+
 impl Keyring {
-    /// Makes the keyring. Only root sees it, adds keys and takes them away. Context: process, may
-    /// sleep.
+    /// Makes the keyring. Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// `EEXIST`: there was one already. `ENOMEM`.
-    pub(crate) fn new(name: &CStr) -> Result<Self> {
-        // SAFETY: this is reached once, and nobody locks before it is done.
-        ONCE.begin(|| unsafe { KEYRING.init() })?;
-        // SAFETY: the name is a C string.
-        let keyring = from_err_ptr(unsafe { bindings::root_keyring(name.as_char_ptr()) })?;
+    /// `EEXIST`: the keyring exists. `ENOMEM`.
+    pub(crate) fn new<P: Purpose>(name: &CStr) -> Result<Self> {
+        let entered = KBox::pin_init(Job::new(Entered(P::entered)), GFP_KERNEL)?;
+        // SAFETY: the name is a C string, and the callback a key_restrict_link_func_t; `drop` removes it
+        // from the keyring.
+        let keyring = from_err_ptr(unsafe {
+            bindings::root_keyring(name.as_char_ptr(), Some(link_callback::<P>))
+        })?;
         // INVARIANT: keyring_alloc() returns a reference to a keyring.
-        *KEYRING.lock() = NonNull::new(keyring).map(|ring| Ring(Reference(ring)));
+        let ring = Reference(NonNull::new(keyring).ok_or(ENOMEM)?);
+        KEYRING.set(Kept { ring, entered })?;
         Ok(Self(()))
     }
 
-    /// The key with the name `name`, if there is one. Context: process, may sleep.
+    /// Whether the keyring was neither revoked nor invalidated. Context: process, may sleep.
+    pub(crate) fn is_usable() -> bool {
+        ring().is_some_and(|ring| ring.validate().is_ok())
+    }
+
+    /// Returns the keys in the keyring. A key that is linked or unlinked meanwhile may be missing.
+    /// Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// It is there and cannot be used.
-    pub(crate) fn find(name: fmt::Arguments<'_>) -> Result<Option<Key>> {
-        if !ONCE.is_done() {
-            return Ok(None);
+    /// `ENOMEM`.
+    pub(crate) fn keys() -> Result<impl Iterator<Item = Key>> {
+        const EACH: usize = size_of::<bindings::key_serial_t>();
+        let mut serials = KVec::<bindings::key_serial_t>::new();
+        let ring = ring();
+        while let Some(Reference(ring)) = &ring {
+            let size = serials.len() * EACH;
+            // SAFETY: a keyring that is alive; the memory has `size` bytes.
+            let all =
+                unsafe { bindings::keyring_serials(ring.as_ptr(), serials.as_mut_ptr(), size) };
+            let all = usize::try_from(all).map_err(|_| ENOMEM)?;
+            if all <= size {
+                serials.truncate(all / EACH);
+                break;
+            }
+            serials.resize(all.div_ceil(EACH), 0, GFP_NORETRY)?;
         }
-        let name = CString::try_from_fmt(name)?;
-        let keyring = KEYRING.lock();
-        let Some(keyring) = &*keyring else {
-            return Ok(None);
-        };
-        match keyring.find(&name) {
-            Ok(key) => Ok(Some(key)),
-            Err(error) if error == EAGAIN => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(serials.into_iter().filter_map(Key::lookup))
     }
 }
 
 impl Drop for Keyring {
     fn drop(&mut self) {
-        KEYRING.lock().take();
+        if let Some(Kept { ring, entered }) = KEYRING.take() {
+            // SAFETY: a keyring of `root_keyring`.
+            unsafe { bindings::retire_keyring(ring.0.as_ptr()) };
+            // It is not requested any more; dropping waits until it has ended.
+            drop(entered);
+        }
     }
 }
 
-/// Octets that nobody can guess. Context: any.
+/// Called before a key is linked to the keyring. An update of a linked key can still make it too short, so
+/// [`Key::check`] compares the length again.
+///
+/// # Safety
+///
+/// Called by the key service (`key_restrict_link_func_t`) with the payload of a key of this type; the
+/// keyring is one of [`Keyring::new`] for a `P`, and its semaphore is held.
+unsafe extern "C" fn link_callback<P: Purpose>(
+    _keyring: *mut bindings::key,
+    kind: *const bindings::key_type,
+    payload: *const bindings::key_payload,
+    _restriction: *mut bindings::key,
+) -> c_int {
+    // SAFETY: reads the credentials of the current task.
+    if !unsafe { bindings::capable(bindings::CAP_SYS_ADMIN as c_int) } {
+        return EPERM.to_errno();
+    }
+    let reading = rcu::read_lock();
+    let is_logon = kind == &raw const bindings::key_type_logon;
+    // SAFETY: the caller keeps the payload, and the type `logon` has a pointer in its first word.
+    let secret = unsafe { (*payload).data[0].cast::<bindings::user_key_payload>() };
+    let len = is_logon.then(|| {
+        // SAFETY: null if the key was revoked; else it stays until `reading` is dropped (user_update()),
+        // or longer if the key is new.
+        unsafe { secret.as_ref() }.map_or(0, |secret| secret.datalen)
+    });
+    if len.is_none_or(|len| usize::from(len) < P::LEAST) {
+        pr_err!(
+            "a key has to be of the type logon and of {} octets or more\n",
+            P::LEAST
+        );
+        return EINVAL.to_errno();
+    }
+    drop(reading);
+    P::entering();
+    KEYRING.with(|kept| kept.entered.request());
+    0
+}
+
+/// Returns random octets of cryptographic quality. Context: any.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut octets = [0; N];
-    // SAFETY: the array has so many bytes.
+    // SAFETY: the array has `N` bytes.
     unsafe { bindings::get_random_bytes(octets.as_mut_ptr().cast(), N) };
     octets
 }

@@ -13,6 +13,18 @@ pub(crate) fn this_module() -> *mut bindings::module {
     unsafe { bindings::this_module() }
 }
 
+/// The parameter `host_auth`, a text.
+pub(crate) fn host_auth() -> &'static CStr {
+    // SAFETY: a C string that nobody writes after the module's parameters were parsed.
+    unsafe { CStr::from_char_ptr(bindings::host_auth()) }
+}
+
+/// The parameter `svc_host_auth`, a text.
+pub(crate) fn svc_host_auth() -> &'static CStr {
+    // SAFETY: a C string that nobody writes after the module's parameters were parsed.
+    unsafe { CStr::from_char_ptr(bindings::svc_host_auth()) }
+}
+
 /// A reference that keeps our module loaded; dropping it gives the reference back.
 pub(crate) struct ModuleRef(());
 

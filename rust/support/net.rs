@@ -8,12 +8,20 @@ use core::net::{
     SocketAddr, //
 };
 use core::ptr::NonNull;
+use kernel::ffi::c_int;
 use kernel::fmt;
 
 /// Whether the log has room for one more message about what a peer does. Context: any.
 pub(crate) fn may_log() -> bool {
     // SAFETY: net_ratelimit() takes a lock of its own only, which it does not wait for.
     unsafe { bindings::net_ratelimit() != 0 }
+}
+
+/// Whether the log has room for another message about host authentication, whose rate limit other messages
+/// do not share. Context: any.
+pub(crate) fn may_log_hostauth() -> bool {
+    // SAFETY: __ratelimit() tries a lock of its own and does not wait for it.
+    unsafe { bindings::may_log_hostauth() }
 }
 
 /// A socket address of at most `sizeof(struct sockaddr_storage)` bytes.
@@ -66,11 +74,6 @@ impl SockAddr {
         };
         Some(SocketAddr::new(address, u16::from_be(port)))
     }
-
-    /// The address alone.
-    pub(crate) fn host(&self) -> Option<Host> {
-        self.socket().map(|address| Host(address.ip()))
-    }
 }
 
 impl PartialEq for SockAddr {
@@ -90,14 +93,30 @@ impl fmt::Display for SockAddr {
     }
 }
 
-/// A host's address, without a port.
-pub(crate) struct Host(IpAddr);
+/// The link of a connection: an interface of a network namespace.
+#[derive(Clone, Copy)]
+pub(crate) struct Link {
+    net: Net,
+    index: c_int,
+}
 
-impl fmt::Display for Host {
-    /// Writes it as in `192.0.2.1` and `2001:db8::1`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(address) = self;
-        write!(f, "{address}")
+impl Link {
+    /// Makes the link of the interface with this index; 0 stands for no interface.
+    pub(crate) fn new(net: Net, index: c_int) -> Self {
+        Self { net, index }
+    }
+
+    /// Whether the interface has this name now. Context: any.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        // SAFETY: the namespace is alive by its type invariant; the length is that of the name.
+        unsafe {
+            bindings::interface_has_name(
+                self.net.as_raw(),
+                self.index,
+                name.as_ptr().cast(),
+                name.len(),
+            )
+        }
     }
 }
 
@@ -105,7 +124,8 @@ impl fmt::Display for Host {
 ///
 /// # Invariants
 ///
-/// The namespace is alive: the transport it was taken from holds a reference for its whole life.
+/// The namespace is alive: the transport or the CM's id that it was taken from holds a reference for its
+/// whole life.
 #[derive(Clone, Copy)]
 pub(crate) struct Net(NonNull<bindings::net>);
 

@@ -81,6 +81,97 @@ impl Entry {
     }
 }
 
+/// The longest text of a setting.
+const LONGEST: usize = 4096;
+
+/// A setting that is a line of text.
+pub(crate) trait Text: Sync + 'static {
+    /// Returns the text. Context: process, may sleep.
+    fn get(&self) -> Result<KVec<u8>>;
+
+    /// Parses and sets another text. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: it cannot be parsed, and nothing has changed.
+    fn set(&self, text: &str) -> Result;
+}
+
+impl Entry {
+    /// Makes the setting `name`, a line of text.
+    pub(crate) const fn text<T: Text>(name: &'static CStr, value: &'static T) -> Self {
+        Self::with_handler(name, value, LONGEST, Some(text_callback::<T>))
+    }
+
+    /// Makes a file of `value`, to which `handler` gives access as that of `maxlen` bytes.
+    const fn with_handler<T>(
+        name: &'static CStr,
+        value: &'static T,
+        maxlen: usize,
+        handler: bindings::proc_handler,
+    ) -> Self {
+        // INVARIANT: all of these are static; a handler of this file passes on a table of its own.
+        Self(bindings::ctl_table {
+            procname: name.to_bytes_with_nul().as_ptr().cast(),
+            data: (&raw const *value).cast_mut().cast(),
+            maxlen: maxlen as i32,
+            mode: 0o644,
+            proc_handler: handler,
+            poll: core::ptr::null_mut(),
+            extra1: core::ptr::null_mut(),
+            extra2: core::ptr::null_mut(),
+        })
+    }
+}
+
+/// Called by proc_sys_call_handler() to read or write a text.
+///
+/// # Safety
+///
+/// `table` must be that of [`Entry::text`] for a `T`, and the other arguments those of a `proc_handler`.
+unsafe extern "C" fn text_callback<T: Text>(
+    table: *const bindings::ctl_table,
+    write: kernel::ffi::c_int,
+    buffer: *mut kernel::ffi::c_void,
+    len: *mut usize,
+    position: *mut bindings::loff_t,
+) -> kernel::ffi::c_int {
+    // SAFETY: sysctl keeps the table registered during the call, nobody writes it, and a copy owns nothing.
+    let mut table = unsafe { core::ptr::read(table) };
+    // SAFETY: the data is a `T`, which is static.
+    let setting = unsafe { &*table.data.cast::<T>() };
+    // SAFETY: both are the caller's, on its stack.
+    let (len, position) = unsafe { (&mut *len, &mut *position) };
+    if write != 0 {
+        if *position != 0 || *len > LONGEST {
+            return EINVAL.to_errno();
+        }
+        // SAFETY: the kernel's copy of what is written (proc_sys_call_handler()).
+        let text = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), *len) };
+        let set = core::str::from_utf8(text)
+            .map_err(|_| EINVAL)
+            .and_then(|text| setting.set(text.trim()));
+        return match set {
+            Ok(()) => {
+                *position = *len as bindings::loff_t;
+                0
+            }
+            Err(error) => error.to_errno(),
+        };
+    }
+    let mut text = match setting.get() {
+        Ok(text) => text,
+        Err(error) => return error.to_errno(),
+    };
+    if let Err(error) = text.push(0, GFP_KERNEL) {
+        return Error::from(error).to_errno();
+    }
+    table.data = text.as_mut_ptr().cast();
+    table.maxlen = text.len() as i32;
+    // SAFETY: the arguments of a `proc_handler` are passed on; the data is a C string, of this function.
+    unsafe { bindings::proc_dostring(&table, write, buffer, len, position) }
+}
+
 /// A number that is found when it is asked for, and that userspace can only set to zero.
 pub(crate) trait Count: Sync + 'static {
     /// The number. Context: process.
@@ -93,17 +184,8 @@ pub(crate) trait Count: Sync + 'static {
 impl Entry {
     /// The number `name`, which any write sets to zero.
     pub(crate) const fn counter<C: Count>(name: &'static CStr, value: &'static C) -> Self {
-        // INVARIANT: all of these are static; `counter_callback` hands on a table of another kind.
-        Self(bindings::ctl_table {
-            procname: name.to_bytes_with_nul().as_ptr().cast(),
-            data: (&raw const *value).cast_mut().cast(),
-            maxlen: core::mem::size_of::<usize>() as i32,
-            mode: 0o644,
-            proc_handler: Some(counter_callback::<C>),
-            poll: core::ptr::null_mut(),
-            extra1: core::ptr::null_mut(),
-            extra2: core::ptr::null_mut(),
-        })
+        let maxlen = core::mem::size_of::<usize>();
+        Self::with_handler(name, value, maxlen, Some(counter_callback::<C>))
     }
 }
 

@@ -54,7 +54,7 @@ local PROPERTIES = {
 local HOSTAUTH = 6
 
 -- The messages of the mechanism that is known for HOSTAUTH: a shared key.
-local SHARED_KEY = 0x50534b31
+local SHARED_KEY = 0x50534b32
 local PROOFS = {
     [1] = "hello of the client",
     [2] = "proof of the server",

@@ -112,8 +112,6 @@ pub struct Config {
     pub answer: Time,
     /// What is demanded of a peer's authentication.
     pub auth: Policy,
-    /// Whether there is a mechanism that can judge authentication material.
-    pub mechanism: bool,
 }
 
 impl Config {
@@ -158,10 +156,12 @@ impl Config {
 pub const MAX_PROPERTIES: u32 = 65536;
 
 /// The longest message that is no RPC message, unless material of a mechanism that is not here is
-/// longer: authentication material is longer than all other properties.
-pub const MAX_CONTROL_LEN: usize = v2::PREFIX_LEN + property::HOSTAUTH_LEN + shared_key::MAX_LEN;
+/// longer: all properties, with authentication material.
+pub const MAX_CONTROL_LEN: usize =
+    v2::PREFIX_LEN + property::SET_LEN + property::HOSTAUTH_LEN + shared_key::MAX_LEN;
 
-const _: () = assert!(property::SET_LEN <= property::HOSTAUTH_LEN + shared_key::MAX_LEN);
+// Each peer takes a message of this length before its RBSIZ is known.
+const _: () = assert!(MAX_CONTROL_LEN <= Properties::MIN_RECV_SIZE as usize);
 
 /// An RPC message that arrived, or a part of one.
 #[derive(Clone, Copy, Debug)]
@@ -565,6 +565,11 @@ impl Connection {
         self.announcement
     }
 
+    /// Says whether the peer is ignored because it has sent an RPC message before its proof.
+    pub fn is_given_up(&self) -> bool {
+        self.auth.is_given_up()
+    }
+
     /// Returns what was odd about the peer.
     pub const fn counters(&self) -> Counters {
         self.counters
@@ -803,11 +808,12 @@ impl Connection {
             .then(|| self.close(CloseReason::NotAuthenticated))
     }
 
-    /// A version that the peer has still to choose may be one that carries material.
+    /// Until the version is settled, it may be one that carries material. A client that has chosen another
+    /// version is [ignored](HostAuth::give_up).
     //= VA-012, D-50
     fn is_refused(&self) -> bool {
-        let possible = self.config.mechanism && self.version() != Some(Version::V1);
-        self.auth.is_refused(possible)
+        let can_carry = self.side == Side::Server || self.version() != Some(Version::V1);
+        self.auth.is_refused(can_carry)
     }
 
     // When something is due.

@@ -31,12 +31,14 @@ use crate::proto::header::{
     Kind,
     RpcStart, //
 };
+use crate::proto::hostauth::Verdict;
 use crate::proto::negotiate::{
     Answer,
     Time,
     Versions, //
 };
 use crate::proto::property::{
+    self,
     Properties,
     PropertySet, //
 };
@@ -114,11 +116,8 @@ impl Connection {
         if only.is_some_and(|only| only != kind) {
             return None;
         }
-        let is_good = match kind {
-            MsgType::Reply => true,
-            MsgType::Call => invalidated.is_none() && self.auth.may_proceed(),
-        };
-        if !is_good {
+        let is_good = kind == MsgType::Reply || invalidated.is_none();
+        if !is_good || !self.auth.may_proceed() {
             return None;
         }
         self.take_usual(version, kind, &arrived.fixed, now);
@@ -266,6 +265,13 @@ impl Connection {
             Some(version) => Some(version).filter(|v| v.number() == fixed.version),
             None => self.negotiation.versions().accept(fixed.version),
         };
+        if accepted == Some(Version::V1) && !self.auth.may_proceed() {
+            // It carries no material.
+            self.auth.give_up();
+        }
+        if self.auth.is_given_up() {
+            return judge(self.drop_message(), invalidated);
+        }
         let event = match accepted {
             None => self.handle_other_version(&fixed, rest),
             Some(Version::V1) => {
@@ -407,8 +413,7 @@ impl Connection {
         }
         match checked {
             Ok((MsgType::Reply, arrived)) => Event::Reply(arrived),
-            Ok((MsgType::Call, arrived)) if self.auth.may_proceed() => Event::Call(arrived),
-            Ok((MsgType::Call, _)) => self.refuse_header(fixed, BadHeader::NotAuthenticated),
+            Ok((MsgType::Call, arrived)) => Event::Call(arrived),
             Err((bad, MsgType::Call)) => self.refuse_header(fixed, bad),
             Err((bad, MsgType::Reply)) => self.fail(fixed.xid, bad),
         }
@@ -533,6 +538,10 @@ impl Connection {
         flags: Flags,
         conveyed: Conveyed<'a>,
     ) -> Event<'a> {
+        if !self.auth.may_proceed() {
+            self.auth.give_up();
+            return self.drop_message();
+        }
         let response = flags.response;
         let part = match conveyed.kind {
             Kind::Nomsg if self.assembler.open().is_some() => {
@@ -572,10 +581,8 @@ impl Connection {
         };
         if response {
             Event::Reply(arrived)
-        } else if self.auth.may_proceed() {
-            Event::Call(arrived)
         } else {
-            self.fail_sequence(fixed, response, BadHeader::NotAuthenticated)
+            Event::Call(arrived)
         }
     }
 
@@ -681,7 +688,7 @@ impl Connection {
     /// last message.
     ///
     /// The first one of a connection counts. Later ones bring authentication material only.
-    //= V2-122, V2-123, V2-124, V2-132, V2-134, V2-138, D-21, D-24
+    //= V2-122, V2-123, V2-124, V2-132, V2-134, V2-138, D-21, D-24, D-29
     pub fn handle_properties<'a>(
         &mut self,
         fixed: &FixedWords,
@@ -692,6 +699,13 @@ impl Connection {
             Ok(set) => set,
             Err(bad) => return self.reject(fixed, flags.response, bad),
         };
+        // Without a mechanism the value may be any octets.
+        let value = set.hostauth.filter(|_| self.auth.wants_material());
+        let material = match property::material(value.unwrap_or_default()) {
+            Ok(material) => material,
+            Err(_) if self.auth.is_required() => return self.handle_auth(Verdict::Refuse),
+            Err(bad) => return self.reject(fixed, flags.response, bad),
+        };
         if self.peer.is_none() {
             let peer = Properties::DEFAULT.with(&set);
             if peer.recv_size < Properties::MIN_RECV_SIZE {
@@ -700,11 +714,9 @@ impl Connection {
             }
             self.peer = Some(peer);
         }
-        match set.hostauth {
-            Some(material) if self.config.mechanism && self.auth.wants_material() => {
-                Event::HostAuth(material)
-            }
-            _ => self.tell(Event::None),
+        match material {
+            Some(material) => Event::HostAuth(material),
+            None => self.tell(Event::None),
         }
     }
 }

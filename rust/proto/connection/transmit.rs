@@ -237,14 +237,14 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Nothing has happened then. Material that is too long for one message has to be encoded
-    /// with [`property::encode_hostauth`] and sent with [`send_properties`](Self::send_properties).
+    /// Nothing has happened then. Material that is too long for one message has to be encoded with
+    /// [`encode_with`](property::Properties::encode_with) and sent with [`send_properties`](Self::send_properties).
     //= V2-134, V2-197, D-50
     pub fn send_hostauth(&mut self, out: &mut [u8], material: &[u8]) -> Result<usize, SendError> {
         let (send, mut recv) = self.credits_for_properties()?;
         let prefix = v2::encode_properties(out, self.config.xid, recv.grant(), &[], false)?;
         let mut body = Writer::new(out.get_mut(prefix..).unwrap_or_default());
-        property::encode_hostauth(&mut body, material)?;
+        self.config.properties.encode_with(&mut body, material)?;
         let len = prefix.saturating_add(body.len());
         self.check_len(len)?;
         (self.send, self.recv, self.sending) = (send, recv, None);
@@ -312,6 +312,9 @@ impl Connection {
         busy: bool,
         out: &mut [u8],
     ) -> Option<Transmit> {
+        if self.auth.is_given_up() {
+            return None;
+        }
         let between_parts = self.sending.is_some();
         let transmit = if between_parts {
             None

@@ -11,10 +11,11 @@
 pub mod proto;
 
 use proto::chunk::{ChunkLists, ChunkSlices};
-use proto::connection::{Arrived, Connection, Event};
+use proto::connection::{Arrived, Connection, Event, Side};
 use proto::continuation::{Assembler, Content, Cutter};
 use proto::credit::Grant;
 use proto::header::{Conveyed, FixedWords, Outgoing};
+use proto::host::{hosts, Address, Demand, KeyName, Prefix};
 use proto::hostauth::Verdict;
 use proto::invalidate::Invalidated;
 use proto::negotiate::Time;
@@ -22,7 +23,7 @@ use proto::plan::{CallShape, Limits};
 use proto::property::PropertySet;
 use proto::respond::{ReplyLimits, ReplyShape};
 use proto::responder::{CallLimits, Source};
-use proto::shared_key::Handshake;
+use proto::shared_key::{Channel, Handshake};
 use proto::types::{Handle, Version, Xid};
 use proto::xdr::Writer;
 use proto::{cm_private, error, invalidate, plan, property, reply, respond, responder, retry};
@@ -48,7 +49,10 @@ fn encode_others(out: &mut [u8], fixed: &FixedWords, report: error::ErrorReport)
         v2::encode_error(out, fixed, grant, report).unwrap_or(0),
         v2::encode_grant(out, grant).unwrap_or(0),
         v2::encode_properties(out, fixed.xid, grant, &[], false).unwrap_or(0),
-        property::encode_hostauth(&mut writer, out).is_ok().into(),
+        property::Properties::DEFAULT
+            .encode_with(&mut writer, out)
+            .is_ok()
+            .into(),
     ]
 }
 
@@ -92,6 +96,20 @@ fn prove(
     mac: &dyn Fn(&[u8]) -> Option<[u8; 32]>,
 ) -> bool {
     handshake.handle(material, mac) == Verdict::Accept || handshake.pending().is_some()
+}
+
+#[no_mangle]
+fn begin(side: Side, channel: &Channel, material: &[u8]) -> bool {
+    let value = property::material(material).is_ok();
+    value && Handshake::new(side, *channel, [0; 32]).pending().is_some()
+}
+
+#[no_mangle]
+fn name(text: &str, peer: Option<Address>, is_link: &dyn Fn(&str) -> bool) -> bool {
+    let listed = hosts(text).flatten();
+    Demand::parse(text).is_some_and(|demand| demand.includes(peer, listed, true))
+        || KeyName::parse(text).is_some_and(|name| name.fit(peer, is_link).is_some())
+        || Prefix::parse(text).is_some()
 }
 
 #[no_mangle]

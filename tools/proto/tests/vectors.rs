@@ -18,7 +18,7 @@ use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::Policy;
 use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time, Versions};
-use rpcrdma_proto::proto::property::{Properties, PropertySet, ReverseSupport};
+use rpcrdma_proto::proto::property::{self, Properties, PropertySet, ReverseSupport};
 use rpcrdma_proto::proto::reply::{self, Payload};
 use rpcrdma_proto::proto::responder::{self, CallLimits};
 use rpcrdma_proto::proto::retry::{self, Attempts, Reaction, Retry, Sent};
@@ -196,8 +196,7 @@ fn config(versions: Versions) -> Config {
         },
         xid: Xid(0x5e17),
         grants: 32,
-        auth: Policy::Log,
-        mechanism: true,
+        auth: Policy::Optional,
         ..common::config::config(versions, 128)
     }
 }
@@ -727,7 +726,8 @@ fn property_fields(fields: &mut Map<String, Value>, octets: &[u8]) -> Result {
             props.insert(name.into(), value.into());
         }
     }
-    if let Some(material) = set.hostauth {
+    let material = property::material(set.hostauth.unwrap_or_default());
+    if let Some(material) = material.map_err(|bad| format!("material is {bad:?}"))? {
         props.insert("hostauth".into(), hex(material));
     }
     fields.insert("props".into(), props.into());

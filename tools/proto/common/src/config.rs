@@ -33,7 +33,6 @@ pub fn config(versions: Versions, ceiling: u16) -> Config {
         keep_alive: Time(60_000),
         answer: Time(5_000),
         auth: Policy::Ignore,
-        mechanism: false,
     }
 }
 

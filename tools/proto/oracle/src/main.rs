@@ -15,7 +15,7 @@ use rpcrdma_proto::proto::chunk::{ChunkLists, ChunkSlices};
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
-use rpcrdma_proto::proto::property::{encode_hostauth, Properties, PropertySet, ReverseSupport};
+use rpcrdma_proto::proto::property::{material, Properties, PropertySet, ReverseSupport};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Xid};
 use rpcrdma_proto::proto::xdr::Writer;
 use rpcrdma_proto::proto::{v1, v2};
@@ -341,7 +341,7 @@ fn connprop(xid: u32, grant: Grant, more: bool, properties: impl FnOnce(&mut Fie
     fields.0
 }
 
-/// The sets that the core sends: all its properties, or authentication material.
+/// The sets that the core sends: all its properties, with or without authentication material.
 fn draw_own_properties(random: &mut Random) -> Message {
     let (xid, grant) = (random.word(), draw_grant(random));
     let more = random.below(2) == 0;
@@ -370,20 +370,19 @@ fn draw_own_properties(random: &mut Random) -> Message {
     let set = encoded(|out| {
         let mut out = Writer::new(out);
         if authenticate {
-            encode_hostauth(&mut out, &material)?;
+            properties.encode_with(&mut out, &material)?;
         } else {
             properties.encode(&mut out)?;
         }
         Ok::<_, rpcrdma_proto::proto::error::NoRoom>(out.len())
     });
     let fields = connprop(xid, grant, more, |fields| {
+        fields.add(if authenticate { 6_u32 } else { 5 });
+        for (id, value) in (1_u32..).zip(values) {
+            fields.add(id).octets(&value.to_be_bytes());
+        }
         if authenticate {
-            fields.add(1_u32).add(6_u32).octets(&material);
-        } else {
-            fields.add(5_u32);
-            for (id, value) in (1_u32..).zip(values) {
-                fields.add(id).octets(&value.to_be_bytes());
-            }
+            fields.add(6_u32).octets(&material);
         }
     });
     Message {
@@ -484,7 +483,8 @@ fn read_properties(fields: &mut Fields, set: &PropertySet<'_>) {
             fields.add(id).octets(&word.to_be_bytes());
         }
     }
-    if let Some(material) = set.hostauth {
+    if let Some(value) = set.hostauth {
+        let material = material(value).expect("well-formed").unwrap_or_default();
         fields.add(6_u32).octets(material);
     }
     for id in unknown {

@@ -14,7 +14,7 @@ use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
 use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time, Versions};
 use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part};
-use rpcrdma_proto::proto::property::{encode_hostauth, Properties, ReverseSupport};
+use rpcrdma_proto::proto::property::{Properties, ReverseSupport, HOSTAUTH_LEN, SET_LEN};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 use rpcrdma_proto::proto::v2;
 use rpcrdma_proto::proto::xdr::Writer;
@@ -310,7 +310,6 @@ fn plain_messages_of_version_2_take_the_shortest_way() {
     let mut unproven = Connection::server(
         Config {
             auth: Policy::Require,
-            mechanism: true,
             ..config()
         },
         &[],
@@ -1330,8 +1329,7 @@ fn property_sets_may_come_in_parts() {
 #[test]
 fn long_material_is_sent_in_parts() {
     let config = Config {
-        auth: Policy::Log,
-        mechanism: true,
+        auth: Policy::Optional,
         ..config()
     };
     let mut server = Connection::server(config, &[], NOW);
@@ -1340,8 +1338,12 @@ fn long_material_is_sent_in_parts() {
     let material = [7; 9000];
     let long = client.send_hostauth(&mut out, &material[..5000]);
     assert_eq!(long, Err(SendError::NoRoom));
-    let mut set = vec![0; 9016];
-    encode_hostauth(&mut Writer::new(&mut set), &material).unwrap();
+    let mut set = vec![0; SET_LEN + HOSTAUTH_LEN + material.len()];
+    let mut writer = Writer::new(&mut set);
+    config
+        .properties
+        .encode_with(&mut writer, &material)
+        .unwrap();
     let mut joined = Vec::new();
     let mut parts = set.chunks(4000).peekable();
     while let Some(part) = parts.next() {
@@ -1597,7 +1599,6 @@ fn a_side_announces_the_highest_version_that_it_speaks() {
 fn who_has_to_prove_something_cannot_do_without_an_announcement() {
     let demanding = Config {
         auth: Policy::Require,
-        mechanism: true,
         ..config()
     };
     for highest in [None, Some(1)] {
@@ -1867,12 +1868,8 @@ fn rubbish_does_not_put_off_the_answer() {
 #[test]
 fn policy_decides_about_peers_without_proof() {
     let material = [1, 6, 8, 4, 0x6162_6364];
-    let with = |auth, mechanism| {
-        let config = Config {
-            auth,
-            mechanism,
-            ..config()
-        };
+    let with = |auth| {
+        let config = Config { auth, ..config() };
         Connection::server(config, &[], NOW)
     };
     let first = v2_msg(9, 0, &rpc(9, 0, 40));
@@ -1881,30 +1878,66 @@ fn policy_decides_about_peers_without_proof() {
         matches!(event, Event::Close { why: found, .. } if found == why)
     };
     assert!(matches!(
-        with(Policy::Ignore, true).handle_message(NOW, props(0, &material), None),
+        with(Policy::Ignore).handle_message(NOW, props(0, &material), None),
         Event::Ready
     ));
-    assert!(is_closed(
-        with(Policy::Require, false).handle_message(NOW, first, None)
-    ));
-    // Material is for a mechanism, and for nobody without one.
-    assert!(matches!(
-        with(Policy::Log, false).handle_message(NOW, props(0, &material), None),
-        Event::Ready
-    ));
+    // A Call before the proof gets no answer, in either version, and what follows is of no use. The
+    // connection ends when the time for the proof is over.
     let v1 = v1_msg(9, &rpc(9, 0, 40));
-    assert!(is_closed(
-        with(Policy::Require, true).handle_message(NOW, v1, None)
-    ));
+    let reply = v2_msg(9, 1, &rpc(9, 1, 40));
+    let parts = v2_msg(9, 2, &rpc(9, 0, 40));
+    for early in [v1, first, reply, parts] {
+        let mut server = with(Policy::Require);
+        if early != v1 {
+            server.handle_message(NOW, props(0, &[0]), None);
+            transmit(&mut server);
+        }
+        assert!(!server.is_given_up());
+        let event = server.handle_message(NOW, early, None);
+        assert!(matches!(event, Event::Dropped), "{event:?}");
+        assert!(server.is_given_up());
+        for later in [props(0, &material), first, v1, raw(&[1, 2, CREDIT, 99, 0])] {
+            let event = server.handle_message(NOW, later, None);
+            assert!(matches!(event, Event::Dropped), "{event:?}");
+        }
+        assert!(!server.is_joining());
+        assert!(transmit(&mut server).is_empty());
+        let due = NOW.after(config().answer).after(config().answer);
+        assert_eq!(server.poll_timeout(false), Some(due));
+        assert!(matches!(server.handle_timeout(NOW), Event::None));
+        assert!(is_closed(server.handle_timeout(due)));
+    }
     assert!(matches!(
-        with(Policy::Log, true).handle_message(NOW, first, None),
+        with(Policy::Optional).handle_message(NOW, first, None),
         Event::Call(_)
+    ));
+    // Whoever need not prove anything may fail to, and may still prove it later.
+    let mut server = with(Policy::Optional);
+    let event = server.handle_message(NOW, props(0, &material), None);
+    assert!(matches!(event, Event::HostAuth(b"abcd")));
+    assert!(matches!(server.handle_auth(Verdict::Refuse), Event::Ready));
+    assert!(matches!(
+        server.handle_message(NOW, first, None),
+        Event::Call(_)
+    ));
+    // Any octets are material where nothing looks at it.
+    let unparsable = props(0, &[2, 2, 4, 2048, 6, 8, 0x746f_6b65, 0x6e31_3233]);
+    let mut server = with(Policy::Ignore);
+    let event = server.handle_message(NOW, unparsable, None);
+    assert!(matches!(event, Event::Ready));
+    assert_eq!(server.inline_send(), 2048);
+    // Where a mechanism does, they are a bad set, or the end of a peer that has to prove something.
+    assert!(matches!(
+        with(Policy::Optional).handle_message(NOW, unparsable, None),
+        Event::Refused(BadHeader::Property)
+    ));
+    assert!(is_closed(
+        with(Policy::Require).handle_message(NOW, unparsable, None)
     ));
     // Version 1 carries no material: there is nothing to wait for.
     for (version, required) in [(Version::V1, true), (Version::V2, false)] {
         let config = Config {
             auth: Policy::Require,
-            mechanism: true,
             ..config()
         };
         let mut client = Connection::client(config, Opening::InBand(version), &[], NOW);
@@ -1916,11 +1949,7 @@ fn policy_decides_about_peers_without_proof() {
         let event = client.handle_message(NOW, err_vers, None);
         assert_eq!(is_closed(event), !required);
     }
-    let mut server = with(Policy::Require, true);
-    assert!(matches!(
-        server.handle_message(NOW, first, None),
-        Event::Refused(BadHeader::NotAuthenticated)
-    ));
+    let mut server = with(Policy::Require);
     let set = props(0, &material);
     let event = server.handle_message(NOW, set, None);
     assert!(matches!(event, Event::HostAuth(b"abcd")));
@@ -1931,11 +1960,14 @@ fn policy_decides_about_peers_without_proof() {
     );
     transmit(&mut server);
     let len = server.send_hostauth(&mut out, b"round").unwrap();
+    assert_eq!(out[20..24], words(&[6]));
     assert_eq!(
-        out[16..44],
-        words(&[0, 1, 6, 12, 5, 0x726f_756e, 0x6400_0000])
+        out[len - 20..len],
+        words(&[6, 12, 5, 0x726f_756e, 0x6400_0000])
     );
-    assert_eq!(len, 44);
+    // All other properties are repeated, as they were.
+    let again = props(0, &[]).len() + SET_LEN;
+    assert_eq!(len, again + HOSTAUTH_LEN + 8);
     assert!(matches!(server.handle_auth(Verdict::Continue), Event::None));
     // Nothing of an RPC goes out before the peer has proven who it is.
     let reply = Outgoing {

@@ -11,6 +11,7 @@ mod continuation;
 mod credit;
 mod given;
 mod header;
+mod host;
 mod invalidate;
 mod negotiate;
 mod plan;

@@ -6,7 +6,8 @@ use common::words;
 use proptest::prelude::*;
 use rpcrdma_proto::proto::error::BadHeader;
 use rpcrdma_proto::proto::property::{
-    encode_hostauth, subset_contains, Effective, Properties, PropertySet, ReverseSupport, SET_LEN,
+    material, subset_contains, Effective, Properties, PropertySet, ReverseSupport, HOSTAUTH_LEN,
+    SET_LEN,
 };
 use rpcrdma_proto::proto::xdr::Writer;
 
@@ -30,9 +31,6 @@ fn values_of_the_wrong_size_are_bad() {
         (&[2, 2, 4, 4096, 2, 4, 4096], BadHeader::Property),
         (&[2, 5, 0, 5, 0], BadHeader::Property),
         (&[2, 6, 0, 6, 0], BadHeader::Property),
-        (&[1, 6, 8, 64, 1], BadHeader::Property),
-        (&[1, 6, 12, 4, 1, 2], BadHeader::Property),
-        (&[1, 6, 2, 0], BadHeader::Property),
         (&[0, 1], BadHeader::Trailing),
         (&[u32::MAX, 9, 0], BadHeader::Truncated),
     ] {
@@ -76,13 +74,42 @@ fn subsets_are_masks_of_any_length() {
 //= V2-134, V2-197, D-29, D-50 (test)
 #[test]
 fn authentication_material_has_two_lengths() {
-    let mut out = [0xff; 64];
+    let mut out = [0xff; 128];
     let mut writer = Writer::new(&mut out);
-    encode_hostauth(&mut writer, b"hello").unwrap();
+    Properties::DEFAULT
+        .encode_with(&mut writer, b"hello")
+        .unwrap();
     let len = writer.len();
-    assert_eq!(out[..16], words(&[1, 6, 12, 5]));
+    assert_eq!(out[..4], words(&[6]));
+    assert_eq!(out[SET_LEN..SET_LEN + HOSTAUTH_LEN], words(&[6, 12, 5]));
     let set = PropertySet::decode(&out[..len]).unwrap();
-    assert_eq!(set.hostauth, Some(&b"hello"[..]));
+    assert_eq!(set.hostauth, Some(&out[SET_LEN + 8..len]));
+    let material = set.hostauth.map(material);
+    assert_eq!(material, Some(Ok(Some(&b"hello"[..]))));
+    // A peer for which a property that is left out has its default value loses nothing.
+    assert_eq!(Properties::DEFAULT.with(&set), Properties::DEFAULT);
+    assert!(set.recv_size.is_some() && set.reverse.is_some());
+}
+
+//= V2-134, D-29 (test)
+#[test]
+fn any_octets_may_be_authentication_material_of_another_mechanism() {
+    for value in [
+        &b"tokentokn123"[..],
+        &[0, 0, 0, 64, 0, 0, 0, 1],
+        &[0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 2],
+        &[0, 0],
+    ] {
+        let mut set = words(&[2, 2, 4, 8192, 6, value.len() as u32]);
+        set.extend(value);
+        set.resize(set.len().next_multiple_of(4), 0);
+        let decoded = PropertySet::decode(&set).unwrap();
+        assert_eq!(decoded.recv_size, Some(8192));
+        assert_eq!(decoded.hostauth, Some(value));
+        assert_eq!(material(value), Err(BadHeader::Property));
+    }
+    assert_eq!(material(b""), Ok(None));
+    assert_eq!(material(&[0; 4]), Ok(Some(&b""[..])));
 }
 
 //= V2-055, V2-127, V2-128, V2-129, V2-130, V2-131, V2-170, D-24, D-25, D-28 (test)

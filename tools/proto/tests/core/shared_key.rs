@@ -2,6 +2,8 @@
 
 //! Host authentication by a shared key, over two connections.
 
+use std::cell::RefCell;
+
 use common::config;
 use proptest::prelude::*;
 use rpcrdma_proto::proto::chunk::NoChunks;
@@ -9,9 +11,12 @@ use rpcrdma_proto::proto::connection::{
     CloseReason, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
 };
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
+use rpcrdma_proto::proto::host::Address;
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
 use rpcrdma_proto::proto::negotiate::{Opening, Time};
-use rpcrdma_proto::proto::shared_key::{Handshake, Mac, MAX_LEN};
+use rpcrdma_proto::proto::shared_key::{
+    proven, Channel, End, Handshake, Mac, Nonce, MAX_LEN, PROVEN_LEN,
+};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 
 const NOW: Time = Time(1000);
@@ -34,8 +39,23 @@ fn mac(key: u64) -> impl Fn(&[u8]) -> Option<Mac> + Copy {
 fn required() -> Config {
     Config {
         auth: Policy::Require,
-        mechanism: true,
         ..config::both(32)
+    }
+}
+
+fn end(address: &str, port: u16, queue_pair: u32) -> End {
+    let plain = address.split('%').next().unwrap_or_default();
+    End {
+        address: Address::parse(plain).expect(address),
+        port,
+        queue_pair,
+    }
+}
+
+fn channel() -> Channel {
+    Channel {
+        client: end("192.0.2.7", 45678, 17),
+        server: end("192.0.2.1", 20049, 18),
     }
 }
 
@@ -62,7 +82,7 @@ impl Host {
                 Side::Client => Connection::client(config, Opening::InBand(Version::V2), &[], NOW),
                 Side::Server => Connection::server(config, &[], NOW),
             },
-            handshake: key.map(|_| Handshake::new(side, nonce)),
+            handshake: key.map(|_| Handshake::new(side, channel(), nonce)),
             key: key.unwrap_or_default(),
             told: Vec::new(),
             closed: None,
@@ -192,7 +212,8 @@ fn who_says_nothing_is_given_up() {
         assert!(client.closed.is_none() && server.closed.is_none());
         if let Ok(call) = client.calls() {
             server.hears(&call);
-            assert_eq!(server.told, ["refused"]);
+            assert_eq!(server.told, ["dropped"]);
+            assert!(server.connection.is_given_up());
         }
         let waits = if client.handshake.is_some() {
             &mut client
@@ -213,8 +234,8 @@ fn who_says_nothing_is_given_up() {
 
 /// What a client and a server with the same key say in the handshake.
 fn said() -> (Handshake, Handshake, [Vec<u8>; 3]) {
-    let mut client = Handshake::new(Side::Client, [1; 32]);
-    let mut server = Handshake::new(Side::Server, [2; 32]);
+    let mut client = Handshake::new(Side::Client, channel(), [1; 32]);
+    let mut server = Handshake::new(Side::Server, channel(), [2; 32]);
     let mut said = [const { Vec::new() }; 3];
     said[0] = client.pending().unwrap().to_vec();
     client.sent();
@@ -236,29 +257,29 @@ fn a_proof_is_good_for_one_connection_one_side_and_once() {
     // A server that has been told already is not told again.
     assert_eq!(client.handle(&proof, mac(1)), Verdict::Refuse);
     // What another connection has seen.
-    let mut other = Handshake::new(Side::Client, [3; 32]);
+    let mut other = Handshake::new(Side::Client, channel(), [3; 32]);
     assert_eq!(other.handle(&proof, mac(1)), Verdict::Refuse);
-    let mut other = Handshake::new(Side::Server, [3; 32]);
+    let mut other = Handshake::new(Side::Server, channel(), [3; 32]);
     assert_eq!(other.handle(&hello, mac(1)), Verdict::Continue);
     assert_eq!(other.handle(&last, mac(1)), Verdict::Refuse);
     // The proof of this side, which has the other's nonce for its own.
-    let mut other = Handshake::new(Side::Server, [2; 32]);
+    let mut other = Handshake::new(Side::Server, channel(), [2; 32]);
     assert_eq!(other.handle(&hello, mac(1)), Verdict::Continue);
     let own = other.pending().unwrap()[40..].to_vec();
     let reflected = [&last[..8], &own].concat();
     assert_eq!(other.handle(&reflected, mac(1)), Verdict::Refuse);
     // After a refusal, nothing helps.
     assert_eq!(other.handle(&last, mac(1)), Verdict::Refuse);
-    let mut other = Handshake::new(Side::Server, [2; 32]);
+    let mut other = Handshake::new(Side::Server, channel(), [2; 32]);
     assert_eq!(other.handle(&hello, mac(1)), Verdict::Continue);
     assert_eq!(other.handle(b"", mac(1)), Verdict::Refuse);
     assert_eq!(other.handle(&last, mac(1)), Verdict::Refuse);
     // Messages of the wrong side, out of turn, or twice.
     for out_of_turn in [&proof, &last] {
-        let mut other = Handshake::new(Side::Server, [2; 32]);
+        let mut other = Handshake::new(Side::Server, channel(), [2; 32]);
         assert_eq!(other.handle(out_of_turn, mac(1)), Verdict::Refuse);
     }
-    let mut other = Handshake::new(Side::Server, [2; 32]);
+    let mut other = Handshake::new(Side::Server, channel(), [2; 32]);
     assert_eq!(other.handle(&hello, mac(1)), Verdict::Continue);
     assert_eq!(other.handle(&hello, mac(1)), Verdict::Refuse);
     assert_eq!(server.handle(&last, mac(1)), Verdict::Accept);
@@ -270,11 +291,11 @@ fn a_proof_is_good_for_one_connection_one_side_and_once() {
 fn every_octet_of_a_proof_counts() {
     let (_, _, [hello, proof, last]) = said();
     for at in 0..32 {
-        let mut client = Handshake::new(Side::Client, [1; 32]);
+        let mut client = Handshake::new(Side::Client, channel(), [1; 32]);
         let mut wrong = proof.clone();
         wrong[40 + at] ^= 1;
         assert_eq!(client.handle(&wrong, mac(1)), Verdict::Refuse);
-        let mut server = Handshake::new(Side::Server, [2; 32]);
+        let mut server = Handshake::new(Side::Server, channel(), [2; 32]);
         assert_eq!(server.handle(&hello, mac(1)), Verdict::Continue);
         let mut wrong = last.clone();
         wrong[8 + at] ^= 1;
@@ -286,10 +307,10 @@ fn every_octet_of_a_proof_counts() {
 #[test]
 fn without_a_key_nothing_is_proven() {
     let (_, _, [hello, proof, _]) = said();
-    let mut server = Handshake::new(Side::Server, [2; 32]);
+    let mut server = Handshake::new(Side::Server, channel(), [2; 32]);
     assert_eq!(server.handle(&hello, |_| None), Verdict::Refuse);
     assert!(server.pending().is_none());
-    let mut client = Handshake::new(Side::Client, [1; 32]);
+    let mut client = Handshake::new(Side::Client, channel(), [1; 32]);
     assert_eq!(client.handle(&proof, |_| None), Verdict::Refuse);
 }
 
@@ -304,8 +325,8 @@ proptest! {
     ) {
         let (_, _, said) = said();
         let mut host = match which {
-            1 => Handshake::new(Side::Client, [1; 32]),
-            _ => Handshake::new(Side::Server, [2; 32]),
+            1 => Handshake::new(Side::Client, channel(), [1; 32]),
+            _ => Handshake::new(Side::Server, channel(), [2; 32]),
         };
         if which == 2 {
             prop_assert_eq!(host.handle(&said[0], mac(1)), Verdict::Continue);
@@ -324,5 +345,228 @@ proptest! {
         let hello = which == 0 && wrong.len() == said[0].len() && wrong[..8] == said[0][..8];
         let verdict = if hello { Verdict::Continue } else { Verdict::Refuse };
         prop_assert_eq!(host.handle(&wrong, mac(1)), verdict);
+    }
+}
+
+/// What a proof is the keyed hash of counts to the last octet, and nothing else does.
+//= V2-134, D-50 (test)
+#[test]
+fn a_proof_is_of_every_end_of_its_connection() {
+    let of = |channel: &Channel| proven(2, &[1; 32], &[2; 32], channel).unwrap();
+    let plain = of(&channel());
+    assert_eq!(plain.len(), PROVEN_LEN);
+    let changes: [fn(&mut End); 4] = [
+        |end| end.address.0[15] ^= 1,
+        |end| end.address.0[0] ^= 0x80,
+        |end| end.port ^= 1,
+        |end| end.queue_pair ^= 1,
+    ];
+    let mut seen = vec![plain];
+    for change in changes {
+        for server in [false, true] {
+            let mut other = channel();
+            change(if server {
+                &mut other.server
+            } else {
+                &mut other.client
+            });
+            seen.push(of(&other));
+        }
+    }
+    // The ends have places of their own.
+    let Channel { client, server } = channel();
+    seen.push(of(&Channel {
+        client: server,
+        server: client,
+    }));
+    seen.push(proven(3, &[1; 32], &[2; 32], &channel()).unwrap());
+    seen.push(proven(2, &[2; 32], &[1; 32], &channel()).unwrap());
+    for (at, one) in seen.iter().enumerate() {
+        assert!(seen[..at].iter().all(|other| other != one), "{at}");
+    }
+    // The connection manager has room for 24 bits.
+    let mut wide = channel();
+    wide.client.queue_pair |= 0x1700_0000;
+    assert_eq!(of(&wide), plain);
+}
+
+/// Everything that an attacker without the key can do with what hosts with the key say: pass it on
+/// to any of them, in any order, and put nonces and proofs together anew.
+struct Attacker {
+    nonces: Vec<Nonce>,
+    proofs: Vec<Mac>,
+    accepted: usize,
+    refused: usize,
+}
+
+impl Attacker {
+    /// What can be made of what has been heard.
+    fn messages(&self) -> Vec<Vec<u8>> {
+        let message = |which: u32, octets: &[&[u8; 32]]| {
+            let words = [0x5053_4b32_u32, which].map(u32::to_be_bytes).concat();
+            [words, octets.iter().copied().flatten().copied().collect()].concat()
+        };
+        let mut all = Vec::new();
+        for nonce in &self.nonces {
+            all.push(message(1, &[nonce]));
+            all.extend(self.proofs.iter().map(|proof| message(2, &[nonce, proof])));
+        }
+        all.extend(self.proofs.iter().map(|proof| message(3, &[proof])));
+        all
+    }
+
+    fn hear(&mut self, host: &Handshake) {
+        let Some(said) = host.pending() else { return };
+        let octets = |at: usize| <[u8; 32]>::try_from(&said[at..at + 32]).unwrap();
+        match said[7] {
+            1 => self.nonces.push(octets(8)),
+            2 => {
+                self.nonces.push(octets(8));
+                self.proofs.push(octets(40));
+            }
+            _ => self.proofs.push(octets(8)),
+        }
+    }
+
+    /// Tries all that can be said to each of `hosts`; one that has refused or accepted is over.
+    fn explore(&mut self, hosts: &[Handshake], mac: &dyn Fn(&[u8]) -> Option<Mac>) {
+        for (at, host) in hosts.iter().enumerate() {
+            for message in self.messages() {
+                let mut host = host.clone();
+                host.sent();
+                match host.handle(&message, mac) {
+                    Verdict::Refuse => self.refused += 1,
+                    Verdict::Accept => self.accepted += 1,
+                    Verdict::Continue => {
+                        let known = (self.nonces.len(), self.proofs.len());
+                        self.hear(&host);
+                        let mut hosts = hosts.to_vec();
+                        hosts[at] = host;
+                        self.explore(&hosts, mac);
+                        self.nonces.truncate(known.0);
+                        self.proofs.truncate(known.1);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn attack(hosts: &[(Side, Channel)]) -> (usize, usize) {
+    // A keyed hash that cannot be broken: each input has an output of its own.
+    let inputs = RefCell::new(Vec::<Vec<u8>>::new());
+    let mac = |octets: &[u8]| {
+        let mut inputs = inputs.borrow_mut();
+        let number = inputs.iter().position(|known| known == octets);
+        let number = number.unwrap_or_else(|| {
+            inputs.push(octets.to_vec());
+            inputs.len() - 1
+        });
+        Some([0x80 + u8::try_from(number).unwrap(); 32])
+    };
+    let hosts: Vec<_> = (1_u8..)
+        .zip(hosts)
+        .map(|(number, (side, channel))| Handshake::new(*side, *channel, [number; 32]))
+        .collect();
+    let mut attacker = Attacker {
+        nonces: vec![[0x70; 32]],
+        proofs: vec![[0x71; 32]],
+        accepted: 0,
+        refused: 0,
+    };
+    for host in &hosts {
+        attacker.hear(host);
+    }
+    attacker.explore(&hosts, &mac);
+    (attacker.accepted, attacker.refused)
+}
+
+//= V2-134, V2-135, D-50 (test)
+#[test]
+fn messages_that_are_passed_on_prove_nothing() {
+    let between = |client, server| Channel { client, server };
+    let host = end("192.0.2.1", 1023, 17);
+    let service = end("192.0.2.1", 20049, 18);
+    let other = end("192.0.2.2", 20049, 17);
+    let (near, far) = (end("192.0.2.66", 20049, 17), end("192.0.2.66", 1023, 19));
+    // A client is on one connection with the attacker, and on another one with
+    // another server, its own host's, or both.
+    let client = (Side::Client, between(host, near));
+    let servers = [
+        (Side::Server, between(far, other)),
+        (Side::Server, between(far, service)),
+    ];
+    for servers in [&servers[..1], &servers[1..], &servers] {
+        let (accepted, refused) = attack(&[&[client], servers].concat());
+        assert_eq!(accepted, 0);
+        assert!(refused > 50, "{refused}");
+    }
+    // The attacker has the port and the address of the client, or is the server to its own host.
+    let same_address = between(end("192.0.2.1", 1023, 99), other);
+    assert_eq!(attack(&[client, (Side::Server, same_address)]).0, 0);
+    assert_eq!(attack(&[client, (Side::Server, between(near, host))]).0, 0);
+    // On the same connection they do, as they should.
+    let honest = between(host, other);
+    assert!(attack(&[(Side::Client, honest), (Side::Server, honest)]).0 > 0);
+}
+
+fn octets<const N: usize>(vector: &serde_json::Value, field: &str) -> [u8; N] {
+    let text = vector[field].as_str().expect(field);
+    let octets: Vec<_> = (0..text.len() / 2)
+        .map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).expect(field))
+        .collect();
+    octets.try_into().expect(field)
+}
+
+fn end_of(vector: &serde_json::Value) -> End {
+    let number = |field| vector[field].as_u64().expect("a number");
+    end(
+        vector["address"].as_str().expect("an address"),
+        number("port").try_into().unwrap(),
+        number("queue_pair").try_into().unwrap(),
+    )
+}
+
+/// `vectors/shared_key` has computed them, with a library's keyed hash.
+//= V2-134, V2-197, D-50 (test)
+#[test]
+fn both_sides_say_what_the_vectors_say() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/shared_key.json");
+    let text = std::fs::read_to_string(path).unwrap();
+    let vectors: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    assert!(vectors.len() >= 6);
+    for vector in &vectors {
+        let channel = Channel {
+            client: end_of(&vector["client"]),
+            server: end_of(&vector["server"]),
+        };
+        let (of_client, of_server) = (
+            octets(vector, "client_nonce"),
+            octets(vector, "server_nonce"),
+        );
+        let hello: [u8; 40] = octets(vector, "hello");
+        let said: [u8; 72] = octets(vector, "said_by_server");
+        let last: [u8; 40] = octets(vector, "said_by_client");
+        let (input, other): ([u8; PROVEN_LEN], [u8; PROVEN_LEN]) = (
+            octets(vector, "server_input"),
+            octets(vector, "client_input"),
+        );
+        let mac = |octets: &[u8]| {
+            if octets == input {
+                said[40..].try_into().ok()
+            } else if octets == other {
+                last[8..].try_into().ok()
+            } else {
+                None
+            }
+        };
+        let mut client = Handshake::new(Side::Client, channel, of_client);
+        let mut server = Handshake::new(Side::Server, channel, of_server);
+        assert_eq!(client.pending(), Some(&hello[..]), "{}", vector["id"]);
+        assert_eq!(server.handle(&hello, mac), Verdict::Continue);
+        assert_eq!(server.pending(), Some(&said[..]), "{}", vector["id"]);
+        assert_eq!(client.handle(&said, mac), Verdict::Accept);
+        assert_eq!(client.pending(), Some(&last[..]));
+        assert_eq!(server.handle(&last, mac), Verdict::Accept);
     }
 }

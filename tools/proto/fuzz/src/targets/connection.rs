@@ -22,8 +22,7 @@ pub fn run(input: &[u8]) {
     let mut config =
         [v1_only, both, small][source.below(3) as usize]((1 + source.u8() % 64).into());
     config.continued = source.length(1 << 16);
-    config.mechanism = source.flag();
-    config.auth = [Policy::Ignore, Policy::Log, Policy::Require][source.below(3) as usize];
+    config.auth = [Policy::Ignore, Policy::Optional, Policy::Require][source.below(3) as usize];
     let data = source.u8() % 32;
     let mut data = source.bytes(data.into()).to_vec();
     if source.flag() {

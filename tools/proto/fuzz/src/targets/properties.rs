@@ -3,7 +3,7 @@
 //! Property sets, checked against a parser that knows nothing of the meaning.
 
 use rpcrdma_proto::proto::property::{
-    encode_hostauth, Effective, Properties, PropertySet, ReverseSupport, SET_LEN,
+    material, Effective, Properties, PropertySet, ReverseSupport, HOSTAUTH_LEN, SET_LEN,
 };
 use rpcrdma_proto::proto::xdr::Writer;
 
@@ -21,10 +21,6 @@ pub fn run(input: &[u8]) {
             if let Some(plain) = plain {
                 let bad = |(id, value): &(u32, &[u8])| match id {
                     1..=5 => !matches!(value.len(), 0 | 4),
-                    6 => {
-                        !value.is_empty()
-                            && opaque(&mut &value[..]).is_none_or(|o| o.1 != value.len())
-                    }
                     _ => false,
                 };
                 let twice = (1..=6).any(|id| plain.iter().filter(|p| p.0 == id).count() > 1);
@@ -72,11 +68,15 @@ fn check(set: &PropertySet<'_>, plain: &[(u32, &[u8])]) {
         _ => ReverseSupport::Inline,
     });
     assert_eq!(set.reverse, reverse);
-    let material = value(6).filter(|v| !v.is_empty()).map(|v| {
-        let len = u32::from_be_bytes(*v.first_chunk().expect("checked")) as usize;
-        &v[4..4 + len]
-    });
-    assert_eq!(set.hostauth, material);
+    assert_eq!(set.hostauth, value(6));
+    if let Some(value) = value(6) {
+        let whole = |(octets, len)| (len == value.len()).then_some(octets);
+        match material(value) {
+            Ok(None) => assert!(value.is_empty()),
+            Ok(Some(found)) => assert_eq!(opaque(&mut &value[..]).and_then(whole), Some(found)),
+            Err(_) => assert!(opaque(&mut &value[..]).and_then(whole).is_none()),
+        }
+    }
     let unknown: Vec<_> = plain
         .iter()
         .map(|p| p.0)
@@ -111,11 +111,12 @@ fn own(input: &[u8]) {
     assert!(effective.inline_recv <= own.recv_size);
     assert!(effective.segments <= peer.segments && effective.segment_size <= peer.segment_size);
 
-    let material = source.rest();
-    let mut wire = vec![0xee; material.len() + 20];
+    let octets = source.rest();
+    let mut wire = vec![0xee; SET_LEN + HOSTAUTH_LEN + octets.len().next_multiple_of(4)];
     let mut out = Writer::new(&mut wire);
-    encode_hostauth(&mut out, material).expect("room");
-    let len = out.len();
-    let set = PropertySet::decode(&wire[..len]).expect("our own");
-    assert_eq!(set.hostauth, Some(material));
+    own.encode_with(&mut out, octets).expect("room");
+    assert_eq!(out.len(), wire.len());
+    let set = PropertySet::decode(&wire).expect("our own");
+    assert_eq!(Properties::DEFAULT.with(&set), own);
+    assert_eq!(set.hostauth.map(material), Some(Ok(Some(octets))));
 }
