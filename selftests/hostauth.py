@@ -15,8 +15,8 @@ import time
 from pyverbs.pyverbs_error import PyverbsError
 
 from caller import expect, rpc
-from caller2 import CONNPROP, MORE, SYSTEM, Talk, ends, run, tests_of
-from sharedkey import CLIENT, HELLO, HOSTAUTH, SERVER, proof, property_set, said
+from caller2 import CONNPROP, MORE, Talk, ends, run, tests_of
+from sharedkey import CLIENT, HELLO, HOSTAUTH, SERVER, material, proof, property_set, said
 from verbs import waiting
 from wire import SECONDS, Lost, words
 
@@ -31,6 +31,7 @@ class Keyed(Talk):
     def __init__(self, caller):
         super().__init__(caller)
         self.nonce, self.server_nonce = os.urandom(32), None
+        self.ends = self.connection.ends()
 
     def material(self, which, *octets, flags=0):
         return self.send(CONNPROP, property_set(said(which, *octets)), flags=flags)
@@ -40,6 +41,8 @@ class Keyed(Talk):
         for _ in waiting(SECONDS):
             expect(self.hear(0) is None, "nothing was to be said")
             if HOSTAUTH in self.announced:
+                # A property that is left out would have its default value.
+                expect(sorted(self.announced) == [1, 2, 3, 4, 5, HOSTAUTH], self.announced)
                 return self.announced[HOSTAUTH]
         return b""
 
@@ -55,8 +58,8 @@ class Keyed(Talk):
         expect(answer == said(SERVER, self.server_nonce, self.proof(SERVER)), "no proof:", answer.hex())
         return self
 
-    def proof(self, which, key=KEY):
-        return proof(key, which, self.nonce, self.server_nonce)
+    def proof(self, which, key=KEY, ends=None):
+        return proof(key, which, (self.nonce, self.server_nonce), ends or self.ends)
 
     def proven(self):
         self.material(CLIENT, self.proof(CLIENT))
@@ -73,15 +76,37 @@ def proves_it(talk):
         talk.lives()
 
 
+def is_given_up(talk, begun):
+    """The server says nothing more, and the connection ends when the time for the proof is over."""
+    try:
+        for _ in waiting(PATIENCE + SECONDS):
+            expect(talk.connection.next_message() is None, "nothing was to be said")
+            if talk.connection.is_over():
+                break
+            time.sleep(0.1)
+    except (Lost, PyverbsError):
+        pass
+    lived = time.monotonic() - begun
+    expect(PATIENCE - 1 < lived < PATIENCE + SECONDS, "the server has waited for", lived, "seconds")
+
+
 #= V2-135
 def nothing_is_executed_before(talk):
-    """Neither before hello nor between hello and the proof."""
+    """Neither before hello nor between hello and the proof, nor in version 1."""
+    begun = time.monotonic()
+    early, old = Keyed(talk.caller), Keyed(talk.caller)
+    early.open().ask()
+    old.raw(words(7, 1, 32, 0, 0, 0, 0) + rpc()(7))
     talk.open()
-    talk.error(talk.ask(), SYSTEM)
     talk.material(HELLO, talk.nonce)
     talk.judged()
-    talk.error(talk.ask(), SYSTEM)
-    talk.proven().lives()
+    talk.ask()
+    talk.balance = 1
+    talk.proven()
+    early.balance = 1
+    early.material(HELLO, early.nonce)
+    for given_up in (talk, early, old):
+        is_given_up(given_up, begun)
 
 
 #= V2-032, V2-134, V2-139
@@ -94,7 +119,7 @@ def material_in_parts(talk):
 
 
 def material_in_the_first_message(talk):
-    talk.send(CONNPROP, property_set(said(HELLO, talk.nonce)))
+    talk.send(CONNPROP, words(2, 2, 4, 4096) + material(said(HELLO, talk.nonce)))
     talk.has_announced()
     talk.judged().proven().lives()
 
@@ -107,6 +132,23 @@ def a_proof_with_another_key(talk):
 def the_proof_of_the_server(talk):
     talk.challenged()
     ends(talk, lambda: talk.material(CLIENT, talk.proof(SERVER)))
+
+
+def a_proof_of_another_channel(talk):
+    """Of another address, port or queue pair on either side, or with the sides exchanged."""
+    client, server = talk.ends
+    for between in ((client._replace(address="192.0.2.66"), server),
+                 (client._replace(port=client.port ^ 1), server),
+                 (client._replace(queue_pair=client.queue_pair ^ 1), server),
+                 (client, server._replace(address="2001:db8::66")),
+                 (client, server._replace(port=server.port ^ 1)),
+                 (client, server._replace(queue_pair=server.queue_pair ^ 1)),
+                 (server, client)):
+        talk = Keyed(talk.caller)
+        talk.challenged()
+        other = talk.proof(CLIENT, ends=between)
+        # pylint: disable-next=cell-var-from-loop
+        ends(talk, lambda: talk.material(CLIENT, other))
 
 
 def a_proof_without_hello(talk):
@@ -134,6 +176,11 @@ def material_of_another_mechanism(talk):
     ends(talk, lambda: talk.send(CONNPROP, property_set(words(1, 2, 3))))
 
 
+#= D-29
+def material_that_is_no_XDR(talk):
+    ends(talk, lambda: talk.send(CONNPROP, words(1, HOSTAUTH, 8) + b"tokenn12"))
+
+
 def material_that_is_cut(talk):
     talk.open()
     ends(talk, lambda: talk.material(HELLO, talk.nonce[:16]))
@@ -142,11 +189,6 @@ def material_that_is_cut(talk):
 def material_after_the_proof(talk):
     talk.well()
     ends(talk, lambda: talk.material(HELLO, talk.nonce))
-
-
-#= V2-135
-def a_call_of_version_1(talk):
-    ends(talk, lambda: talk.raw(words(7, 1, 32, 0, 0, 0, 0) + rpc()(7)))
 
 
 def who_says_nothing_is_given_up(talk):

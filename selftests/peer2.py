@@ -287,16 +287,20 @@ class Connection2(Connection):
         if self.nonces is None and material.startswith(hello) and len(material) == 40:
             self.nonces = material[8:], os.urandom(32)
             forged = b"x" if self.way == "forger" else b""
-            proof = sharedkey.proof(key + forged, sharedkey.SERVER, *self.nonces)
+            proof = sharedkey.proof(key + forged, sharedkey.SERVER, self.nonces, self.both())
             said = sharedkey.said(sharedkey.SERVER, self.nonces[1], proof)
             self.message(CONNPROP, sharedkey.property_set(said), 7)
             return
-        proof = sharedkey.proof(key, sharedkey.CLIENT, *self.nonces)
+        proof = sharedkey.proof(key, sharedkey.CLIENT, self.nonces, self.both())
         if self.proven or material != sharedkey.said(sharedkey.CLIENT, proof):
             sys.exit(f"the client proves nothing: {material.hex()}")
         if self.way == "forger":
             sys.exit("the client has told who it is to somebody else")
         self.proven = True
+
+    def both(self):
+        """The ends of the connection, the client's and this one."""
+        return self.ends()[::-1]
 
     def next_call(self):
         self.take()

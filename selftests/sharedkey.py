@@ -2,11 +2,26 @@
 """Host authentication by a shared key, as Documentation/version2.rst describes it."""
 
 import hmac
+import ipaddress
+from typing import NamedTuple
 
 from wire import words
 
 HOSTAUTH = 6
-MECHANISM, HELLO, SERVER, CLIENT = 0x50534B31, 1, 2, 3
+MECHANISM, HELLO, SERVER, CLIENT = 0x50534B32, 1, 2, 3
+
+
+class End(NamedTuple):
+    """One end of a connection: address and port in text and number, and the queue pair's number."""
+    address: str
+    port: int
+    queue_pair: int
+
+    def octets(self):
+        address = ipaddress.ip_address(self.address.split("%")[0])
+        if address.version == 4:
+            address = ipaddress.ip_address(f"::ffff:{address}")
+        return address.packed + words(self.port, self.queue_pair & 0xFFFFFF)
 
 
 def said(which, *octets):
@@ -14,11 +29,21 @@ def said(which, *octets):
     return words(MECHANISM, which) + b"".join(octets)
 
 
-def proof(key, which, client, server):
-    """What shows that WHICH has the KEY, by the nonces of both sides."""
-    return hmac.digest(key, said(which, client, server), "sha256")
+def proven(which, nonces, ends):
+    """What a proof is the keyed hash of; NONCES and ENDS are the client's and the server's."""
+    return said(which, *nonces, *(end.octets() for end in ends))
 
 
-def property_set(material):
-    """A set of properties with nothing but MATERIAL, whose length is a multiple of four."""
-    return words(1, HOSTAUTH, 4 + len(material), len(material)) + material
+def proof(key, which, nonces, ends):
+    """What shows that the sender of message WHICH has the KEY."""
+    return hmac.digest(key, proven(which, nonces, ends), "sha256")
+
+
+def material(octets):
+    """The property HOSTAUTH with OCTETS, whose length is a multiple of four."""
+    return words(HOSTAUTH, 4 + len(octets), len(octets)) + octets
+
+
+def property_set(octets):
+    """A set of properties with nothing but OCTETS as authentication material."""
+    return words(1) + material(octets)

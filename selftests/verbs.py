@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """A queue pair for a scripted peer. Every request is waited for."""
 
+import json
 import os
+import subprocess
 import time
 
 from pyverbs.cq import CQ
@@ -14,6 +16,7 @@ from pyverbs.qp import QP, QPCap, QPInitAttr
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.wr import SGE, RecvWR, SendWR
 
+from sharedkey import End
 from wire import INLINE, SECONDS, Lost
 
 BUFFER = 1 << 20
@@ -47,11 +50,17 @@ def waiting(seconds):
             time.sleep(0.001)
 
 
+def split(address):
+    """ADDRESS:PORT as text and number."""
+    host, port = address.rsplit(":", 1)
+    return host.strip("[]"), int(port)
+
+
 class QueuePair:
     """On the device of a connection manager's ID, which has been bound or resolved."""
 
     def __init__(self, cmid):
-        self.id = cmid
+        self.id, self.remote = cmid, None
         context = self.id.context
         self.pd = PD(context)
         self.sent, self.received = CQ(context, SENDS + 1), CQ(context, RECEIVES + 1)
@@ -71,8 +80,21 @@ class QueuePair:
 
     def go(self):
         """The other side is known. Returns the attributes that it asked for."""
-        self._modify(IBV_QPS_RTR)
+        self.remote = self._modify(IBV_QPS_RTR).dest_qp_num
         return self._modify(IBV_QPS_RTS)
+
+    def ends(self):
+        """This end of the connection, and the other."""
+        shown = subprocess.run(["rdma", "-j", "resource", "show", "cm_id"], check=True,
+                               stdout=subprocess.PIPE).stdout
+        this, = (found for found in json.loads(shown)
+                 if (found.get("pid"), found.get("lqpn")) == (os.getpid(), self.qp.qp_num))
+        numbers = self.qp.qp_num, self.remote
+        # iWARP's connection manager exchanges none.
+        if this["ifname"].startswith("siw"):
+            numbers = 0, 0
+        return [End(*split(this[name]), number)
+                for name, number in zip(("src-addr", "dst-addr"), numbers)]
 
     def _modify(self, state):
         attributes, mask = self.id.init_qp_attr(state)

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""A host that passes every message on, without a key: what it is told by a client goes to SERVER.
+
+usage: relay.py ADDRESS PORT SERVER SERVER_PORT PROCESS
+
+It listens on ADDRESS and PORT, connects to SERVER for each client, and says when one of them has
+proven itself. It ends when PROCESS has ended.
+"""
+
+import os
+import select
+import sys
+
+from pyverbs.cm_enums import RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP
+from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
+from pyverbs.librdmacm_enums import RAI_PASSIVE
+from pyverbs.pyverbs_error import PyverbsError
+
+import sharedkey
+
+from caller import Caller, Client
+from verbs import QueuePair, descriptors, waiting
+from wire import Lost
+
+# How long it may be silent on both sides, in seconds.
+SILENCE = 12
+
+
+class Near(QueuePair):
+    """The client's connection, which gets what the server has sent along."""
+
+    def __init__(self, event, listener, private_data):
+        super().__init__(CMID(creator=event, listen_id=listener))
+        self.post_receives()
+        self.go()
+        parameters = ConnParam(resources=16, depth=16, qp_num=self.qp.qp_num,
+                               data_len=len(private_data))
+        parameters.set_private_data(private_data)
+        self.id.accept(parameters)
+
+
+def tell(name, message):
+    """Says what a message proves."""
+    for which, proven in ((sharedkey.SERVER, "the server"), (sharedkey.CLIENT, "the client")):
+        if sharedkey.said(which) in message:
+            print(proven, "has proven itself", flush=True)
+    print(name, message.hex(), flush=True)
+
+
+def pass_on(near, far):
+    for _ in waiting(SILENCE):
+        for name, one, other in (("client:", near, far), ("server:", far, near)):
+            message = one.next_message()
+            if message is not None:
+                tell(name, message)
+                other.send(message)
+
+
+def main(address, port, server, server_port, process):
+    known = set(descriptors())
+    channel = CMEventChannel()
+    events, = set(descriptors()) - known
+    listener = CMID(creator=channel, port_space=RDMA_PS_TCP)
+    listener.bind_addr(AddrInfo(src=address, src_service=port, port_space=RDMA_PS_TCP,
+                                flags=RAI_PASSIVE))
+    listener.listen(8)
+    print("listening", flush=True)
+    # Connections that are over are kept: closing one of pyverbs' CMIDs closes the device for all.
+    past = []
+    while os.path.exists(f"/proc/{process}"):
+        if not select.select([events], [], [], 1)[0]:
+            continue
+        event = CMEvent(channel)
+        if event.event_type != RDMA_CM_EVENT_CONNECT_REQUEST:
+            event.ack_cm_event()
+            continue
+        try:
+            far = Client(Caller(server, server_port))
+            near = Near(event, listener, far.private_data)
+        except (Lost, PyverbsError) as error:
+            print(error, flush=True)
+            event.ack_cm_event()
+            continue
+        event.ack_cm_event()
+        past += [near, far]
+        try:
+            pass_on(near, far)
+        except (Lost, PyverbsError) as error:
+            print(error, flush=True)
+        for end in (near, far):
+            end.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 6:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
