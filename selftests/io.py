@@ -16,6 +16,8 @@ list_when_told DIR READY TOLD     opens DIR, makes READY, and prints the names i
 list_each_when_told, list_at_once DIR READY TOLD      the same with all directories in DIR at once
 churn DIR COUNT STOP    COUNT processes change, read and compare files of their own until STOP exists
 settled DIR             compares what churn has left with what it should be
+fill FILE MIB           writes a file of this size, and has it written out
+filled FILE MIB         compares it
 swap MIB                has so much memory swapped out and compares it when it comes back
 ask DESCRIPTOR COUNT    asks for the attributes of an open file, once, and COUNT times in vain
 setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
@@ -410,6 +412,20 @@ def churn_file(path, number, size, seed):
     return True
 
 
+def fill(path, mib):
+    with open(path, "wb") as file:
+        for part in range(int(mib)):
+            file.write(pattern(1 << 20, part))
+        os.fsync(file.fileno())
+
+
+def filled(path, mib):
+    with open(path, "rb") as file:
+        for part in range(int(mib)):
+            check(file.read(1 << 20), pattern(1 << 20, part), f"{path} at {part} MiB")
+        check(file.read(), b"", path)
+
+
 def settled(path):
     """Of each process there is one file of each size, and nothing else."""
     found = [name.split("-") for name in os.listdir(path)]
@@ -536,7 +552,7 @@ def checkxattr(path, size):
     check(room.raw[:length], pattern(int(size)), "user.test")
 
 
-COMMANDS = {f.__name__: f for f in (put, get, ask, limit, write, compare, together, churn, settled, swap,
+COMMANDS = {f.__name__: f for f in (put, get, ask, limit, write, compare, together, churn, settled, fill, filled, swap,
                                     populate, list_when_told, list_each_when_told, list_at_once, setxattr,
                                     checkxattr)}
 COMMANDS |= {"list": list_names, "sizes": put_and_get}
