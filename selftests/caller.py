@@ -899,10 +899,18 @@ def a_long_reply_in_pieces(c):
     expect(LARGE[start:start + length] in c.got(*answer.reply), "other data")
 
 
-@case()
+@case(stock="executes what it refuses")
 def a_reply_chunk_of_no_segments(c):
-    for chunk in ([], [c.piece(0, 4)], [Segment(0, 0, 0)]):
+    """Nor is a Call executed whose Reply has no room, whatever it is."""
+    good(c.replies(writes(4, data=b"good")).payload)
+    for chunk in ([], [c.piece(0, 4)], [Segment(0, 0, 0)], [c.piece(0, 19)]):
         c.refuses(reply=chunk)
+        c.refuses(writes(4, data=b"evil"), reply=chunk)
+        xid = c.caller.next_xid()
+        call = c.piece(4096, data=writes(4, data=b"evil")(xid))
+        c.send(words(xid, VERSION, 32, RDMA_NOMSG) + lists_of([(0, call)], reply=chunk))
+        c.refused(xid)
+    written(c, b"good")
 
 
 @case(stock="sends more than the client can receive")

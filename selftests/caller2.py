@@ -25,7 +25,7 @@ from wire import PRIVATE_DATA, SECONDS, Decoder, Lost, Segment, announcement, wo
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
 BAD_XDR, INVAL_HTYPE, INVAL_FLAG = 2, 3, 4
-READ_CHUNKS, WRITE_CHUNKS, WRITE_RESOURCE, SYSTEM = 5, 6, 8, 10
+READ_CHUNKS, WRITE_CHUNKS, SYSTEM = 5, 6, 10
 SBSIZ, RBSIZ, RSSIZ, RCSIZ, BRS, HOSTAUTH = 1, 2, 3, 4, 5, 6
 # How many messages of the server there are Receives for.
 CEILING = 64
@@ -325,7 +325,7 @@ def properties_in_parts(talk):
 def properties_that_are_malformed(talk):
     talk.open()
     for body in (b"", words(1), words(1, SBSIZ, 3) + b"abc\0",
-                 words(2, SBSIZ, 4, 9, SBSIZ, 4, 9), words(0, 0)):
+                 words(2, SBSIZ, 4, 9, SBSIZ, 4, 9), words(0, 1)):
         talk.refused(talk.send(CONNPROP, body), BAD_XDR)
 
 
@@ -383,9 +383,10 @@ def other_flags(talk):
     piece = talk.connection.piece()
     for kind, flags, body in ((MSG, 4, words(0) + NO_LISTS), (NOMSG, MORE, words(0) + NO_LISTS),
                               (MSG, 0x80000000, b""), (CONNPROP, 8, words(0)),
-                              (MSG, MORE, words(0) + lists_of((), [[piece]]) + words(1)),
-                              (MSG, MORE, words(5) + NO_LISTS + words(1))):
+                              (MSG, MORE, words(0) + lists_of((), [[piece]]) + words(1))):
         talk.refused(talk.send(kind, body, flags=flags), INVAL_FLAG)
+    # The type comes first.
+    talk.refused(talk.send(7, b"", flags=MORE), INVAL_HTYPE)
 
 
 #= V2-147
@@ -428,6 +429,32 @@ def a_call_in_parts_with_a_chunk(talk):
     talk.part(message[:20], xid, flags=MORE)
     talk.part(message[20:at] + message[at + 4:], xid, lists_of([(at, piece)]))
     talk.good(xid)
+
+
+#= V2-035, V2-036
+def parts_with_a_handle_and_an_empty_end(talk):
+    """The header is copied into each part, and the last one has nothing else."""
+    talk.open()
+    xid = talk.caller.next_xid()
+    message = compound(PUTROOTFH, GETFH)(xid)
+    for start, end in (0, 24), (24, len(message)):
+        talk.send(MSG, words(5) + NO_LISTS + message[start:end], xid, flags=MORE)
+    talk.send(MSG, words(5) + NO_LISTS, xid)
+    talk.good(xid)
+    # Elsewhere there is something in each part.
+    xid = talk.caller.next_xid()
+    talk.part(rpc()(xid)[:8], xid, flags=MORE)
+    talk.refused(talk.part(b"", xid, flags=MORE), BAD_XDR)
+
+
+def pad_behind_headers(talk):
+    """Zeros behind a message that says how long it is."""
+    talk.open()
+    talk.send(NOMSG, words(0) + NO_LISTS + bytes(4), 0)
+    talk.send(CONNPROP, words(1, RBSIZ, 4, 4096) + bytes(8))
+    talk.lives()
+    for body in words(0) + NO_LISTS + bytes(3) + b"x", words(0) + NO_LISTS + words(1):
+        talk.refused(talk.send(NOMSG, body), BAD_XDR)
 
 
 #= V2-033
@@ -654,11 +681,26 @@ def a_handle_that_no_segment_has(talk):
         talk.lives()
 
 
-#= V2-104, V2-158
+#= V2-093, V2-103
 def a_write_chunk_that_is_too_small(talk):
+    """It stays unused, and the result goes with the rest of the Reply: in parts, or in a chunk."""
     talk.open()
-    piece = talk.connection.piece(0, 100)
-    talk.refused(talk.ask(a_file(), lists_of((), [[piece]])), WRITE_RESOURCE, 1, len(CONTENT))
+    memory = talk.connection
+    small = memory.piece(0, data=b"\xaa" * 100)
+    unused = lists_of((), [[Segment(small.handle, 0, small.offset)]])
+    xid = talk.ask(a_file(), lists_of((), [[small]]))
+    stream = b""
+    while True:
+        message = talk.replied(xid)
+        if not message.flags & MORE:
+            break
+        stream += message.payload
+    expect(message.body[:4 + len(unused)] == words(0) + unused, "other lists:", message)
+    expect(CONTENT in stream + message.body[4 + len(unused):], "not the file")
+    expect(memory.got(small) == b"\xaa" * 100, "the chunk was written to")
+    large = memory.piece(256, 12000)
+    message = talk.replied(talk.ask(a_file(), lists_of((), [[small]], [large])), NOMSG)
+    expect(CONTENT in memory.got(large), "not the file")
 
 
 #= V2-131

@@ -75,11 +75,7 @@ before("error_cut_short",
        lambda reply: message(reply, ERROR, RESPONSE),
        lambda reply: message(reply, ERROR, RESPONSE, words(5)),
        lambda reply: message(reply, ERROR, RESPONSE, words(8, 0)))
-before("error_that_is_no_response", lambda reply: message(reply, ERROR, 0, words(SYSTEM)))
 before("versions_reversed", lambda reply: words(reply.xid, 2, 1, ERROR, 1, 1, 0))
-#= V2-030
-before("call", lambda reply: message(reply, MSG, 0, NOTHING + words(reply.xid, 0, 2, 0x40000000, 1, 0,
-                                                                    0, 0, 0, 0)))
 before("error_for_nobody",
        lambda reply: message(reply, ERROR, RESPONSE, words(SYSTEM), reply.xid ^ 0x5A5A5A5A))
 before("part_for_nobody",
@@ -97,6 +93,8 @@ is_answered("call_without_lists", lambda reply: message(reply, MSG, 0, words(0))
 #= V2-150, V2-154
 is_answered("call_that_reads", lambda reply: called(reply, words(1, 40, 1, 64, 0, 0, 0, 0, 0)))
 is_answered("call_that_writes", lambda reply: called(reply, words(0, 1, 1, 1, 64, 0, 0, 0, 0)))
+#= V2-030
+is_answered("call", lambda reply: called(reply, NOTHING[4:]))
 is_answered("properties_cut_short", lambda reply: message(reply, CONNPROP, 0, words(5, 1, 4)))
 is_answered("property_twice",
             lambda reply: message(reply, CONNPROP, 0, words(2, 1, 4, 4096, 1, 4, 4096)))
@@ -193,6 +191,7 @@ def refuses_a_call_twice(_, reply):
 
 # --- The connection -------------------------------------------------------------------------
 
+instead("error_that_is_no_response", lambda reply: message(reply, ERROR, 0, words(SYSTEM)))
 instead("other_version", lambda reply: words(reply.xid, 1, 32, 0, 0, 0, 0, reply.xid, 1, 0, 0, 0, 0))
 
 

@@ -1072,15 +1072,16 @@ tests \
 	"a_killed_call_without_a_reply_costs_the_connection" \
 	"the_same_call_comes_again" \
 	"mutations_do_no_harm ${MUTATIONS:-200}" \
-	"in_version_2 is_dropped bad_messages empty runt no_flags response_of_unknown_type error_cut_short call" \
-	"in_version_2 is_dropped bad_messages error_that_is_no_response versions_reversed" \
+	"in_version_2 is_dropped bad_messages empty runt no_flags response_of_unknown_type error_cut_short" \
+	"in_version_2 is_dropped bad_messages versions_reversed" \
 	"in_version_2 is_dropped bad_xids foreign_xid twice error_for_nobody part_for_nobody" \
 	"in_version_2 is_answered type_unknown=3 flag_unknown=4 nothing_conveyed=2 nomsg_with_more=4" \
 	"in_version_2 is_answered call_without_lists=2 properties_cut_short=2 property_twice=2" \
-	"in_version_2 is_answered call_that_reads=5,0 call_that_writes=9,0" \
+	"in_version_2 is_answered call_that_reads=5,0 call_that_writes=9,0 call=10" \
 	"in_version_2 does_no_harm no_credits no_ceiling endless_credits flood_of_grants flood other_properties" \
 	"in_version_2 does_no_harm result_inline reply_chunk_not_offered_and_unused" \
-	"in_version_2 fails_its_rpc error_unknown error_bad_xdr error_system error_of_a_chunk_that_is_not" \
+	"in_version_2 fails_its_rpc error_unknown error_bad_xdr error_system error_that_is_no_response" \
+	"in_version_2 fails_its_rpc error_of_a_chunk_that_is_not" \
 	"in_version_2 fails_its_rpc header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk" \
 	"in_version_2 fails_its_rpc reply_of_another reply_that_is_a_call parts_with_chunks parts_without_end" \
 	"in_version_2 fails_its_rpc no_payload longer_than_its_buffers payload_of_another nowhere" \

@@ -18,7 +18,8 @@ It is to version 2 what peer.py is to version 1, and was written from the docume
     strange     announces properties that nobody knows, in parts
     invalidates invalidates the handle of each Call that has one
     reads       refuses Calls with Read chunks: it takes 0
-    long        refuses Calls with normal Read chunks: it takes 1, that of a long Call
+    long        refuses Calls with normal Read chunks: it takes 0, but that of a long Call
+    inline      has no use for Write and Reply chunks: each Reply is inline, or goes in parts
     segments    takes no Segment that is longer than 600,000 bytes
     writes      refuses Calls with Write chunks: it takes 0
     replies     refuses Calls whose Reply would have to go in parts
@@ -189,7 +190,7 @@ class Connection2(Connection):
         if self.way == "reads" and call.reads:
             self.refuse(call.xid, READ_CHUNKS, 0)
         elif self.way == "long" and any(position for position, _ in call.reads):
-            self.refuse(call.xid, READ_CHUNKS, 1)
+            self.refuse(call.xid, READ_CHUNKS, 0)
         elif self.way == "writes" and call.writes:
             self.refuse(call.xid, WRITE_CHUNKS, 0)
         else:
@@ -323,12 +324,13 @@ class Reply2(Reply):
             return
         self.connection, self.call, self.answer = connection, call, answer
         self.xid, self.reply, self.kind, self.invalidate = call.xid, None, MSG, None
-        self.payload, data = reduced(call, answer)
+        self.payload, data = (answer, b"") if connection.way == "inline" else reduced(call, answer)
         self.writes = [connection.fill(chunk, data if not number else b"")
                        for number, chunk in enumerate(call.writes)]
         self.most = min(connection.most, connection.properties.get(2, INLINE))
         # With a Reply chunk, what is too long goes there; without one it goes in parts.
-        if 20 + len(self.body()) > self.most and call.reply is not None:
+        takes = call.reply is not None and connection.way != "inline"
+        if 20 + len(self.body()) > self.most and takes:
             self.kind, payload, self.payload = NOMSG, self.payload, b""
             self.reply = connection.fill(call.reply, payload)
 

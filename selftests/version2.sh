@@ -588,6 +588,7 @@ tests \
 	"other_server_is segments" \
 	"other_server_is reads" \
 	"other_server_is long" \
+	"other_server_is inline" \
 	"other_server_is writes" \
 	"other_server_is replies" \
 	"other_server_is silent" \

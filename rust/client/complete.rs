@@ -265,9 +265,14 @@ pub(super) fn claim(
 /// Whether a Call that the server has refused goes again in another form.
 //= V2-105, D-06
 fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: ErrorReport) -> bool {
-    match requests.table.react(rqst.index(), report) {
+    let request = rqst.request();
+    let reaction = request.with_attempts(rqst.xid(), |attempts| {
+        requests.table.react(rqst.index(), report, attempts)
+    });
+    match reaction {
         Reaction::Retry(retry) => {
-            let again = client.history.refused(retry, rqst.request().refusals());
+            let known = request.refusals();
+            let again = client.history.refused(report, retry, known);
             client.news.set(true);
             again
         }
@@ -357,6 +362,11 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
             trace::callback(|| (client.cid, xid, payload.len() as u32));
             match client.backchannel.receive(&client.xprt, xid, payload) {
                 Ok(()) => Fate::Done,
+                // Version 2 has an error for a Call that is not taken.
+                Err(_) if call.version() == Version::V2 => {
+                    client.stats.bad_messages.add(1);
+                    Fate::Refuse(call.fixed, ErrorReport::System)
+                }
                 Err(Refused::NoService) => {
                     client.stats.bad_messages.add(1);
                     Fate::Done

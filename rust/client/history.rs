@@ -3,9 +3,13 @@
 //! What is remembered of a transport's connections: for those who look (debugfs), and for the next.
 
 use crate::{
+    endpoint,
     proto::{
+        error::ErrorReport,
+        negotiate::Time,
         plan::Limits,
         retry::{
+            self,
             Refusals,
             Retry, //
         }, //
@@ -64,19 +68,27 @@ impl History {
         self.last.lock().close = why;
     }
 
-    /// The server has refused a Call that was planned when so many refusals were `known`; it goes
-    /// again without what led to that, if this is `true`. Context: process; the endpoint's lock may
-    /// be held.
-    pub(super) fn refused(&self, retry: Retry, known: u32) -> bool {
-        self.refusals.lock().goes_again(retry, known)
+    /// The server has refused a Call by `report`, which led to `retry`. Returns whether the Call, which
+    /// was planned with that `known` state of the refusals, goes again. Context: process; the endpoint's
+    /// lock may be held.
+    pub(super) fn refused(&self, report: ErrorReport, retry: Retry, known: u32) -> bool {
+        let keep = retry::keep(report);
+        let mut refusals = self.refusals.lock();
+        refusals.goes_again(retry, endpoint::now(), keep, known)
     }
 
-    /// Leaves out of the limits what the server does not take; returns how many refusals that goes by.
-    /// Context: process.
+    /// Forgets what the server has refused long ago. Returns whether there was any of it. Context: any.
+    pub(super) fn expire(&self, now: Time) -> bool {
+        self.refusals.lock().expire(now)
+    }
+
+    /// Leaves out of the limits what the server does not take. Returns the state of the refusals. Context:
+    /// process.
     pub(super) fn narrow(&self, limits: &mut Limits) -> u32 {
-        let refusals = self.refusals.lock();
+        let mut refusals = self.refusals.lock();
+        refusals.expire(endpoint::now());
         refusals.apply(limits);
-        refusals.count()
+        refusals.changes()
     }
 
     /// What was last. Context: process.

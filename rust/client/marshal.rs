@@ -10,7 +10,10 @@ use super::{
     },
     request::RdmaRqst,
     role::Client,
-    sizes::Sizes,
+    sizes::{
+        Sizes,
+        CONTINUED, //
+    },
     stats::Stats, //
 };
 use crate::{
@@ -166,13 +169,19 @@ impl SendSide {
         let mut limits = self.own;
         if let Some((protocol, _)) = shared.lock().established() {
             protocol.apply(&mut limits);
+            // The answer to the first Call allows more.
+            if protocol.opens_by_call() {
+                shared.role.news.set(true);
+            }
         }
         if limits.version == Version::V2 {
             self.refusals = shared.role.history.narrow(&mut limits);
             // So many Send buffers are free when those are that a completion is asked for.
             let room = limits.inline_send - Version::V2.empty_header_len();
             let most = room.saturating_mul(self.requests.saturating_sub(1));
-            limits.continued_send = limits.continued_send.min(most);
+            limits.continued_send = limits.continued_send.min(most).min(CONTINUED);
+            limits.longest_send = limits.longest_send.min(most);
+            limits.continued_recv = limits.continued_recv.min(CONTINUED);
         }
         self.limits = limits;
     }
@@ -363,6 +372,7 @@ fn send_in_chunks(
 ) -> Result<(), SendError> {
     let limits = Limits {
         continued_send: 0,
+        longest_send: 0,
         ..side.limits
     };
     let Ok(plan) = plan(call, &limits) else {

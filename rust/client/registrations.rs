@@ -382,7 +382,12 @@ impl Table {
     /// What can be done about a request that the server has refused (version 2).
     #[cold]
     //= V2-105, D-06
-    pub(super) fn react(&self, index: u32, report: ErrorReport) -> Reaction {
+    pub(super) fn react(
+        &self,
+        index: u32,
+        report: ErrorReport,
+        attempts: &mut Attempts,
+    ) -> Reaction {
         let (layout, mrs) = match self.0.get(index as usize) {
             Some(Entry::Inline(..)) => (Layout::default(), None),
             Some(Entry::Exposed(exposed, _)) => (exposed.layout, Some(&exposed.mrs)),
@@ -410,11 +415,12 @@ impl Table {
                 _ => slice::from_ref(&write),
             },
             reply_chunk,
-            segments: reads + writes + replies,
+            segments: reads.max(writes).max(replies),
+            header_segments: reads + writes + replies,
         };
         // The memory for results is as long as the upper layer made it, but it need not be provided.
         let most = if reply_chunk == 0 { u32::MAX } else { 0 };
-        retry::react(Version::V2, report, &sent, &mut Attempts::default(), most)
+        retry::react(Version::V2, report, &sent, attempts, most)
     }
 
     /// Exchanges an entry for what `f` makes of it.

@@ -3,6 +3,7 @@
 //! What the requester keeps in each request slot, whatever the connection.
 
 use crate::{
+    proto::retry::Attempts,
     sunrpc::{
         PinnedRqst,
         Rqst, //
@@ -20,8 +21,12 @@ use kernel::{
 /// The requester's part of a request slot.
 #[pin_data]
 pub(crate) struct Request {
-    /// How many refusals the form of the Call goes by (version 2). Endpoint's lock held.
+    /// The state of the refusals that the form of the Call considers (version 2). Endpoint's lock held.
     refusals: Racy<u32>,
+    /// The XID of the last RPC whose Call was refused (version 2). Endpoint's lock held.
+    refused: Racy<u32>,
+    /// How often that Call was sent again. Endpoint's lock held.
+    attempts: Racy<Attempts>,
     /// Ends the wait of a task that gave up its RPC. A slot has one owner, so there is one waiter.
     pub(super) released: Arc<Completion>,
 }
@@ -36,18 +41,32 @@ impl Request {
     pub(super) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             refusals: Racy::new(0),
+            refused: Racy::new(0),
+            attempts: Racy::new(Attempts::default()),
             released: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
         })
     }
 
-    /// How many refusals the form of the Call goes by. Endpoint's lock held.
+    /// Returns the state of the refusals that the form of the Call considers. Endpoint's lock held.
     pub(super) fn refusals(&self) -> u32 {
         self.refusals.get()
     }
 
-    /// Notes the number of refusals that the form of the Call considers. Endpoint's lock held.
+    /// Notes the state of the refusals that the form of the Call considers. Endpoint's lock held.
     #[inline]
     pub(super) fn set_refusals(&self, refusals: u32) {
         self.refusals.set(refusals);
+    }
+
+    /// Calls `f` with the number of times that the Call with this XID was sent again. Endpoint's lock held.
+    pub(super) fn with_attempts<T>(&self, xid: u32, f: impl FnOnce(&mut Attempts) -> T) -> T {
+        let mut attempts = match self.refused.get() == xid {
+            true => self.attempts.get(),
+            false => Attempts::default(),
+        };
+        let result = f(&mut attempts);
+        self.refused.set(xid);
+        self.attempts.set(attempts);
+        result
     }
 }

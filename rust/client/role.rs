@@ -168,6 +168,12 @@ impl Role for Client {
         ))
     }
 
+    fn tick(&self, now: Time) {
+        if self.history.expire(now) {
+            self.news.set(true);
+        }
+    }
+
     fn cid(&self) -> u32 {
         self.cid
     }

@@ -42,9 +42,13 @@ use kernel::prelude::*;
 /// The most pages of data in one RPC: 1 MiB that need not begin at a page boundary.
 pub(crate) const MAX_DATA_PAGES: u32 = (1 << 20) / PAGE_SIZE + 1;
 
-/// The longest Payload stream that goes in several messages, in bytes (version 2). It is also how
-/// much the server may make this side keep that it joins.
-const CONTINUED: u32 = 65_536;
+/// The longest Payload stream, in bytes, that goes in several messages although chunks could hold it
+/// (version 2).
+pub(super) const CONTINUED: u32 = 65_536;
+
+/// The longest Reply that is joined of several messages, in bytes: a server may have no use for chunks,
+/// so it has room for the data of any RPC and what is around them.
+const LONGEST_REPLY: u32 = MAX_DATA_PAGES * PAGE_SIZE + CONTINUED;
 
 /// So many messages each way at a time are enough to settle the version, and need so many buffers.
 pub(crate) const FIRST_MESSAGES: u16 = 1;
@@ -180,7 +184,7 @@ impl Sizes {
             calls: self.requests,
             grants: SLOTS,
             ceiling: FIRST_MESSAGES,
-            continued: CONTINUED,
+            continued: LONGEST_REPLY,
             ..endpoint::config(cid, self.versions, cm_private, properties)
         }
     }

@@ -197,6 +197,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         invalidated: &mut Option<Invalidated>,
     ) -> Self::Claim;
 
+    /// Time has gone by on a connection of version 2. Endpoint's lock held.
+    fn tick(&self, _now: Time) {}
+
     /// A message arrived that nobody has looked at. Context: completion.
     fn received(&self) {}
 

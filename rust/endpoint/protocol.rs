@@ -474,6 +474,11 @@ impl Protocol {
         self.connection.version().filter(|_| is_settled)
     }
 
+    /// As [`Connection::opens_by_call`].
+    pub(crate) fn opens_by_call(&self) -> bool {
+        self.connection.opens_by_call()
+    }
+
     /// As [`Connection::is_asking`].
     pub(super) fn is_asking(&self) -> bool {
         self.connection.is_asking()
@@ -583,7 +588,10 @@ impl Protocol {
     /// finish it.
     pub(crate) fn apply(&self, limits: &mut Limits) {
         self.connection.apply(limits);
-        (limits.continued_send, limits.continued_recv) = self.connection.continued_at_once();
+        let (send, recv) = self.connection.continued_at_once();
+        limits.continued_send = limits.continued_send.min(send);
+        limits.longest_send = limits.longest_send.min(send);
+        limits.continued_recv = limits.continued_recv.min(recv);
     }
 }
 

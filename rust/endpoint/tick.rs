@@ -53,6 +53,7 @@ impl<R: Role> Tick for Ticking<R> {
         if state.protocol().is_some_and(Protocol::needs_no_time) {
             return None;
         }
+        shared.role.tick(now());
         let due = state.tick(endpoint.qp());
         drop(state);
         match due {

@@ -99,8 +99,9 @@ impl Assembler {
     ///
     /// # Errors
     ///
-    /// [`BadHeader::BrokenSequence`] when it does not, and [`BadHeader::Truncated`] for a first
-    /// part that is too short.
+    /// [`BadHeader::BrokenSequence`] when it does not, [`BadHeader::Truncated`] for a first part that
+    /// is too short, and [`BadHeader::NoPayload`] for an empty one that is not the last. A message
+    /// that is no part of a sequence may be empty here.
     #[inline]
     //= V2-032, V2-033, D-15, D-17
     pub fn add(
@@ -130,8 +131,11 @@ impl Assembler {
         more: bool,
     ) -> Result<Part, BadHeader> {
         let mut sequence = match self.open {
-            Some(open) if open.xid == xid && open.content == content => open,
-            Some(_) => return Err(BadHeader::BrokenSequence),
+            Some(open) if open.xid != xid || open.content != content => {
+                return Err(BadHeader::BrokenSequence)
+            }
+            Some(_) if more && payload.is_empty() => return Err(BadHeader::NoPayload),
+            Some(open) => open,
             None if payload.len() < 4 => return Err(BadHeader::Truncated),
             None => Sequence {
                 xid,

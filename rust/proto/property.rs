@@ -7,6 +7,7 @@ use crate::proto::error::{
     NoRoom, //
 };
 use crate::proto::xdr::{
+    is_pad,
     padded_len,
     Reader,
     Writer, //
@@ -198,11 +199,13 @@ impl<'a> PropertySet<'a> {
                 _ => {}
             }
         }
-        if reader.rest().is_empty() {
-            Ok(set)
-        } else {
-            Err(BadHeader::Trailing)
+        let pad = reader.rest();
+        if !is_pad(pad) {
+            return Err(BadHeader::Trailing);
         }
+        let used = set.wire.len().saturating_sub(pad.len());
+        set.wire = set.wire.get(..used).unwrap_or_default();
+        Ok(set)
     }
 
     /// Returns the ids of the properties that are not known here.

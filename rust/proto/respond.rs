@@ -37,14 +37,24 @@ pub struct ReplyShape<'a> {
     /// One entry for each operation whose result may be DDP-eligible, in order; `None` when it
     /// returned no such item.
     pub results: &'a [Option<Item>],
-    /// Whether results of the procedure can be DDP-eligible at all.
-    pub reducible: bool,
+    /// RPCSEC_GSS signs or encrypts the results as a whole, so none of them is reduced.
+    pub protected: bool,
+}
+
+/// Says whether RPCSEC_GSS protects the results of an RPC whose credential has this flavor, a
+/// pseudoflavor (RFC 2623) for RPCSEC_GSS. Flavors without results as they are count as protected.
+//= V2-193, D-42
+pub const fn protects(flavor: u32) -> bool {
+    // The flavors that are not RPCSEC_GSS are below (RPC_AUTH_MAXFLAVOR).
+    const OTHERS: u32 = 8;
+    const KRB5: u32 = 390_003;
+    flavor >= OTHERS && flavor != KRB5
 }
 
 /// Says whether results of an RPC procedure can be DDP-eligible at all: READ and READLINK of NFS
 /// versions 2 and 3, and COMPOUND of version 4, which may contain them.
 //= V1-108
-pub const fn reducible(program: u32, version: u32, procedure: u32) -> bool {
+pub(super) const fn reducible(program: u32, version: u32, procedure: u32) -> bool {
     const NFS: u32 = 100_003;
     matches!(
         (program, version, procedure),
@@ -109,16 +119,15 @@ pub fn respond<'a>(
         Version::V1 => ErrorReport::BadXdr,
         Version::V2 => report,
     };
-    //= V1-108
-    let misfit = !shape.reducible && !chunks.writes.is_empty();
-    if misfit && limits.version == Version::V1 {
+    //= V1-073, V2-098
+    //= V2-193, D-42
+    let (reduced, payload_len, short) = match chunks.writes.is_empty() || shape.protected {
+        true => (ItemSet::EMPTY, shape.len, None),
+        false => reduce(&chunks, shape),
+    };
+    if limits.version == Version::V1 && short.is_some() {
         return Err(ErrorReport::BadXdr);
     }
-    //= V1-073, V2-098
-    let (reduced, payload_len) = match chunks.writes.is_empty() {
-        true => (ItemSet::EMPTY, shape.len),
-        false => reduce(&chunks, shape).map_err(refuse)?,
-    };
     let header_len = write_list_len(&chunks, limits.version);
     let offered = if limits.reply_chunk {
         chunks.reply
@@ -147,9 +156,9 @@ pub fn respond<'a>(
         Form::Continued
     } else {
         //= V2-104, V2-160, NFS-003
-        return Err(refuse(ErrorReport::ReplyResource {
+        return Err(refuse(short.unwrap_or(ErrorReport::ReplyResource {
             length_needed: payload_len,
-        }));
+        })));
     };
     Ok(Response {
         form,
@@ -173,12 +182,18 @@ const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
 ///
 /// An empty chunk asks for its result inline. A chunk without a result is consumed all the same. So
 /// is the chunk of a result that ends behind the Reply: the server has truncated the operation, which
-/// returns an error instead.
+/// returns an error instead. And so is a chunk that is too short for its result, which stays in the
+/// Payload stream.
+///
+/// Returns what is reduced, how long the Payload stream is then, and what to report of the first chunk
+/// that was too short, should the Payload stream fit nowhere.
 //= V1-073, V1-074, V1-135
+//= V2-093, V2-103
 //= NFS-035, NFS-039
-fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Result<(ItemSet, u32), ErrorReport> {
+fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> (ItemSet, u32, Option<ErrorReport>) {
     let mut reduced = ItemSet::EMPTY;
     let mut left = shape.len;
+    let mut short = None;
     let pairs = chunks.writes.iter().zip(shape.results);
     for (index, (chunk, result)) in (0..ItemSet::MAX).zip(pairs) {
         //= NFS-038
@@ -191,17 +206,18 @@ fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Result<(ItemSet, u
         }
         //= V2-104, V2-158
         if chunk.length() < u64::from(item.len) {
-            return Err(ErrorReport::WriteResource {
+            short = short.or(Some(ErrorReport::WriteResource {
                 chunk_index: u32::try_from(index).unwrap_or(0).saturating_add(1),
                 length_needed: item.len,
-            });
+            }));
+            continue;
         }
         //= NFS-036
         reduced = reduced.with(index);
         //= V1-069
         left = left.saturating_sub(item.reduces(shape.len));
     }
-    Ok((reduced, left))
+    (reduced, left, short)
 }
 
 fn write_list_len(chunks: &ChunkLists<'_>, version: Version) -> u32 {

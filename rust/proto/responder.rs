@@ -19,6 +19,7 @@ use crate::proto::header::{
     Kind,
     RpcStart, //
 };
+use crate::proto::respond::reducible;
 use crate::proto::types::{
     Handle,
     MsgType,
@@ -27,13 +28,16 @@ use crate::proto::types::{
     Version,
     Xid, //
 };
-use crate::proto::xdr::{
-    padded_len,
-    Reader, //
-};
+use crate::proto::xdr::Reader;
 
 /// The bytes of XID and type, which every RPC message begins with.
 const RPC_START: u64 = 8;
+
+/// The bytes of an RPC Call up to its procedure.
+pub const CALL_START: usize = 24;
+
+/// The bytes of the shortest RPC Reply, which denies the Call.
+const SHORTEST_REPLY: u64 = 20;
 
 /// What a Responder takes in one Call.
 #[derive(Clone, Copy, Debug)]
@@ -265,6 +269,9 @@ fn accept_chunks<'a>(
 ) -> Result<Call<'a>, ErrorReport> {
     let chunks = conveyed.chunks;
     check_segments(&chunks, limits)?;
+    if limits.version == Version::V1 && conveyed.kind == Kind::Msg {
+        check_results(conveyed.payload, &chunks)?;
+    }
     let only = ReadChunk::only(chunks.reads);
     let zero = match only {
         Some(chunk) => (chunk.position == Position::ZERO).then_some(chunk.len),
@@ -431,19 +438,65 @@ fn assembled_len(
     Ok(at.saturating_add(stream_len.saturating_sub(used)))
 }
 
-/// Compares the start of a Long Call, which has been read, with its header.
+/// Compares the [start](CALL_START) of a Long Call, which has been read, as much of it as there is, with
+/// its header.
 ///
 /// # Errors
 ///
-/// Returns what is to be reported to the Requester: this is no Call, or one with another XID.
+/// Returns what is to be reported to the Requester: this is no Call, one with another XID, or one that
+/// has no use for its chunks.
 //= D-47, V1-003, V2-014
-pub fn check_long(xid: Xid, message: &[u8]) -> Result<(), ErrorReport> {
-    match RpcStart::peek(message) {
+pub fn check_long(
+    version: Version,
+    xid: Xid,
+    call: &[u8],
+    chunks: &ChunkLists<'_>,
+) -> Result<(), ErrorReport> {
+    match RpcStart::peek(call) {
         None => Err(BadHeader::Truncated.report()),
         Some(start) if start.xid != xid => Err(BadHeader::XidMismatch.report()),
-        Some(start) if start.msg_type == Some(MsgType::Call) => Ok(()),
-        Some(_) => Err(BadHeader::Direction.report()),
+        Some(start) if start.msg_type != Some(MsgType::Call) => Err(BadHeader::Direction.report()),
+        Some(_) if version == Version::V1 => check_results(call, chunks),
+        Some(_) => Ok(()),
     }
+}
+
+/// Checks chunks for a Reply that version 1 has no use for, before the Call is processed: a Write list
+/// for a procedure without DDP-eligible results, and a Reply chunk that no Reply fits. `call` is the
+/// [start](CALL_START) of the Call, as much of it as there is.
+///
+/// # Errors
+///
+/// Returns what is to be reported to the Requester.
+//= V1-100, V1-108
+fn check_results(call: &[u8], chunks: &ChunkLists<'_>) -> Result<(), ErrorReport> {
+    let misfit = !chunks.writes.is_empty() && has_no_results(call);
+    let useless = chunks
+        .reply
+        .is_some_and(|chunk| chunk.length() < SHORTEST_REPLY);
+    if misfit || useless {
+        return Err(ErrorReport::BadXdr);
+    }
+    Ok(())
+}
+
+/// Says whether a Call is of a procedure that is known to have no DDP-eligible results.
+fn has_no_results(call: &[u8]) -> bool {
+    // XID, type and version of RPC come first (RFC 5531).
+    match words(call) {
+        Some([_, 0, 2, program, version, procedure]) => !reducible(program, version, procedure),
+        _ => false,
+    }
+}
+
+/// Returns the first words of `bytes`.
+fn words<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
+    let mut reader = Reader::new(bytes);
+    let mut words = [0; N];
+    for word in &mut words {
+        *word = reader.u32().ok()?;
+    }
+    Some(words)
 }
 
 impl<'a> Call<'a> {
@@ -530,15 +583,4 @@ pub fn slice(
             offset: segment.offset.saturating_add(skip),
         })
     })
-}
-
-/// Says whether a Read chunk of `chunk_len` bytes can hold a counted array of `count` bytes.
-///
-/// When it cannot, the Call is answered with an RPC Reply GARBAGE_ARGS. Version 1 lets a chunk
-/// contain the pad of its item, version 2 does not.
-//= V1-052, V1-096, D-39
-pub fn holds_array(version: Version, count: u32, chunk_len: u64) -> bool {
-    //= V1-062, V2-082, V2-091
-    chunk_len == u64::from(count)
-        || (version == Version::V1 && chunk_len == u64::from(padded_len(count)))
 }

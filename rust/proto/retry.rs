@@ -7,6 +7,10 @@
 //! without end.
 
 use crate::proto::error::ErrorReport;
+use crate::proto::negotiate::{
+    Memory,
+    Time, //
+};
 use crate::proto::plan::Limits;
 use crate::proto::types::Version;
 
@@ -21,8 +25,10 @@ pub struct Sent<'a> {
     pub write_chunks: &'a [u32],
     /// The length of its Reply chunk, 0 without one.
     pub reply_chunk: u32,
-    /// How many Segments its header had.
+    /// How many Segments that chunk had which had the most.
     pub segments: u32,
+    /// How many Segments its header had.
+    pub header_segments: u32,
 }
 
 /// How the Call is to be sent again.
@@ -34,8 +40,10 @@ pub enum Retry {
     Continuation,
     /// Without Write chunks, with a Reply chunk for the whole Reply.
     ReplyChunkOnly,
-    /// With at most so many Segments.
+    /// With at most so many Segments in each chunk.
     FewerSegments(u32),
+    /// With at most so many Segments in all chunks together.
+    ShorterHeader(u32),
     /// With a longer Write chunk.
     LargerWriteChunk {
         /// Which one, counted from 0.
@@ -65,75 +73,123 @@ impl Retry {
             }
             Self::FewerSegments(max) => {
                 limits.chunk_segments = limits.chunk_segments.min(max);
+            }
+            Self::ShorterHeader(max) => {
                 limits.header_segments = limits.header_segments.min(max);
             }
             Self::LargerReplyChunk(_) => limits.continued_recv = 0,
             Self::LargerWriteChunk { .. } => {}
         }
     }
+
+    /// Returns the place among the [`Refusals`], if it narrows the limits.
+    const fn place(self) -> Option<usize> {
+        match self {
+            Self::LongCall => Some(0),
+            Self::Continuation => Some(1),
+            Self::ReplyChunkOnly => Some(2),
+            Self::LargerReplyChunk(_) => Some(3),
+            Self::FewerSegments(_) => Some(4),
+            Self::ShorterHeader(_) => Some(5),
+            Self::LargerWriteChunk { .. } => None,
+        }
+    }
+
+    /// Says whether it narrows the limits further than `other` of the same kind.
+    fn is_narrower(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::FewerSegments(max), Self::FewerSegments(other))
+            | (Self::ShorterHeader(max), Self::ShorterHeader(other)) => max < other,
+            _ => false,
+        }
+    }
 }
 
-/// What a server has refused and is not asked for again.
+/// How long it is remembered what a server has refused by `report`.
+///
+/// REPLY_RESOURCE may be about one Reply alone, and says nothing of what the server takes otherwise.
+//= D-06
+pub const fn keep(report: ErrorReport) -> Time {
+    match report {
+        ErrorReport::ReplyResource { .. } => Time(10_000),
+        _ => Memory::KEEP,
+    }
+}
+
+/// A form of Calls that a server has refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Refused {
+    /// What Calls do instead.
+    retry: Retry,
+    /// When the server is asked again.
+    until: Time,
+}
+
+/// What a server has refused and is not asked for again for some minutes.
 ///
 /// It outlives connections. All Calls from then on are planned with what is left, first of all the one
-/// that was refused. Each form of a Call is given up once, so that comes to an end.
+/// that was refused.
 //= V2-151, V2-155, V2-157, D-06
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Refusals {
-    read_chunks: bool,
-    long_calls: bool,
-    write_chunks: bool,
-    continued_replies: bool,
-    segments: Option<u32>,
+    forms: [Option<Refused>; 6],
+    /// How often the forms have changed.
+    changes: u32,
 }
 
 impl Refusals {
-    /// Remembers what led to `retry`. `false`: that is known, or it changes no plan, so the RPC ends.
-    pub fn add(&mut self, retry: Retry) -> bool {
-        let before = *self;
-        match retry {
-            Retry::LongCall => self.read_chunks = true,
-            Retry::Continuation => {
-                self.read_chunks = true;
-                self.long_calls = true;
-            }
-            Retry::ReplyChunkOnly => self.write_chunks = true,
-            Retry::LargerReplyChunk(_) => self.continued_replies = true,
-            Retry::FewerSegments(max) => self.segments = self.segments.or(Some(max)),
-            Retry::LargerWriteChunk { .. } => {}
+    /// Remembers what led to `retry`, for the time `keep`. `false`: that is known, or it changes no
+    /// plan.
+    fn add(&mut self, retry: Retry, now: Time, keep: Time) -> bool {
+        let place = retry.place();
+        let Some(form) = place.and_then(|place| self.forms.get_mut(place)) else {
+            return false;
+        };
+        let (known, until) = match *form {
+            Some(form) => (Some(form.retry), form.until.max(now.after(keep))),
+            None => (None, now.after(keep)),
+        };
+        let narrower = known.is_none_or(|known| retry.is_narrower(known));
+        let retry = known.filter(|_| !narrower).unwrap_or(retry);
+        *form = Some(Refused { retry, until });
+        if narrower {
+            self.changes = self.changes.wrapping_add(1);
         }
-        *self != before
+        narrower
     }
 
-    /// Whether a Call goes again after it was refused, which led to `retry`. It was planned when this
-    /// many refusals were `known`: others under way with it may have been refused for the same.
-    pub fn goes_again(&mut self, retry: Retry, known: u32) -> bool {
-        self.add(retry) || known < self.count()
+    /// Remembers what led to `retry`, for the time `keep`, and says whether the Call that was refused
+    /// goes again. It was planned when `known` [changes](Self::changes) had been made.
+    ///
+    /// Calls that were under way at that time are refused for the same and go again, too. A Call that
+    /// was planned with all that is known ends if this refusal changes no plan.
+    pub fn goes_again(&mut self, retry: Retry, now: Time, keep: Time, known: u32) -> bool {
+        let planned = self.changes;
+        self.add(retry, now, keep) || known != planned
     }
 
-    /// How many refusals are known.
-    pub fn count(&self) -> u32 {
-        self.retries()
-            .fold(0, |count: u32, _| count.saturating_add(1))
+    /// Forgets what was refused long ago. Returns whether there was any of it.
+    pub fn expire(&mut self, now: Time) -> bool {
+        let before = self.changes;
+        for form in &mut self.forms {
+            if form.take_if(|form| form.until <= now).is_some() {
+                self.changes = self.changes.wrapping_add(1);
+            }
+        }
+        self.changes != before
+    }
+
+    /// Returns how often plans have changed because of refusals, as a number that tells one state of
+    /// the refusals from another.
+    pub const fn changes(&self) -> u32 {
+        self.changes
     }
 
     /// Narrows the limits of a connection to what the server takes.
     pub fn apply(&self, limits: &mut Limits) {
-        for retry in self.retries() {
-            retry.apply(limits);
+        for form in self.forms.iter().flatten() {
+            form.retry.apply(limits);
         }
-    }
-
-    fn retries(&self) -> impl Iterator<Item = Retry> {
-        [
-            self.read_chunks.then_some(Retry::LongCall),
-            self.long_calls.then_some(Retry::Continuation),
-            self.write_chunks.then_some(Retry::ReplyChunkOnly),
-            self.continued_replies.then_some(Retry::LargerReplyChunk(0)),
-            self.segments.map(Retry::FewerSegments),
-        ]
-        .into_iter()
-        .flatten()
     }
 }
 
@@ -146,24 +202,21 @@ pub enum Reaction {
     Retry(Retry),
 }
 
-/// What was tried for one RPC already, on one connection.
+/// How often one RPC was sent again after errors.
 //= D-06, NFS-006
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Attempts {
-    total: u8,
-    kinds: u8,
-}
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Attempts(u8);
 
 impl Attempts {
-    /// How often one RPC is sent again at most.
-    pub const MAX: u8 = 2;
+    /// How often one RPC is sent again at most: for each kind of refusal, and twice more for limits
+    /// that change meanwhile.
+    pub const MAX: u8 = 8;
 
-    fn allow(&mut self, kind: u8) -> bool {
-        if self.total >= Self::MAX || self.kinds & kind != 0 {
+    fn allow(&mut self) -> bool {
+        if self.0 >= Self::MAX {
             return false;
         }
-        self.total = self.total.saturating_add(1);
-        self.kinds |= kind;
+        self.0 = self.0.saturating_add(1);
         true
     }
 }
@@ -181,33 +234,36 @@ pub fn react(
     attempts: &mut Attempts,
     most: u32,
 ) -> Reaction {
-    let Some((kind, retry)) = proposal(report, sent, most) else {
+    let Some(retry) = proposal(report, sent, most) else {
         return Reaction::Terminate;
     };
     //= V1-098, NFS-007, NFS-015
-    if version == Version::V2 && attempts.allow(kind) {
+    if version == Version::V2 && attempts.allow() {
         Reaction::Retry(retry)
     } else {
         Reaction::Terminate
     }
 }
 
-/// Returns what could be done, and a bit that stands for the kind of it.
-fn proposal(report: ErrorReport, sent: &Sent<'_>, most: u32) -> Option<(u8, Retry)> {
+/// Returns what could be done. It differs from what was sent.
+fn proposal(report: ErrorReport, sent: &Sent<'_>, most: u32) -> Option<Retry> {
     match report {
+        // The server takes no Read chunk at all, but the Call can be sent without any.
+        ErrorReport::ReadChunks { max_chunks: 0 } if sent.long => Some(Retry::Continuation),
         //= V2-152, NFS-046
         ErrorReport::ReadChunks { .. } if sent.long || sent.read_chunks == 0 => None,
-        // A Position Zero Read chunk is a Read chunk too.
-        ErrorReport::ReadChunks { max_chunks: 0 } => Some((1, Retry::Continuation)),
         //= V2-151
-        ErrorReport::ReadChunks { .. } => Some((1, Retry::LongCall)),
+        ErrorReport::ReadChunks { .. } => Some(Retry::LongCall),
         ErrorReport::WriteChunks { .. } if sent.write_chunks.is_empty() => None,
         //= V2-155, D-07
-        ErrorReport::WriteChunks { .. } => Some((2, Retry::ReplyChunkOnly)),
+        ErrorReport::WriteChunks { .. } => Some(Retry::ReplyChunkOnly),
         //= V2-157
-        ErrorReport::Segments { max_segments } => (max_segments != 0
-            && sent.segments > max_segments)
-            .then_some((4, Retry::FewerSegments(max_segments))),
+        ErrorReport::Segments { max_segments } if sent.segments > max_segments => {
+            Some(Retry::FewerSegments(max_segments))
+        }
+        ErrorReport::Segments { max_segments } => {
+            (sent.header_segments > max_segments).then_some(Retry::ShorterHeader(max_segments))
+        }
         //= V2-159
         ErrorReport::WriteResource {
             chunk_index,
@@ -216,18 +272,18 @@ fn proposal(report: ErrorReport, sent: &Sent<'_>, most: u32) -> Option<(u8, Retr
             let index = chunk_index.checked_sub(1)?;
             let offered = *sent.write_chunks.get(index as usize)?;
             (length > offered && length <= most)
-                .then_some((8, Retry::LargerWriteChunk { index, length }))
+                .then_some(Retry::LargerWriteChunk { index, length })
         }
         // The peer has no Write chunks, and there was nowhere else for the Reply.
         ErrorReport::ReplyResource { .. }
             if sent.reply_chunk == 0 && !sent.write_chunks.is_empty() =>
         {
-            Some((2, Retry::ReplyChunkOnly))
+            Some(Retry::ReplyChunkOnly)
         }
         //= V2-161
         ErrorReport::ReplyResource { length_needed } => (length_needed > sent.reply_chunk
             && length_needed <= most)
-            .then_some((16, Retry::LargerReplyChunk(length_needed))),
+            .then_some(Retry::LargerReplyChunk(length_needed)),
         //= V2-163, V2-165, D-05
         ErrorReport::Version { .. }
         | ErrorReport::BadXdr

@@ -29,6 +29,7 @@ use crate::proto::types::{
 };
 use crate::proto::v1;
 use crate::proto::xdr::{
+    is_pad,
     Reader,
     Writer, //
 };
@@ -134,7 +135,8 @@ pub fn decode_plain<'a>(
 
 /// Reads what follows the flags of a message of a type that conveys RPC messages.
 ///
-/// A grant is known by its XID and its empty lists; it is taken whatever else it says.
+/// A grant is known by its XID and its empty lists; it is taken whatever else it says. An MSG without
+/// a Payload stream is good only as the last part of a sequence, which its caller knows.
 #[inline(always)]
 //= V2-012, V2-014, V2-015, V2-020, V2-036, D-16, D-17, D-19, D-30, D-31
 fn decode_rpc<'a>(
@@ -146,17 +148,14 @@ fn decode_rpc<'a>(
     let inv_handle = Handle(reader.u32()?);
     let chunks = ChunkLists::decode(reader)?;
     let payload = reader.rest();
-    match kind {
-        Kind::Msg if flags.more && (inv_handle != Handle::NONE || !chunks.is_empty()) => {
-            return Err(BadHeader::ChunksTooEarly);
-        }
-        Kind::Msg if payload.is_empty() => return Err(BadHeader::NoPayload),
-        Kind::Msg => {}
-        Kind::Nomsg if !payload.is_empty() => return Err(BadHeader::Trailing),
-        Kind::Nomsg if !chunks.is_empty() => {}
+    let payload = match kind {
+        Kind::Msg if flags.more && !chunks.is_empty() => return Err(BadHeader::ChunksTooEarly),
+        Kind::Msg => payload,
+        Kind::Nomsg if !is_pad(payload) => return Err(BadHeader::Trailing),
+        Kind::Nomsg if !chunks.is_empty() => &[],
         Kind::Nomsg if xid == Xid(0) => return Ok(Body::Grant),
         Kind::Nomsg => return Err(BadHeader::NoPayload),
-    }
+    };
     Ok(Body::Conveyed(Conveyed {
         kind,
         inv_handle,

@@ -19,6 +19,12 @@ pub const fn padded_len(len: u32) -> u32 {
     len.saturating_add(pad_len(len))
 }
 
+/// Says whether the bytes behind the last XDR item of a message are nothing but pad, however long.
+//= D-31
+pub fn is_pad(rest: &[u8]) -> bool {
+    rest.iter().all(|byte| *byte == 0)
+}
+
 /// A cursor over received bytes. A failed read consumes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {

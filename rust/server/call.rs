@@ -26,7 +26,8 @@ use crate::{
         responder::{
             self,
             Call,
-            Source, //
+            Source,
+            CALL_START, //
         },
         types::{
             ReadSegment,
@@ -68,7 +69,9 @@ enum Layout {
 }
 
 impl Layout {
-    /// That of a Call, whose Payload stream may have come in several parts.
+    /// That of a Call, whose Payload stream may have come in several parts. The decoder of the upper layer
+    /// compares a chunk with the count before it.
+    //= V1-052, V1-096, D-39
     fn of(call: &Call<'_>, joined: bool) -> Self {
         match (call.kind, call.only_read_chunk()) {
             (Kind::Msg, Some(chunk)) if !joined => {
@@ -312,23 +315,27 @@ impl Open<'_> {
             let start = bytes.len().saturating_sub(stream.len());
             let layout = Layout::of(&call, joined);
             fill(data, &call, layout, stream).ok()?;
-            let mut first = None;
+            // What decides about a Long Call has just been read.
+            let mut refused = None;
             if call.kind == Kind::Nomsg {
-                let read = data.read(0, first.insert([0; 8]));
-                read.ok()?;
+                let mut first = [0; CALL_START];
+                let first = first.get_mut(..CALL_START.min(call.len as usize))?;
+                data.read(0, first).ok()?;
+                let version = message.note().kept.version();
+                refused = responder::check_long(version, fixed.xid, first, &call.chunks).err();
             }
             let placed = rqst.put_pages(data).ok()?;
             // What the request has had instead goes with what this side keeps.
             data.rest();
-            Some((fixed, start, layout, call.len, placed, first))
+            Some((fixed, start, layout, call.len, placed, refused))
         });
-        let Some((fixed, start, layout, len, placed, first)) = opened else {
+        let Some((fixed, start, layout, len, placed, refused)) = opened else {
             self.shared().lose(CloseReason::NotPosted);
             return Delivered::nothing();
         };
         message.note_mut().pull = Some(pull);
         //= V1-003, V1-024
-        if let Some(Err(report)) = first.map(|first| responder::check_long(fixed.xid, &first)) {
+        if let Some(report) = refused {
             self.refuse(message, &fixed, report);
             return Delivered::nothing();
         }

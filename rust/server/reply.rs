@@ -33,7 +33,7 @@ use crate::{
         },
         invalidate,
         respond::{
-            reducible,
+            protects,
             respond,
             Form,
             ReplyLimits,
@@ -115,11 +115,10 @@ impl Open<'_> {
         let Some((fixed, asked, _)) = call.note().kept.open(call.bytes()) else {
             return Err(CloseReason::NotPosted);
         };
-        let procedure = reply.procedure();
         let shape = ReplyShape {
             len: reply.message().map_or(0, |message| message.len()),
             results: call.note().results(),
-            reducible: reducible(procedure.program, procedure.version, procedure.procedure),
+            protected: protects(reply.flavor()),
         };
         let limits = ReplyLimits {
             version,
@@ -127,7 +126,7 @@ impl Open<'_> {
             continued: terms.continued,
             reply_chunk: true,
         };
-        //= V1-073, V1-074, V1-100, V1-108
+        //= V1-073, V1-074, V1-100, V2-193
         //= NFS-003, NFS-004, NFS-008
         let response = match respond(asked.chunks, &shape, &limits) {
             Ok(response) => response,

@@ -193,6 +193,16 @@ function Reader:left()
     return self.tvb:len() - self.at
 end
 
+-- The bytes that are left if they are not pad: that is zeros, however many.
+function Reader:excess()
+    for at = self.at, self.tvb:len() - 1 do
+        if self.tvb(at, 1):uint() ~= 0 then
+            return self:left()
+        end
+    end
+    return 0
+end
+
 -- The next LEN bytes; none are no range but an empty tvb's place.
 function Reader:take(len)
     if len > self:left() then
@@ -404,8 +414,8 @@ local function dissect_properties(r, tree)
         close(opened, " " .. text)
         table.insert(texts, text)
     end
-    if r:left() > 0 then
-        refuse(BAD_XDR, plural(r:left(), "byte") .. " too many behind the properties")
+    if r:excess() > 0 then
+        refuse(BAD_XDR, plural(r:excess(), "byte") .. " too many behind the properties")
     end
     return table.concat(texts, " ")
 end
@@ -670,16 +680,19 @@ end
 local function dissect_msg(r, pinfo, tree, root, frame, message)
     local lists = dissect_chunk_lists(r, tree)
     message.header_len = r.at
-    if message.more and (not lists.empty or lists.inv_handle ~= 0) then
+    if message.more and not lists.empty then
         refuse(INVAL_FLAG, "Chunks in a message that is to be continued")
     end
-    if r:left() == 0 then
+    if r:left() > 0 then
+        local payload = r.tvb(r.at)
+        tree:add(f.payload, payload)
+        tree:add(f.payload_len, payload:len()):set_generated()
+    end
+    local whole = join(r, pinfo, tree, frame, message)
+    -- The last part of a sequence may have the chunk lists alone.
+    if r:left() == 0 and (message.more or not frame.sequence) then
         refuse(BAD_XDR, "No Payload stream behind the header")
     end
-    local payload = r.tvb(r.at)
-    tree:add(f.payload, payload)
-    tree:add(f.payload_len, payload:len()):set_generated()
-    local whole = join(r, pinfo, tree, frame, message)
     if not whole then
         return
     end
@@ -703,8 +716,8 @@ end
 local function dissect_nomsg(r, tree, message)
     local lists = dissect_chunk_lists(r, tree)
     message.header_len = r.at
-    if r:left() > 0 then
-        refuse(BAD_XDR, plural(r:left(), "byte") .. " behind a header without Payload stream")
+    if r:excess() > 0 then
+        refuse(BAD_XDR, plural(r:excess(), "byte") .. " behind a header without Payload stream")
     end
     if lists.empty then
         if message.xid ~= 0 then

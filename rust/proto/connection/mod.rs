@@ -422,6 +422,19 @@ impl Reports {
     }
 }
 
+/// How far a server has come with its first message that is no error (version 2).
+//= D-12
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum FirstMessage {
+    /// It is the property set.
+    Properties,
+    /// A whole Call is the last message of the client and has no answer: the Reply goes first if there
+    /// is a single credit.
+    Reply,
+    /// It has been sent.
+    Over,
+}
+
 /// The protocol state of one connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
@@ -439,8 +452,7 @@ pub struct Connection {
     announced: bool,
     /// [`Event::Ready`] is still to be told.
     untold: bool,
-    /// The peer's first message was a whole Call, which nothing has answered yet.
-    reply_first: bool,
+    first_message: FirstMessage,
     auth: HostAuth,
     /// When this side began.
     began: Time,
@@ -476,11 +488,14 @@ impl Connection {
         let negotiation = Negotiation::client(config.versions, first).opening(by_call);
         let mut client = Self::new(Side::Client, config, negotiation, peer, now);
         if by_call {
-            // The server goes by the defaults, and the first Call has to be as short as in version 1.
+            // The server goes by the defaults.
             client.announced = true;
             client.untold = false;
+            let send_size = Properties::DEFAULT
+                .send_size
+                .min(config.properties.send_size);
             client.config.properties = Properties {
-                send_size: Version::V1.default_inline(),
+                send_size,
                 ..Properties::DEFAULT
             };
         }
@@ -514,7 +529,7 @@ impl Connection {
             peer: None,
             announced: false,
             untold: true,
-            reply_first: false,
+            first_message: FirstMessage::Properties,
             auth: HostAuth::new(config.auth),
             began: now,
             assembler: Assembler::new(),
@@ -608,11 +623,22 @@ impl Connection {
         &self.cm
     }
 
-    /// Returns what both sides' properties make of a version 2 connection.
-    //= V2-057, V2-063, V2-119, V2-138
+    /// Returns what both sides' properties make of a version 2 connection. A Call that opens it has to
+    /// be as short as in version 1.
+    //= V2-057, V2-058, V2-063, V2-119, V2-138, D-20
     pub fn properties(&self) -> property::Effective {
         let peer = self.peer.unwrap_or(Properties::DEFAULT);
-        property::Effective::new(&self.config.properties, &peer)
+        let mut effective = property::Effective::new(&self.config.properties, &peer);
+        if self.opens_by_call() {
+            effective.inline_send = effective.inline_send.min(Version::V1.default_inline());
+        }
+        effective
+    }
+
+    /// Says whether a Call opens the connection, or is to: less holds until the version is settled.
+    #[inline]
+    pub fn opens_by_call(&self) -> bool {
+        self.negotiation.opens_by_call()
     }
 
     /// Returns the most bytes of one Send.
@@ -661,16 +687,21 @@ impl Connection {
         limits.inline_recv = self.inline_recv();
         limits.continued_send = 0;
         limits.continued_recv = 0;
+        limits.longest_send = 0;
+        limits.longest_recv = 0;
         if limits.version == Version::V2 {
             let properties = self.properties();
             limits.segment_bytes = limits.segment_bytes.min(properties.segment_size);
             limits.header_segments = limits.header_segments.min(properties.segments);
             limits.chunk_segments = limits.chunk_segments.min(properties.segments);
-            if !self.negotiation.opens_by_call() {
+            if !self.opens_by_call() {
                 // What opens the connection is one message.
                 limits.continued_send = self.config.continued;
+                // The peer has no way to say how long a message it joins.
+                limits.longest_send = u32::MAX;
             }
             limits.continued_recv = self.config.continued;
+            limits.longest_recv = self.config.continued;
         }
         //= V1-133, V2-170, D-49
         if self.side == Side::Server {
@@ -850,7 +881,8 @@ impl Connection {
 
     /// When a server announces itself at last, although the Reply that should go first is missing.
     fn announcement_due(&self) -> Option<Time> {
-        (self.reply_first && !self.announced && self.is_settled() && self.side == Side::Server)
+        let held = self.first_message == FirstMessage::Reply && self.side == Side::Server;
+        (held && !self.announced && self.is_settled())
             .then(|| self.active.after(self.config.answer))
     }
 

@@ -7,6 +7,7 @@ use crate::proto::connection::{
     CloseReason,
     Connection,
     Event,
+    FirstMessage,
     Side,
     MAX_PROPERTIES, //
 };
@@ -176,8 +177,18 @@ impl Connection {
             (Version::V2, _) => {
                 self.count_message();
                 self.take_grant(fixed);
+                self.note_call();
                 self.active = now;
             }
+        }
+    }
+
+    /// A whole RPC message has arrived: the first one decides what this side's first message will be.
+    #[inline(always)]
+    //= D-12
+    fn note_call(&mut self) {
+        if self.first_message == FirstMessage::Properties {
+            self.first_message = FirstMessage::Reply;
         }
     }
 
@@ -463,7 +474,9 @@ impl Connection {
         if starting {
             // Whatever the first message was, its sender is ready for one message.
             self.send.ensure_one();
-            self.reply_first = matches!(message.body, Ok(Body::Conveyed(_))) && !message.flags.more;
+        }
+        if matches!(message.body, Ok(Body::Conveyed(_))) && !message.flags.more {
+            self.note_call();
         }
         if let Some(event) = refused {
             return event;
@@ -487,7 +500,7 @@ impl Connection {
         if self.side == Side::Client && !self.is_settled() {
             self.send.ensure_one();
             //= D-12, D-32
-            let of_probe = response && self.negotiation.is_probe(fixed.xid);
+            let of_probe = self.negotiation.is_probe(fixed.xid);
             if of_probe && !matches!(report, None | Some(ErrorReport::Version { .. })) {
                 // It says in version 2 what it does not like about our properties, or a Call.
                 let by_call = self.negotiation.opens_by_call();
@@ -498,14 +511,15 @@ impl Connection {
             }
         }
         match report {
-            Some(report) if response => match report {
-                ErrorReport::Version { low, high } => self.handle_err_vers(fixed, low, high),
-                report => Event::Error {
-                    xid: fixed.xid,
-                    report,
-                },
+            Some(ErrorReport::Version { low, high }) if response => {
+                self.handle_err_vers(fixed, low, high)
+            }
+            None | Some(ErrorReport::Version { .. }) => self.drop_message(),
+            // It can be about a message of its receiver only, whatever RESPONSE says.
+            Some(report) => Event::Error {
+                xid: fixed.xid,
+                report,
             },
-            _ => self.drop_message(),
         }
     }
 
@@ -669,9 +683,6 @@ impl Connection {
         }
         if part.offset == 0 && !flags.more {
             return self.handle_properties(fixed, flags, octets);
-        }
-        if octets.is_empty() {
-            return self.fail_sequence(fixed, flags.response, BadHeader::NoPayload);
         }
         if part.len > MAX_PROPERTIES {
             return self.fail_sequence(fixed, flags.response, BadHeader::TooLong);

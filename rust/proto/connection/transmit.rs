@@ -5,6 +5,7 @@
 use crate::proto::chunk::Chunks;
 use crate::proto::connection::{
     Connection,
+    FirstMessage,
     SendError,
     Side,
     Transmit, //
@@ -170,7 +171,7 @@ impl Connection {
         self.sending = message
             .more
             .then_some((message.xid, Content::Rpc { response: reply }));
-        self.reply_first = false;
+        self.first_message = FirstMessage::Over;
         self.active = now;
         Ok(len)
     }
@@ -215,7 +216,7 @@ impl Connection {
     /// anything. A Reply that takes too long does not hold it up for ever.
     //= D-12
     fn holds_properties(&self, now: Time) -> bool {
-        self.reply_first
+        self.first_message == FirstMessage::Reply
             && self.side == Side::Server
             && self.send.balance() == 1
             && now < self.active.after(self.config.answer)
@@ -359,7 +360,10 @@ impl Connection {
         self.reports.pop();
         self.send = send;
         self.owes_grant = is_v2;
-        self.reply_first = false;
+        if self.first_message == FirstMessage::Reply {
+            // The client has its credit back and calls again.
+            self.first_message = FirstMessage::Properties;
+        }
         Some(Transmit {
             len,
             credited: is_v2,
@@ -386,6 +390,7 @@ impl Connection {
         let len = v2::encode_properties(out, self.config.xid, recv.grant(), &set, false).ok()?;
         (self.send, self.recv) = (send, recv);
         self.announced = true;
+        self.first_message = FirstMessage::Over;
         if !self.is_settled() {
             self.negotiation.note_probe(self.config.xid);
         }

@@ -49,6 +49,10 @@ pub struct Limits {
     pub continued_send: u32,
     /// How many bytes of Payload stream may be received in several messages; 0 for version 1.
     pub continued_recv: u32,
+    /// How many bytes of Payload stream may be sent so when no chunk can hold them.
+    pub longest_send: u32,
+    /// How many bytes of Payload stream may be received so when no chunk can hold them.
+    pub longest_recv: u32,
 }
 
 impl Limits {
@@ -78,6 +82,8 @@ impl Limits {
             write_and_reply: false,
             continued_send: 0,
             continued_recv: 0,
+            longest_send: 0,
+            longest_recv: 0,
         }
     }
 

@@ -19,7 +19,7 @@
 //! | what Write chunks leave of it fits, with them, inline      | Write chunks                  |
 //! | what they leave is <= `continued_recv` and moderate        | Write chunks, rest in parts   |
 //! | else                                                       | a Reply chunk for all of it   |
-//! | else, if that has too many Segments                        | as before, but not moderate   |
+//! | else, if that has too many Segments                        | parts, up to `longest_recv`   |
 //!
 //! Write chunks go to the first results, as many as it takes and as there may be. Where
 //! `write_and_reply` allows it, they stay beside the Reply chunk, which then is for the rest.
@@ -32,7 +32,7 @@
 //! | what Read chunks leave of it fits, with them, inline       | with Read chunks              |
 //! | what they leave is <= `continued_send` and moderate        | with Read chunks, in parts    |
 //! | else                                                       | Long: Position Zero chunk     |
-//! | else, if that has too many Segments or is not allowed      | as before, but not moderate   |
+//! | else, if that has too many Segments or is not allowed      | in parts, to `longest_send`   |
 //!
 //! The largest arguments become Read chunks first. Beside a Position Zero chunk they stay only
 //! where `reduced_long_call` allows it. Messages that RPCSEC_GSS protects are never reduced.
@@ -599,12 +599,12 @@ fn plan_results(
             }
         }
     }
-    let in_parts = left <= limits.continued_recv && fits(planned.header.len, 4, limits.inline_recv);
-    if in_parts && moderate(left, limits.inline_recv) {
+    let may_continue = fits(planned.header.len, 4, limits.inline_recv);
+    if may_continue && left <= limits.continued_recv && moderate(left, limits.inline_recv) {
         return Ok(planned);
     }
     match plan_reply_chunk(call, limits, empty, planned) {
-        Err(_) if in_parts => Ok(planned),
+        Err(_) if may_continue && left <= limits.longest_recv => Ok(planned),
         reply_chunk => reply_chunk,
     }
 }
@@ -698,10 +698,10 @@ fn plan_without_inline(
         ..reduced
     };
     // The last message of a sequence has all chunk lists, and one word of payload at least.
-    let in_parts = reduced.left <= limits.continued_send
-        && fits(reduced.header.len, 4, limits.inline_send)
-        && reduced.header.check(limits).is_ok();
-    if in_parts && moderate(reduced.left, limits.inline_send) {
+    let may_continue =
+        fits(reduced.header.len, 4, limits.inline_send) && reduced.header.check(limits).is_ok();
+    let len = reduced.left;
+    if may_continue && len <= limits.continued_send && moderate(len, limits.inline_send) {
         return Ok(continued);
     }
     let rest = if limits.reduced_long_call {
@@ -710,7 +710,7 @@ fn plan_without_inline(
         whole
     };
     match plan_long(call, limits, rest) {
-        Err(_) if in_parts => Ok(continued),
+        Err(_) if may_continue && len <= limits.longest_send => Ok(continued),
         long => long,
     }
 }

@@ -244,17 +244,6 @@ pub(crate) struct Reply<'a, C: Lent> {
     _p: PhantomData<Of<'a, C>>,
 }
 
-/// Which procedure was called.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Procedure {
-    /// The RPC program.
-    pub(crate) program: u32,
-    /// Its version.
-    pub(crate) version: u32,
-    /// The procedure.
-    pub(crate) procedure: u32,
-}
-
 impl<C: Lent> Reply<'_, C> {
     /// # Safety
     ///
@@ -295,13 +284,10 @@ impl<C: Lent> Reply<'_, C> {
         }
     }
 
-    /// Which procedure was called.
-    pub(crate) fn procedure(&self) -> Procedure {
-        Procedure {
-            program: get!(self, rq_prog),
-            version: get!(self, rq_vers),
-            procedure: get!(self, rq_proc),
-        }
+    /// The flavor of the credential that the Call was accepted with: of RPCSEC_GSS, the pseudoflavor.
+    #[inline]
+    pub(crate) fn flavor(&self) -> u32 {
+        get!(self, rq_cred.cr_flavor)
     }
 
     /// Which bytes of the Reply the page list is.

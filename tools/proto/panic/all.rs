@@ -142,10 +142,11 @@ fn accept(conveyed: &Conveyed<'_>, limits: &CallLimits, sink: Sink<'_>) {
     for segment in responder::slice(call.position_zero(), 3..9) {
         sink(segment.length);
     }
-    for (position, len) in call.read_chunks() {
+    for (position, _) in call.read_chunks() {
         sink(position.0);
-        sink(responder::holds_array(Version::V1, 5, len).into());
     }
+    let long = responder::check_long(Version::V1, Xid(1), conveyed.payload, &call.chunks);
+    sink(long.is_ok().into());
 }
 
 #[no_mangle]
@@ -203,6 +204,12 @@ fn react(
     attempts: &mut retry::Attempts,
 ) -> retry::Reaction {
     retry::react(Version::V2, report, sent, attempts, 9)
+}
+
+#[no_mangle]
+fn refuse(refusals: &mut retry::Refusals, retry: retry::Retry, limits: &mut Limits) -> bool {
+    refusals.apply(limits);
+    refusals.goes_again(retry, Time(2), Time(3), 4) && refusals.expire(Time(5))
 }
 
 #[no_mangle]

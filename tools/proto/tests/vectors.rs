@@ -513,6 +513,7 @@ fn error(xid: Xid, report: ErrorReport, role: Role) -> Outcome {
         write_chunks: &[1024; 4],
         reply_chunk: 1024,
         segments: 64,
+        header_segments: 64,
     };
     match retry::react(
         Version::V2,
@@ -528,7 +529,7 @@ fn error(xid: Xid, report: ErrorReport, role: Role) -> Outcome {
                 Retry::LongCall => "position_zero",
                 Retry::Continuation => "continuation",
                 Retry::ReplyChunkOnly => "reply_chunk_only",
-                Retry::FewerSegments(_) => "fewer_segments",
+                Retry::FewerSegments(_) | Retry::ShorterHeader(_) => "fewer_segments",
                 Retry::LargerWriteChunk { .. } => "larger_write_chunk",
                 Retry::LargerReplyChunk(_) => "larger_reply_chunk",
             }
@@ -701,8 +702,15 @@ fn check_decoded(message: &[u8], joined: &[u8], open: bool, expected: &Value) ->
     .map_err(|_| "the header does not fit where it was")?;
     fields.insert("hdr_len".into(), hdr_len.into());
     check("decoded", &fields.into(), expected)?;
-    // Zero credits and property sets as answers are received, but never sent.
-    let foreign = fixed.credit == 0 || matches!(body, Body::Properties(_)) && flags.response;
+    // Received, but never sent: no credits, or no maximum of credits, property sets as answers, errors that are
+    // none, and a part that is not the last with a handle to invalidate.
+    let foreign = match body {
+        _ if fixed.credit == 0 || !is_v1 && fixed.credit < 1 << 16 => true,
+        Body::Properties(_) => flags.response,
+        Body::Error(_) => !flags.response && !is_v1,
+        Body::Conveyed(conveyed) => flags.more && conveyed.inv_handle != Handle::NONE,
+        Body::Grant => false,
+    };
     if !foreign {
         let range = ..hdr_len;
         check("encoded", &hex(&again[range]), &hex(&message[range]))?;

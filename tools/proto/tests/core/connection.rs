@@ -698,6 +698,35 @@ fn with_one_credit_the_reply_goes_first() {
     }
 }
 
+/// A first message that is answered by an error changes nothing for the Call that follows.
+//= V2-047, D-12 (test)
+#[test]
+fn with_one_credit_the_reply_goes_first_after_an_error() {
+    let bad = raw(&[8, 2, 0x0010_0001, 9, 0]);
+    let refused = join(&[8, 2, 0x0010_0001, 0, 0, 0, 0, 0, 0], &rpc(8, 0, 40));
+    for first in [bad, refused] {
+        let mut server = server();
+        if let Event::Call(arrived) = server.handle_message(NOW, first, None) {
+            server.refuse(&arrived.fixed, ErrorReport::System).unwrap();
+        }
+        // It takes the credit that there is.
+        assert_eq!(transmit(&mut server)[0][15], 4);
+        assert_eq!(server.send_credits().balance(), 0);
+        let next = join(&[9, 2, 0x0010_0001, 0, 0, 0, 0, 0, 0], &rpc(9, 0, 40));
+        let event = server.handle_message(NOW, next, None);
+        assert!(matches!(event, Event::Call(_)), "{event:?}");
+        assert!(transmit(&mut server).is_empty());
+        let reply = Outgoing {
+            direction: MsgType::Reply,
+            ..call(9)
+        };
+        assert!(send(&mut server, &reply).is_ok());
+        server.handle_sent(1);
+        server.handle_message(NOW, v2_msg(10, 0, &rpc(10, 0, 40)), None);
+        assert_eq!(transmit(&mut server)[0][15], 5);
+    }
+}
+
 //= V2-038, V2-040, V2-047, D-12, D-14 (test)
 #[test]
 fn the_reply_that_goes_first_may_have_parts() {
@@ -755,12 +784,14 @@ fn v2_bad_messages_with_calls_are_answered_on_both_sides() {
         (raw(&[9, 2, CREDIT, 9, 0]), 3),
         (v2_msg(9, 4, &rpc(9, 0, 40)), 4),
         (raw(&[9, 2, CREDIT, 1, 2, 0, 1]), 4),
-        (join(&[9, 2, CREDIT, 0, 2, 7, 0, 0, 0], &rpc(9, 0, 40)), 4),
+        // Which of the two MUSTs holds for an unknown type with MORE, the order of the words decides.
+        (raw(&[9, 2, CREDIT, 7, 2]), 3),
         (raw(&[9, 2, CREDIT, 0, 0, 0, 3]), 2),
         (raw(&[9, 2, CREDIT, 1, 0, 0, 0, 0, 0]), 2),
         (v2_msg(9, 0, &rpc(9, 1, 40)), 4),
         (v2_msg(9, 0, &rpc(10, 0, 40)), 2),
         (v2_msg(9, 0, &[0, 0, 0, 9]), 2),
+        (v2_msg(9, 0, &[]), 2),
         (raw(&[9, 2, CREDIT, 5, 0, 1, 2, 2, 0]), 2),
     ] {
         for mut connection in [v2_server(), v2_client()] {
@@ -857,7 +888,7 @@ fn v2_errors_grant_nothing_and_are_not_answered() {
     let balance = client.send_credits().balance();
     for error in [
         raw(&[9, 2, 0x0020_0009, 4, 1, 8, 1]),
-        raw(&[9, 2, 0x0020_0009, 4, 0, 2]),
+        raw(&[9, 2, 0x0020_0009, 4, 0, 1, 1, 1]),
         raw(&[9, 2, 0x0020_0009, 4, 1]),
         raw(&[9, 2, 0x0020_0009, 0]),
         raw(&[9, 2, 0x0020_0009, 4, 1, 1, 3, 2]),
@@ -867,14 +898,17 @@ fn v2_errors_grant_nothing_and_are_not_answered() {
             Event::Dropped
         ));
     }
-    let error = raw(&[9, 2, 0x0020_0009, 4, 1, 10]);
-    assert!(matches!(
-        client.handle_message(NOW, error, None),
-        Event::Error {
-            xid: Xid(9),
-            report: ErrorReport::System
-        }
-    ));
+    // With RESPONSE or without: it can be about a message of its receiver only.
+    for flags in [1, 0] {
+        let error = raw(&[9, 2, 0x0020_0009, 4, flags, 10]);
+        assert!(matches!(
+            client.handle_message(NOW, error, None),
+            Event::Error {
+                xid: Xid(9),
+                report: ErrorReport::System
+            }
+        ));
+    }
     let version = raw(&[9, 2, 0x0020_0009, 4, 1, 1, 1]);
     assert!(matches!(
         client.handle_message(NOW, version, None),
@@ -1636,6 +1670,8 @@ fn a_call_may_open_version_2() {
     let event = client.handle_message(NOW, v2_msg(1, 1, &rpc(1, 1, 24)), None);
     assert!(matches!(event, Event::Reply(_)), "{event:?}");
     assert!(client.is_settled() && transmit(&mut client).is_empty());
+    // From here on the default of version 2 holds.
+    assert_eq!((client.inline_send(), client.inline_recv()), (4096, 4096));
     assert!(send(&mut client, &call(2)).is_ok());
     // So it is done with the next one, for a while.
     client.handle_lost(NOW, &mut memory);
@@ -1670,12 +1706,16 @@ fn a_call_that_opens_version_2_may_be_refused() {
 //= D-12, D-32 (test)
 #[test]
 fn properties_that_are_refused_settle_the_version() {
+    // RESPONSE may be missing.
     let mut refused = client(Version::V2);
-    // Of another message, without RESPONSE, malformed.
+    let event = refused.handle_message(NOW, raw(&[0xc1, 2, CREDIT, 4, 0, 3]), None);
+    assert!(matches!(event, Event::Ready), "{event:?}");
+    let mut refused = client(Version::V2);
+    // Of another message, malformed, of a version without RESPONSE.
     for other in [
         raw(&[9, 2, CREDIT, 4, 1, 3]),
-        raw(&[0xc1, 2, CREDIT, 4, 0, 3]),
         raw(&[0xc1, 2, CREDIT, 4, 1]),
+        raw(&[0xc1, 2, CREDIT, 4, 0, 1, 1, 1]),
     ] {
         refused.handle_message(NOW, other, None);
         assert!(!refused.is_settled());

@@ -41,6 +41,21 @@ fn a_first_part_has_a_word_at_least() {
     assert!(assembler.open().is_none());
 }
 
+/// A part without a Payload stream may end a sequence, but not go on with it.
+//= V2-036, D-17 (test)
+#[test]
+fn the_last_part_may_be_empty() {
+    let mut assembler = Assembler::new();
+    let message = rpc(5, 0, 20);
+    assembler.add(Xid(5), CALL, &message, true).unwrap();
+    let more = assembler.add(Xid(5), CALL, &[], true);
+    assert_eq!(more, Err(BadHeader::NoPayload));
+    let last = assembler.add(Xid(5), CALL, &[], false).unwrap();
+    assert_eq!((last.offset, last.len), (20, 20));
+    assert_eq!(last.start, RpcStart::peek(&message));
+    assert!(assembler.open().is_none());
+}
+
 //= V2-037, D-15 (test)
 #[test]
 fn a_failed_sequence_passes_without_effect() {

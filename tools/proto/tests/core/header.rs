@@ -261,16 +261,6 @@ fn bad_v2_headers_are_named_by_their_first_bad_word() {
             ErrorReport::BadXdr,
         ),
         (
-            vec![1, 2, 1, 0, 0, 0, 0, 0, 0],
-            BadHeader::NoPayload,
-            ErrorReport::BadXdr,
-        ),
-        (
-            vec![1, 2, 1, 0, 2, 7, 0, 0, 0, 1],
-            BadHeader::ChunksTooEarly,
-            ErrorReport::InvalFlag,
-        ),
-        (
             join(&[1, 2, 1, 0, 2], &join(&chunk, &[1])),
             BadHeader::ChunksTooEarly,
             ErrorReport::InvalFlag,

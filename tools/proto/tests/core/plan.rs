@@ -238,6 +238,8 @@ fn any_limits() -> impl Strategy<Value = Limits> {
                     write_and_reply,
                     continued_send: octets,
                     continued_recv: octets,
+                    longest_send: 2 * octets,
+                    longest_recv: 2 * octets,
                     ..Limits::v1(send, recv)
                 }
             },
@@ -436,7 +438,7 @@ fn stays_within_all_limits(call: &CallShape<'_>, plan: &Plan, limits: &Limits, l
     };
     assert!(send <= limits.inline_send);
     match plan.conveyance {
-        Conveyance::Continued => assert!(payload <= limits.continued_send),
+        Conveyance::Continued => assert!(payload <= limits.longest_send),
         Conveyance::Long => {
             assert!(limits.long_call);
             assert!(limits.reduced_long_call || plan.reads.is_empty());
@@ -479,7 +481,7 @@ fn offers_room_for_the_largest_reply(
         assert!(header + 4 + 16 * segments.count() as u32 <= limits.inline_recv);
         assert!(limits.write_and_reply || plan.writes.is_empty());
     } else {
-        assert!(header + rest <= limits.inline_recv || rest <= limits.continued_recv);
+        assert!(header + rest <= limits.inline_recv || rest <= limits.longest_recv);
     }
 }
 
@@ -606,7 +608,7 @@ fn only_moderate_messages_go_in_parts() {
 fn a_long_reply_without_enough_segments_comes_in_parts() {
     let limits = Limits {
         version: Version::V2,
-        continued_recv: 1 << 20,
+        longest_recv: 1 << 20,
         chunk_segments: 2,
         ..Limits::v1(4096, 4096)
     };

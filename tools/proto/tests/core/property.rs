@@ -32,10 +32,22 @@ fn values_of_the_wrong_size_are_bad() {
         (&[2, 5, 0, 5, 0], BadHeader::Property),
         (&[2, 6, 0, 6, 0], BadHeader::Property),
         (&[0, 1], BadHeader::Trailing),
+        (&[0, 0, 0, 1], BadHeader::Trailing),
         (&[u32::MAX, 9, 0], BadHeader::Truncated),
     ] {
         assert_eq!(decode(set), Err(why), "{set:?}");
         assert_eq!(why.report().code(), 2);
+    }
+}
+
+/// A set says how long it is, so pad behind it means nothing.
+//= D-31 (test)
+#[test]
+fn pad_behind_the_set_is_let_pass() {
+    for set in [&[0, 0][..], &[0, 0, 0, 0], &[1, 2, 4, 1024, 0]] {
+        assert_eq!(decode(set), decode(&set[..set.len() - 1]));
+        let bytes = words(set);
+        assert_eq!(PropertySet::decode(&bytes).unwrap().unknown().count(), 0);
     }
 }
 

@@ -8,7 +8,7 @@ use rpcrdma_proto::proto::chunk::Chunks;
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::Kind;
 use rpcrdma_proto::proto::plan::Item;
-use rpcrdma_proto::proto::respond::{reducible, respond, Form, ReplyLimits, ReplyShape, Response};
+use rpcrdma_proto::proto::respond::{protects, respond, Form, ReplyLimits, ReplyShape, Response};
 use rpcrdma_proto::proto::types::{Version, Xid};
 use rpcrdma_proto::proto::v1;
 
@@ -29,7 +29,7 @@ fn decide(lists: &Lists, len: u32, results: &[Option<Item>], limits: &ReplyLimit
     let shape = ReplyShape {
         len,
         results,
-        reducible: !results.is_empty(),
+        protected: false,
     };
     let response = respond(lists_of(&message), &shape, limits)?;
     check_lengths(&response, len, limits);
@@ -163,15 +163,15 @@ fn v2_prefers_inline_then_reply_chunk_then_continuation() {
 #[test]
 fn replies_that_fit_nowhere_are_reported() {
     let (v1, v2) = (limits(Version::V1), limits(Version::V2));
-    let small = offer(&[&[100], &[10, 2]], None);
-    let results = [item(40, 50), item(92, 13)];
+    let small = offer(&[&[100], &[10, 2], &[2]], None);
+    let results = [item(40, 50), item(92, 13), item(120, 5)];
     let short = ErrorReport::WriteResource {
         chunk_index: 2,
         length_needed: 13,
     };
-    assert_eq!(decide(&small, 108, &results, &v2).err(), Some(short));
+    assert_eq!(decide(&small, 65_700, &results, &v2).err(), Some(short));
     let chunk = ErrorReport::BadXdr;
-    assert_eq!(decide(&small, 108, &results, &v1).err(), Some(chunk));
+    assert_eq!(decide(&small, 128, &results, &v1).err(), Some(chunk));
     let long = ErrorReport::ReplyResource {
         length_needed: 65_540,
     };
@@ -179,10 +179,79 @@ fn replies_that_fit_nowhere_are_reported() {
     assert_eq!(decide(&reply, 65_540, &[], &v2).err(), Some(long));
     assert_eq!(decide(&reply, 1004, &[], &v1).err(), Some(chunk));
     assert_eq!(decide(&Lists::default(), 5000, &[], &v1).err(), Some(chunk));
-    // A Write list for a procedure that has nothing to put into it.
-    assert_eq!(decide(&small, 40, &[], &v1).err(), Some(chunk));
-    let (_, returned, _) = decide(&small, 40, &[], &v2).unwrap();
-    assert_eq!(lengths(&returned), [vec![0], vec![0, 0]]);
+}
+
+/// A Write list that nothing is put into comes back unused.
+//= V1-067, V2-086, D-37 (test)
+#[test]
+fn unused_chunks_are_returned() {
+    let lists = offer(&[&[100], &[10, 2]], None);
+    for version in [Version::V1, Version::V2] {
+        let (_, returned, _) = decide(&lists, 40, &[], &limits(version)).unwrap();
+        assert_eq!(lengths(&returned), [vec![0], vec![0, 0]]);
+    }
+}
+
+/// A result that is too long for its Write chunk goes with the rest of the Reply.
+//= V2-093, V2-103, D-08 (test)
+#[test]
+fn v2_leaves_a_short_write_chunk_unused() {
+    let v2 = limits(Version::V2);
+    let sizes: [&[u32]; 2] = [&[10, 2], &[7_000]];
+    for (reply, len, form) in [
+        (None, 3_000, Form::Inline),
+        (Some(20_000), 3_000, Form::Inline),
+        (None, 20_000, Form::Continued),
+        (Some(1_000), 20_000, Form::Continued),
+        (Some(20_100), 20_000, Form::ReplyChunk),
+    ] {
+        let results = [item(40, len), item(60 + len, 7_000)];
+        let lists = offer(&sizes, reply);
+        let (found, returned, writes) = decide(&lists, len + 7_060, &results, &v2).unwrap();
+        assert_eq!(
+            (found, lengths(&returned)),
+            (form, vec![vec![0, 0], vec![7_000]])
+        );
+        assert_eq!(writes, [(3, 60 + len..7_060 + len)]);
+    }
+}
+
+/// What RPCSEC_GSS protects is one piece, whatever chunks there are for it.
+//= V2-193, D-42 (test)
+#[test]
+fn protected_results_are_not_reduced() {
+    let lists = offer(&[&[5_000]], Some(10_000));
+    let message = v1_message(1, Kind::Msg, &lists, &[]);
+    for version in [Version::V1, Version::V2] {
+        let shape = |protected| ReplyShape {
+            len: 5_060,
+            results: &[Some(Item {
+                offset: 40,
+                len: 5_000,
+            })],
+            protected,
+        };
+        let form = |shape| {
+            let response = respond(lists_of(&message), &shape, &limits(version)).unwrap();
+            (response.payload_len, lengths(&Lists::of(&response)))
+        };
+        assert_eq!(form(shape(false)), (60, vec![vec![5_000]]));
+        assert_eq!(form(shape(true)), (5_060, vec![vec![0]]));
+    }
+    // AUTH_NONE, AUTH_SYS, RPCSEC_GSS itself, AUTH_TLS; krb5, krb5i, krb5p, and a mechanism of which
+    // nothing is known.
+    for (flavor, expected) in [
+        (0, false),
+        (1, false),
+        (6, false),
+        (7, false),
+        (390_003, false),
+        (390_004, true),
+        (390_005, true),
+        (390_010, true),
+    ] {
+        assert_eq!(protects(flavor), expected, "{flavor}");
+    }
 }
 
 proptest! {
@@ -216,22 +285,6 @@ proptest! {
                 returned.writes.iter().map(Vec::len).collect::<Vec<_>>(),
                 lists.writes.iter().map(Vec::len).collect::<Vec<_>>()
             );
-        }
-    }
-}
-
-#[test]
-fn results_are_eligible_in_read_readlink_and_compound() {
-    const NFS: u32 = 100_003;
-    for version in 0..6 {
-        for procedure in 0..22 {
-            let expected = match version {
-                2 | 3 => matches!(procedure, 5 | 6),
-                4 => procedure == 1,
-                _ => false,
-            };
-            assert_eq!(reducible(NFS, version, procedure), expected);
-            assert!(!reducible(NFS + 1, version, procedure));
         }
     }
 }

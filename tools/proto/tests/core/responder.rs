@@ -2,13 +2,14 @@
 
 //! The Responder's check of Calls.
 
-use common::{conveyed, read, rpc, segment, v1_message, Lists};
+use common::{conveyed, read, rpc, segment, v1_message, words, Lists};
 use proptest::prelude::*;
+use rpcrdma_proto::proto::chunk::ChunkLists;
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::responder::{
-    accept, check_long, holds_array, slice, CallLimits, Kept, Source,
+    accept, check_long, slice, CallLimits, Kept, Source, CALL_START,
 };
 use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::v1;
@@ -194,21 +195,6 @@ fn reverse_calls_have_no_chunks() {
     }
 }
 
-//= V1-052, V1-062, V1-096, V2-082, V2-091, D-39 (test)
-#[test]
-fn a_chunk_holds_as_much_as_the_count_says() {
-    for (count, len, v1, v2) in [
-        (13, 13, true, true),
-        (13, 16, true, false),
-        (13, 20, false, false),
-        (13, 12, false, false),
-        (16, 16, true, true),
-    ] {
-        assert_eq!(holds_array(Version::V1, count, len), v1);
-        assert_eq!(holds_array(Version::V2, count, len), v2);
-    }
-}
-
 //= V2-186 (test)
 #[test]
 fn slices_stay_within_their_segments() {
@@ -286,13 +272,82 @@ fn no_chunk_takes_the_place_of_xid_and_type() {
     }
     let long = reads(&[read(0, 1, 8)]);
     assert!(try_accept(Kind::Nomsg, &long, 0, &limits(Version::V2)).is_ok());
-    assert_eq!(check_long(Xid(9), &rpc(9, 0, 40)), Ok(()));
+    let check = |message: &[u8]| check_long(Version::V2, Xid(9), message, &ChunkLists::EMPTY);
+    assert_eq!(check(&rpc(9, 0, 40)), Ok(()));
     for (message, report) in [
         (rpc(8, 0, 40), ErrorReport::BadXdr),
         (rpc(9, 1, 40), ErrorReport::InvalFlag),
         (vec![0; 7], ErrorReport::BadXdr),
     ] {
-        assert_eq!(check_long(Xid(9), &message), Err(report));
+        assert_eq!(check(&message), Err(report));
+    }
+}
+
+/// Which procedures have results that a Write chunk is for: READ, READLINK and COMPOUND.
+//= V1-108 (test)
+#[test]
+fn results_are_eligible_in_read_readlink_and_compound() {
+    const NFS: u32 = 100_003;
+    let lists = Lists {
+        writes: vec![vec![segment(1, 100)]],
+        ..Lists::default()
+    };
+    let takes = |program, version, procedure| {
+        let message = words(&[9, 0, 2, program, version, procedure]);
+        let message = v1_message(9, Kind::Msg, &lists, &message);
+        accept(&conveyed(&message).1, 24, &limits(Version::V1)).is_ok()
+    };
+    for version in 0..6 {
+        for procedure in 0..22 {
+            let expected = match version {
+                2 | 3 => matches!(procedure, 5 | 6),
+                4 => procedure == 1,
+                _ => false,
+            };
+            assert_eq!(takes(NFS, version, procedure), expected);
+            assert!(!takes(NFS + 1, version, procedure));
+        }
+    }
+}
+
+/// What version 1 has an error for is refused before the Call is processed, inline and Long.
+//= V1-100, V1-108 (test)
+#[test]
+fn chunks_without_a_use_are_refused_first() {
+    let call = |procedure| words(&[9, 0, 2, 100_003, 3, procedure]);
+    let (lookup, get) = (call(3), call(6));
+    let write = |len| Lists {
+        writes: vec![vec![segment(1, len)]],
+        ..Lists::default()
+    };
+    let reply = |lengths: &[u32]| Lists {
+        reply: Some(lengths.iter().map(|len| segment(2, *len)).collect()),
+        ..Lists::default()
+    };
+    for (message, lists, is_good) in [
+        (&lookup, write(100), false),
+        (&lookup, write(0), false),
+        (&get, write(100), true),
+        (&get[..20].to_vec(), write(100), true),
+        (&lookup, reply(&[]), false),
+        (&lookup, reply(&[4, 15]), false),
+        (&lookup, reply(&[4, 16]), true),
+    ] {
+        for version in [Version::V1, Version::V2] {
+            let good = is_good || version == Version::V2;
+            let expected = if good {
+                Ok(())
+            } else {
+                Err(ErrorReport::BadXdr)
+            };
+            let inline = v1_message(9, Kind::Msg, &lists, message);
+            let (_, conveyed) = conveyed(&inline);
+            let call = accept(&conveyed, message.len() as u32, &limits(version));
+            assert_eq!(call.map(|_| ()), expected, "{version:?} {lists:?}");
+            let start = &message[..CALL_START.min(message.len())];
+            let long = check_long(version, Xid(9), start, &conveyed.chunks);
+            assert_eq!(long, expected, "{version:?} {lists:?}");
+        }
     }
 }
 
@@ -427,8 +482,12 @@ fn a_call_of_version_2_is_opened_again() {
 proptest! {
     #[test]
     fn a_call_is_the_same_when_it_is_opened_again(
-        lists in lists_of_a_call(), len in 640_usize..700, cut in 0_usize..9,
+        mut lists in lists_of_a_call(), len in 640_usize..700, cut in 0_usize..9,
     ) {
+        if let Some(reply) = &mut lists.reply {
+            // A Reply chunk has room for some Reply.
+            reply.push(segment(9, 20));
+        }
         let message = v1_message(7, Kind::Msg, &lists, &vec![1; len]);
         let (fixed, first) = conveyed(&message);
         let call = accept(&first, len as u32, &LENIENT).unwrap();

@@ -3,8 +3,9 @@
 //! Reactions to errors.
 
 use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Conveyance, Limits, Part};
-use rpcrdma_proto::proto::retry::{react, Attempts, Reaction, Refusals, Retry, Sent};
+use rpcrdma_proto::proto::negotiate::{Memory, Time};
+use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Conveyance, Limits, Part, Plan};
+use rpcrdma_proto::proto::retry::{keep, react, Attempts, Reaction, Refusals, Retry, Sent};
 use rpcrdma_proto::proto::types::Version;
 
 const SENT: Sent<'_> = Sent {
@@ -13,6 +14,7 @@ const SENT: Sent<'_> = Sent {
     write_chunks: &[100, 200],
     reply_chunk: 300,
     segments: 20,
+    header_segments: 25,
 };
 
 fn once(report: ErrorReport, sent: &Sent<'_>) -> Reaction {
@@ -54,20 +56,25 @@ fn version_1_never_tries_again() {
     }
 }
 
+/// Whatever the limit is: a Position Zero Read chunk comes before parts.
 //= V2-151, V2-152, D-06 (test)
 #[test]
 fn read_chunks_become_one_or_none() {
-    let reaction = |max_chunks, sent| once(ErrorReport::ReadChunks { max_chunks }, sent);
-    assert_eq!(reaction(1, &SENT), Reaction::Retry(Retry::LongCall));
-    assert_eq!(reaction(0, &SENT), Reaction::Retry(Retry::Continuation));
-    let long = Sent { long: true, ..SENT };
-    assert_eq!(reaction(1, &long), Reaction::Terminate);
-    assert_eq!(reaction(0, &long), Reaction::Terminate);
     let none = Sent {
         read_chunks: 0,
         ..SENT
     };
-    assert_eq!(reaction(1, &none), Reaction::Terminate);
+    let long = Sent { long: true, ..none };
+    for max_chunks in [0, 1, 7] {
+        let reaction = |sent| once(ErrorReport::ReadChunks { max_chunks }, sent);
+        assert_eq!(reaction(&SENT), Reaction::Retry(Retry::LongCall));
+        let again = match max_chunks {
+            0 => Reaction::Retry(Retry::Continuation),
+            _ => Reaction::Terminate,
+        };
+        assert_eq!(reaction(&long), again);
+        assert_eq!(reaction(&none), Reaction::Terminate);
+    }
 }
 
 //= V2-155, V2-157, D-06, D-07 (test)
@@ -83,10 +90,15 @@ fn write_chunks_and_segments_become_fewer() {
         ..SENT
     };
     assert_eq!(reaction(1, &none), Reaction::Terminate);
+    // The limit is that of a chunk, and where none exceeds it, that of the header.
     let reaction = |max_segments| once(ErrorReport::Segments { max_segments }, &SENT);
-    assert_eq!(reaction(19), Reaction::Retry(Retry::FewerSegments(19)));
-    assert_eq!(reaction(20), Reaction::Terminate);
-    assert_eq!(reaction(0), Reaction::Terminate);
+    for max in [0, 1, 19] {
+        assert_eq!(reaction(max), Reaction::Retry(Retry::FewerSegments(max)));
+    }
+    for max in [20, 24] {
+        assert_eq!(reaction(max), Reaction::Retry(Retry::ShorterHeader(max)));
+    }
+    assert_eq!(reaction(25), Reaction::Terminate);
 }
 
 //= V2-105, V2-159, V2-161, D-06 (test)
@@ -110,10 +122,11 @@ fn chunks_grow_when_that_can_help() {
 fn nothing_is_tried_without_end() {
     let mut attempts = Attempts::default();
     let mut next = |report| react(Version::V2, report, &SENT, &mut attempts, 10_000);
-    assert!(matches!(next(write(1, 500)), Reaction::Retry(_)));
-    assert_eq!(next(write(1, 600)), Reaction::Terminate);
-    let fewer = ErrorReport::Segments { max_segments: 3 };
-    assert!(matches!(next(fewer), Reaction::Retry(_)));
+    // A limit may become lower meanwhile.
+    for max_segments in (0..Attempts::MAX.into()).rev() {
+        let fewer = ErrorReport::Segments { max_segments };
+        assert!(matches!(next(fewer), Reaction::Retry(_)));
+    }
     let reads = ErrorReport::ReadChunks { max_chunks: 1 };
     assert_eq!(next(reads), Reaction::Terminate);
 }
@@ -142,6 +155,8 @@ fn the_next_plan_obeys() {
         version: Version::V2,
         continued_send: 1 << 20,
         continued_recv: 1 << 20,
+        longest_send: 1 << 20,
+        longest_recv: 1 << 20,
         segment_pages: 2,
         ..Limits::v1(4096, 4096)
     };
@@ -157,10 +172,12 @@ fn the_next_plan_obeys() {
     assert!(continued.reads.is_empty());
     let reply_chunk = planned(Retry::ReplyChunkOnly);
     assert!(reply_chunk.writes.is_empty() && reply_chunk.reply_chunk);
-    let fewer = planned(Retry::FewerSegments(3));
-    assert!(fewer.segments() <= 3, "{fewer:?}");
+    let most = |plan: Plan| plan.read_segments.max(plan.write_segments);
+    assert!(most(planned(Retry::FewerSegments(2))) <= 2);
+    let shorter = planned(Retry::ShorterHeader(3));
+    assert!(shorter.segments() <= 3, "{shorter:?}");
     let mut v1 = limits;
-    v1.continued_send = 0;
+    (v1.continued_send, v1.longest_send) = (0, 0);
     Retry::LongCall.apply(&mut v1);
     let long = plan(&call, &v1).unwrap();
     assert_eq!(long.conveyance, Conveyance::Long);
@@ -240,64 +257,135 @@ fn a_reply_chunk_that_was_asked_for_is_offered() {
     }
 }
 
+/// A server that refuses a form of Calls is not asked for it again, by any Call, for ten minutes.
+const KEEP: Time = Memory::KEEP;
+const NOW: Time = Time(1_000_000);
+
+fn again(refusals: &mut Refusals, retry: Retry, known: u32) -> bool {
+    refusals.goes_again(retry, NOW, KEEP, known)
+}
+
+fn narrowed(refusals: &Refusals) -> Limits {
+    let mut limits = Limits {
+        version: Version::V2,
+        continued_recv: 1 << 20,
+        ..Limits::v1(4096, 4096)
+    };
+    refusals.apply(&mut limits);
+    limits
+}
+
 /// A Call goes again if it was planned before its refusal was known, and comes to an end.
 //= D-06 (test)
 #[test]
 fn what_was_planned_before_a_refusal_goes_again() {
     let mut refusals = Refusals::default();
-    assert_eq!(refusals.count(), 0);
-    assert!(refusals.goes_again(Retry::ReplyChunkOnly, 0));
-    assert_eq!(refusals.count(), 1);
+    assert!(again(&mut refusals, Retry::ReplyChunkOnly, 0));
+    assert_eq!(refusals.changes(), 1);
     // Another that was under way, and one that was planned since.
-    assert!(refusals.goes_again(Retry::ReplyChunkOnly, 0));
-    assert!(!refusals.goes_again(Retry::ReplyChunkOnly, 1));
-    assert!(refusals.goes_again(Retry::LongCall, 1));
-    assert_eq!(refusals.count(), 2);
-    assert!(refusals.goes_again(Retry::FewerSegments(3), 2));
-    for known in 0..6 {
-        let again = refusals.goes_again(Retry::FewerSegments(2), known);
+    assert!(again(&mut refusals, Retry::ReplyChunkOnly, 0));
+    assert!(!again(&mut refusals, Retry::ReplyChunkOnly, 1));
+    assert!(again(&mut refusals, Retry::LongCall, 1));
+    assert!(again(&mut refusals, Retry::FewerSegments(3), 2));
+    assert_eq!(refusals.changes(), 3);
+    for known in 0..4 {
+        let again = again(&mut refusals, Retry::FewerSegments(3), known);
         assert_eq!(again, known < 3, "{known}");
     }
 }
 
-/// A client gives each form of a Call up once, and for good.
+/// Each form of a Call is given up once.
 //= V2-151, V2-155, V2-157, D-06 (test)
 #[test]
 fn refusals_come_to_an_end() {
-    let mut refusals = Refusals::default();
     for retry in [
         Retry::LongCall,
         Retry::Continuation,
         Retry::ReplyChunkOnly,
         Retry::LargerReplyChunk(100),
         Retry::FewerSegments(3),
+        Retry::ShorterHeader(3),
     ] {
-        assert!(refusals.add(retry), "{retry:?}");
-        assert!(!refusals.add(retry), "{retry:?}");
+        let mut refusals = Refusals::default();
+        assert!(again(&mut refusals, retry, 0), "{retry:?}");
+        assert!(!again(&mut refusals, retry, 1), "{retry:?}");
     }
-    assert!(!refusals.add(Retry::FewerSegments(2)));
     let longer = Retry::LargerWriteChunk {
         index: 0,
         length: 100,
     };
-    assert!(!refusals.add(longer));
+    assert!(!again(&mut Refusals::default(), longer, 0));
 
-    let limits = Limits {
-        version: Version::V2,
-        continued_recv: 1 << 20,
-        ..Limits::v1(4096, 4096)
-    };
     let narrowed = |retry| {
         let mut refusals = Refusals::default();
-        refusals.add(retry);
-        let mut narrowed = limits;
-        refusals.apply(&mut narrowed);
-        narrowed
+        again(&mut refusals, retry, 0);
+        narrowed(&refusals)
     };
     let long = narrowed(Retry::LongCall);
     assert!(long.read_chunks == 0 && long.long_call && long.write_chunks != 0);
     assert!(!narrowed(Retry::Continuation).long_call);
     assert_eq!(narrowed(Retry::ReplyChunkOnly).write_chunks, 0);
     assert_eq!(narrowed(Retry::LargerReplyChunk(1)).continued_recv, 0);
-    assert_eq!(narrowed(Retry::FewerSegments(3)).header_segments, 3);
+    let fewer = narrowed(Retry::FewerSegments(3));
+    assert_eq!((fewer.chunk_segments, fewer.header_segments), (3, u32::MAX));
+    let shorter = narrowed(Retry::ShorterHeader(3));
+    assert_eq!((shorter.chunk_segments, shorter.header_segments), (16, 3));
+}
+
+/// A server whose limits become lower is obeyed, also for Calls that were planned with its first limit.
+//= V2-157, D-06 (test)
+#[test]
+fn a_lower_limit_replaces_the_first() {
+    let mut refusals = Refusals::default();
+    assert!(again(&mut refusals, Retry::FewerSegments(8), 0));
+    assert!(again(&mut refusals, Retry::FewerSegments(4), 1));
+    assert_eq!(narrowed(&refusals).chunk_segments, 4);
+    // A higher one, of a Call that was under way, does not.
+    assert!(again(&mut refusals, Retry::FewerSegments(6), 1));
+    assert_eq!(narrowed(&refusals).chunk_segments, 4);
+    assert!(!again(&mut refusals, Retry::FewerSegments(6), 2));
+}
+
+/// A server that comes back with other limits is asked again.
+//= D-06 (test)
+#[test]
+fn refusals_age() {
+    let mut refusals = Refusals::default();
+    assert!(again(&mut refusals, Retry::LongCall, 0));
+    let later = NOW.after(Time(60_000));
+    assert!(refusals.goes_again(Retry::FewerSegments(4), later, KEEP, 1));
+    // A Call that was under way has met the first once more, which lasts from then on.
+    assert!(refusals.goes_again(Retry::LongCall, NOW.after(Time(1_000)), KEEP, 0));
+    let before = refusals;
+    assert!(!refusals.expire(NOW.after(KEEP)));
+    assert_eq!(refusals, before);
+    assert!(refusals.expire(NOW.after(Time(1_000)).after(KEEP)));
+    let limits = narrowed(&refusals);
+    assert_eq!((limits.read_chunks, limits.chunk_segments), (1, 4));
+    assert_eq!(refusals.changes(), 3);
+    assert!(refusals.expire(later.after(KEEP)));
+    assert_eq!(narrowed(&refusals).chunk_segments, 16);
+    assert!(!refusals.expire(later.after(KEEP).after(KEEP)));
+    // What is refused anew is new.
+    let known = refusals.changes();
+    assert!(again(&mut refusals, Retry::LongCall, known));
+}
+
+/// One Reply that fits nowhere says little about others.
+//= V2-154, V2-155, D-06 (test)
+#[test]
+fn a_reply_that_fits_nowhere_is_soon_forgotten() {
+    let fits_nowhere = ErrorReport::ReplyResource { length_needed: 0 };
+    assert!(keep(fits_nowhere) <= Time(10_000));
+    for report in [
+        ErrorReport::ReadChunks { max_chunks: 0 },
+        ErrorReport::WriteChunks { max_chunks: 1 },
+        ErrorReport::Segments { max_segments: 1 },
+    ] {
+        assert_eq!(keep(report), KEEP);
+    }
+    let mut refusals = Refusals::default();
+    assert!(refusals.goes_again(Retry::ReplyChunkOnly, NOW, keep(fits_nowhere), 0));
+    assert!(refusals.expire(NOW.after(Time(10_000))));
+    assert_eq!(narrowed(&refusals).write_chunks, 1);
 }

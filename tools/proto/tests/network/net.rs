@@ -21,7 +21,7 @@ use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape};
 use rpcrdma_proto::proto::responder::{self, CallLimits, Source};
 use rpcrdma_proto::proto::retry::{self, Attempts, Reaction, Retry, Sent};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Segment, Version, Xid};
+use rpcrdma_proto::proto::types::{Handle, MsgType, Position, Segment, Version, Xid};
 
 use crate::chunking;
 use crate::rpc::{execute, Outcome, Rpc};
@@ -86,7 +86,7 @@ struct Endpoint {
     connection: Connection,
     rpcs: Vec<Rpc>,
     registered: HashMap<u32, Registered>,
-    narrowed: HashMap<u32, Retry>,
+    narrowed: HashMap<u32, Vec<Retry>>,
     queue: VecDeque<Queued>,
     /// The parts of the Call, Reply or property set that is arriving.
     parts: Vec<u8>,
@@ -148,13 +148,14 @@ pub struct Net {
     losses: u32,
     /// The version is negotiated in-band, and not by the announcement of the server.
     in_band: bool,
+    refused: u32,
     /// The server says nothing to a CONNPROP.
     deaf: bool,
     /// Messages of version 2 that the client has sent.
     version_2: u32,
 }
 
-fn limits(connection: &Connection, chunking: Chunking, retry: Option<Retry>) -> Limits {
+fn limits(connection: &Connection, chunking: Chunking, retries: &[Retry]) -> Limits {
     let mut limits = Limits {
         segment_pages: 8,
         ..Limits::v1(0, 0)
@@ -165,7 +166,7 @@ fn limits(connection: &Connection, chunking: Chunking, retry: Option<Retry>) -> 
         limits.write_and_reply = true;
         limits.reduced_long_call = true;
     }
-    if let Some(retry) = retry {
+    for retry in retries {
         retry.apply(&mut limits);
     }
     limits
@@ -206,6 +207,7 @@ impl Net {
             now: 0,
             losses: 0,
             in_band,
+            refused: 0,
             deaf: false,
             version_2: 0,
         };
@@ -304,10 +306,9 @@ impl Net {
         self.server.rpcs.push(rpc);
     }
 
-    /// Counts the RPCs of the client that ended so.
-    pub fn count(&self, outcome: Outcome) -> usize {
-        let rpcs = self.client.rpcs.iter();
-        rpcs.filter(|rpc| rpc.outcome == outcome).count()
+    /// Counts the Calls of the client that the server has refused.
+    pub fn refused(&self) -> u32 {
+        self.refused
     }
 
     /// Checks how all RPCs ended.
@@ -501,8 +502,9 @@ impl Net {
         let chunking = chunking(&self.endpoint(side).config);
         let endpoint = self.endpoint(side);
         let rpc = &endpoint.rpcs[index];
-        let retry = endpoint.narrowed.get(&rpc.xid.0).copied();
-        let limits = limits(&endpoint.connection, chunking, retry);
+        let retries = endpoint.narrowed.get(&rpc.xid.0);
+        let retries = retries.map_or(&[][..], Vec::as_slice);
+        let limits = limits(&endpoint.connection, chunking, retries);
         let mut shape = CallShape {
             send: rpc.send,
             arguments: &rpc.arguments,
@@ -510,8 +512,10 @@ impl Net {
             results: &rpc.results,
             protected: rpc.protected,
         };
-        if let Some(Retry::LargerReplyChunk(length)) = retry {
-            shape.receive.tail.len += length.saturating_sub(shape.receive.len());
+        for retry in retries {
+            if let Retry::LargerReplyChunk(length) = retry {
+                shape.receive.tail.len += length.saturating_sub(shape.receive.len());
+            }
         }
         let Ok(plan) = plan(&shape, &limits) else {
             endpoint.rpcs[index].outcome = Outcome::Failed;
@@ -599,6 +603,7 @@ impl Net {
     }
 
     fn handle_error(&mut self, side: Side, xid: Xid, report: ErrorReport) {
+        self.refused += 1;
         let endpoint = self.endpoint(side);
         let Some(registered) = endpoint.registered.remove(&xid.0) else {
             return;
@@ -608,19 +613,29 @@ impl Net {
         let rpc = endpoint.rpcs.iter_mut().find(|rpc| rpc.xid == xid).unwrap();
         let length = |chunk: &Vec<Segment>| chunk.iter().map(|s| s.length).sum::<u32>();
         let writes: Vec<u32> = registered.lists.writes.iter().map(length).collect();
-        let read_chunks = registered.lists.reads.iter().any(|r| r.position.0 != 0);
+        let reads = &registered.lists.reads;
+        let read_chunks = reads.iter().any(|r| r.position.0 != 0);
+        let same = |at: Position| reads.iter().filter(|read| read.position == at).count();
+        let segments = reads
+            .iter()
+            .map(|read| same(read.position))
+            .chain(registered.lists.writes.iter().map(Vec::len))
+            .chain(registered.lists.reply.iter().map(Vec::len))
+            .max()
+            .unwrap_or(0);
         let sent = Sent {
             long: registered.long,
             read_chunks: read_chunks.into(),
             write_chunks: &writes,
             reply_chunk: registered.lists.reply.as_ref().map_or(0, length),
-            segments: registered.segments,
+            segments: segments as u32,
+            header_segments: registered.segments,
         };
         match retry::react(version, report, &sent, &mut rpc.attempts, 1 << 20) {
             Reaction::Terminate => rpc.outcome = Outcome::Failed,
             Reaction::Retry(retry) => {
                 rpc.sent = false;
-                endpoint.narrowed.insert(xid.0, retry);
+                endpoint.narrowed.entry(xid.0).or_default().push(retry);
             }
         }
     }
@@ -715,7 +730,7 @@ impl Net {
         let shape = ReplyShape {
             len: reply.len() as u32,
             results: if eligible { &results } else { &[] },
-            reducible: eligible,
+            protected: false,
         };
         let limits = ReplyLimits {
             version: endpoint.connection.version().unwrap(),

@@ -62,6 +62,10 @@ fn parts(source: &mut Source<'_>) {
                 assert_eq!(result, Err(BadHeader::BrokenSequence));
                 continue;
             }
+            Some(_) if more && payload.is_empty() => {
+                assert_eq!(result, Err(BadHeader::NoPayload));
+                continue;
+            }
             None if more && payload.len() < 4 => {
                 assert_eq!(result, Err(BadHeader::Truncated));
                 continue;

@@ -64,6 +64,8 @@ fn limits(source: &mut Source<'_>) -> Limits {
         limits.segment_bytes = source.length(1 << 24);
         limits.continued_send = source.length(1 << 20);
         limits.continued_recv = source.length(1 << 20);
+        limits.longest_send = 2 * limits.continued_send;
+        limits.longest_recv = 2 * limits.continued_recv;
     }
     limits.segment_pages = source.below(300);
     limits.chunk_segments = source.below(40);
@@ -141,7 +143,7 @@ fn check_call(call: &CallShape<'_>, limits: &Limits, plan: &Plan) {
     match plan.conveyance {
         Conveyance::Inline => assert!(plan.header_len + payload <= limits.inline_send),
         Conveyance::Continued => {
-            assert!(payload <= limits.continued_send && limits.version == Version::V2);
+            assert!(payload <= limits.longest_send && limits.version == Version::V2);
             check_cut(payload, limits.inline_send, plan.header_len);
         }
         Conveyance::Long => assert!(limits.long_call),
@@ -350,12 +352,12 @@ fn check_reply(
     let shape = ReplyShape {
         len,
         results: &results,
-        reducible: true,
+        protected: false,
     };
     let reply_limits = ReplyLimits {
         version: limits.version,
         inline_send: limits.inline_recv,
-        continued: limits.continued_recv,
+        continued: limits.longest_recv,
         reply_chunk: true,
     };
     let response = respond(chunks, &shape, &reply_limits).expect("the Requester made room");

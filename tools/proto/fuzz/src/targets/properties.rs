@@ -49,7 +49,7 @@ fn parse(set: &[u8]) -> Option<Vec<(u32, &[u8])>> {
         rest = &rest[4..];
         properties.push((id, opaque(&mut rest)?.0));
     }
-    rest.is_empty().then_some(properties)
+    rest.iter().all(|byte| *byte == 0).then_some(properties)
 }
 
 fn check(set: &PropertySet<'_>, plain: &[(u32, &[u8])]) {

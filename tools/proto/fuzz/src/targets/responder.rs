@@ -150,7 +150,7 @@ fn check_response(source: &mut Source<'_>, version: Version, conveyed: &Conveyed
     let shape = ReplyShape {
         len: at,
         results: &results,
-        reducible: source.u8() % 4 != 1,
+        protected: source.u8() % 4 == 1,
     };
     let limits = ReplyLimits {
         version,

@@ -30,6 +30,7 @@ pub fn run(input: &[u8]) {
             write_chunks: &lengths,
             reply_chunk: source.length(most),
             segments: source.below(20),
+            header_segments: source.below(20),
         };
         let report = report(&mut source);
         let Reaction::Retry(retry) = react(version, report, &sent, &mut attempts, most) else {
@@ -43,15 +44,17 @@ pub fn run(input: &[u8]) {
         assert!(limits.read_chunks <= before.read_chunks);
         assert!(limits.write_chunks <= before.write_chunks);
         assert!(limits.chunk_segments <= before.chunk_segments);
+        assert!(limits.header_segments <= before.header_segments);
     }
 }
 
 /// The other form is allowed by the report, and differs from what was sent.
 fn check(retry: Retry, report: ErrorReport, sent: &Sent<'_>, most: u32) {
     match (retry, report) {
-        (Retry::LongCall | Retry::Continuation, ErrorReport::ReadChunks { .. }) => {
+        (Retry::LongCall, ErrorReport::ReadChunks { .. }) => {
             assert!(sent.read_chunks != 0 && !sent.long);
         }
+        (Retry::Continuation, ErrorReport::ReadChunks { .. }) => assert!(sent.long),
         (Retry::ReplyChunkOnly, ErrorReport::WriteChunks { .. }) => {
             assert!(!sent.write_chunks.is_empty());
         }
@@ -59,7 +62,11 @@ fn check(retry: Retry, report: ErrorReport, sent: &Sent<'_>, most: u32) {
             assert!(!sent.write_chunks.is_empty() && sent.reply_chunk == 0);
         }
         (Retry::FewerSegments(most), ErrorReport::Segments { max_segments }) => {
-            assert!(most == max_segments && most < sent.segments && most != 0);
+            assert!(most == max_segments && most < sent.segments);
+        }
+        (Retry::ShorterHeader(most), ErrorReport::Segments { max_segments }) => {
+            assert!(most == max_segments && most < sent.header_segments);
+            assert!(most >= sent.segments);
         }
         (Retry::LargerWriteChunk { index, length }, ErrorReport::WriteResource { .. }) => {
             assert!(length > sent.write_chunks[index as usize] && length <= most);
