@@ -59,7 +59,7 @@ def command_file(argv):
     return "\n".join([*lines, "exec " + shlex.join(argv), ""])
 
 
-def _uml(kernel, image, name, link, fds, cpus, memory, _plugin):
+def _uml(kernel, image, name, link, fds, cpus, memory, args, _plugin):
     """User Mode Linux."""
     argv = [kernel.image, f"mem={memory}M", f"ncpus={cpus}", "con=null", "con0=null,fd:1", "ssl=null",
             *(f"ssl{n}=fd:{fds[c]}" for n, c in enumerate(CHANNELS, 1)),
@@ -67,7 +67,7 @@ def _uml(kernel, image, name, link, fds, cpus, memory, _plugin):
             f"umid={name}", "uml_dir=/tmp", f"lab={name}", "panic=-1",
             # As Debian's kernels do by default. The core's gss_create_new() relies on it: without it,
             # au_flags of a new flavour may say of krb5 what is true of krb5i.
-            "init_on_alloc=1"]
+            "init_on_alloc=1", *args]
     if cpus > 1:
         argv.append("seccomp=on")
     if KMEMLEAK:
@@ -77,9 +77,10 @@ def _uml(kernel, image, name, link, fds, cpus, memory, _plugin):
     return argv
 
 
-def _qemu(kernel, image, name, link, fds, cpus, memory, plugin):
+def _qemu(kernel, image, name, link, fds, cpus, memory, args, plugin):
     """QEMU without hardware virtualisation, which not every machine has."""
-    append = f"console=ttyS0 quiet loglevel=6 panic=-1 rdinit=/init lab={name} mitigations=off"
+    append = " ".join(("console=ttyS0 quiet loglevel=6 panic=-1 rdinit=/init", f"lab={name}",
+                       "mitigations=off", *args))
     argv = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus),
             "-m", str(memory), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
@@ -111,16 +112,16 @@ def link(kernel):
     return ends
 
 
-def boot(kernel, image, root, name, roles, end, cpus, memory, plugin=None):
+def boot(kernel, image, root, name, roles, end, cpus, memory, args=(), plugin=None):
     """Starts node NAME in ROOT, which holds the run's directories under /lab.
 
-    END is the node's end of the link, or None; MEMORY is in MiB; PLUGIN one of the emulator, by its
-    path in ROOT.
+    END is the node's end of the link, or None; MEMORY is in MiB; ARGS are added to the kernel's command
+    line; PLUGIN is one of the emulator, by its path in ROOT.
     """
     ours, theirs = zip(*(socket.socketpair() for _ in CHANNELS))
     console, write_end = os.pipe()
     fds = {channel: end.fileno() for channel, end in zip(CHANNELS, theirs)}
-    line = (_uml if kernel.is_uml else _qemu)(kernel, image, name, end, fds, cpus, memory, plugin)
+    line = (_uml if kernel.is_uml else _qemu)(kernel, image, name, end, fds, cpus, memory, args, plugin)
     process = subprocess.Popen(["chroot", str(root), *map(str, line)], stdin=subprocess.DEVNULL,
                                stdout=write_end, stderr=subprocess.STDOUT, pass_fds=[*fds.values(), *([end.fileno()] if end else [])],
                                preexec_fn=die_with_parent, env={"PATH": os.environ["PATH"],

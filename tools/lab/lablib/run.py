@@ -110,8 +110,9 @@ class Run:
             plugin = (self.options.plugin and name == self.options.plugin_on
                       and f"/lab/share/{self.options.plugin}")
             memory = self.options.memory if name == "client" else nodes.MEMORY
+            args = {"client": self.options.client_args, "server": self.options.server_args}[name]
             node = nodes.boot(self.kernels[name], self.image, self.root, name, roles[name], end,
-                              self.options.cpus, memory, plugin)
+                              self.options.cpus, memory, args.split(), plugin)
             self.nodes[name] = node
             self.selector.register(node.console, selectors.EVENT_READ, (self._console, node))
             for channel, end in node.channels.items():
