@@ -261,7 +261,7 @@ impl<R: Responder> Sending<'_, R> {
         let shared = self.shared;
         shared.waiting.fetch_add(1, Full);
         let gone_on = loop {
-            if shared.closing.load(Relaxed) != 0 {
+            if shared.is_closing() {
                 break Err(CloseReason::NotPosted);
             }
             let state = &*self.state;
@@ -462,7 +462,7 @@ impl<R: Responder> Endpoint<R> {
     #[inline(always)]
     fn room(&self, work_requests: u32, reply: bool) -> Option<LockedState<'_, R>> {
         let state = self.shared.lock();
-        if self.shared.closing.load(Relaxed) == 0
+        if !self.shared.is_closing()
             && state.turn == state.next_turn
             && state.queue.has_room_for(work_requests)
             && (!reply || state.may_send(MsgType::Reply, 1))
@@ -490,7 +490,7 @@ impl<R: Responder> Endpoint<R> {
         let mut patience = Patience::new();
         let (mut passed, mut least) = (state.passed, u32::MAX);
         loop {
-            if shared.closing.load(Relaxed) != 0 {
+            if shared.is_closing() {
                 break;
             }
             let first = match turn {
@@ -545,7 +545,7 @@ impl<R: Responder> Endpoint<R> {
                 shared.room.notify_all();
             }
         }
-        let fits = shared.closing.load(Relaxed) == 0 && !state.sends.is_empty();
+        let fits = !shared.is_closing() && !state.sends.is_empty();
         fits.then_some(state)
     }
 
@@ -585,7 +585,7 @@ impl<R: Responder> Endpoint<R> {
             state = self.shared.lock();
             state.add_send(buffer);
         }
-        if self.shared.closing.load(Relaxed) != 0 {
+        if self.shared.is_closing() {
             return Err(ComposeError::NotPosted);
         }
         if !state.has_room(0) {

@@ -2,16 +2,65 @@
 /*
  * What `make modules BOUNCE=y` has in place of mapping memory for DMA: the device works on a copy,
  * as with swiotlb. RDMA devices that are software map nothing, so with them a wrong direction, and
- * a sync or an unmapping that is missing, would never show. Here they spoil data or warn.
+ * a sync or an unmapping that is missing, would never show. Here they spoil data or warn. Memory
+ * that an IOMMU cannot make one range of addresses is refused, as the kernel refuses it.
  *
  * Nothing here is fast, and it is no part of a module that anybody uses.
  */
 
 #include <linux/bug.h>
+#include <linux/bvec.h>
 #include <linux/gfp.h>
+#include <linux/moduleparam.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
+#include <linux/swiotlb.h>
 #include <linux/xarray.h>
+#include <rdma/rw.h>
+
+/* The place of a copy within its pages. */
+enum {
+	/* The offset of the memory within its page. */
+	BOUNCE_KEEPS,
+	/*
+	 * The offset that swiotlb chooses for a device without dma_set_min_align_mask(): a slot
+	 * boundary for less than a page, the start of a page for more.
+	 */
+	BOUNCE_MOVES,
+	/* Never the start of a page: two pieces are never one range of addresses. */
+	BOUNCE_PARTS,
+};
+
+static unsigned int bounce_copies = BOUNCE_KEEPS;
+module_param_named(copies, bounce_copies, uint, 0644);
+
+/* Limits below those of the device; 0 leaves the device's own. */
+static unsigned int limit_sges, limit_work_requests, limit_registration_pages;
+module_param_named(sges, limit_sges, uint, 0644);
+module_param_named(work_requests, limit_work_requests, uint, 0644);
+module_param_named(registration_pages, limit_registration_pages, uint, 0644);
+
+/* The number of pieces above which the device prefers registrations; 0 leaves the device's own. */
+static unsigned int prefer_registrations;
+module_param_named(prefer_registrations, prefer_registrations, uint, 0644);
+
+/* Lowers the attributes of a device, for this module and for ib_core. */
+static void bounce_restrict(struct ib_device *device)
+{
+	struct ib_device_attr *attrs = &device->attrs;
+
+	if (limit_sges) {
+		attrs->max_send_sge = min_t(int, attrs->max_send_sge, limit_sges);
+		attrs->max_sge_rd = min_t(int, attrs->max_sge_rd, limit_sges);
+	}
+	if (limit_work_requests)
+		attrs->max_qp_wr = min_t(int, attrs->max_qp_wr, limit_work_requests);
+	if (limit_registration_pages)
+		attrs->max_fast_reg_page_list_len =
+			min(attrs->max_fast_reg_page_list_len, limit_registration_pages);
+	if (prefer_registrations)
+		attrs->max_sgl_rd = prefer_registrations;
+}
 
 /* One mapped piece of memory. */
 struct bounce {
@@ -26,28 +75,42 @@ static DEFINE_XARRAY(bounces);
 /* Protection domains. With the last one, all mappings must have gone. */
 static atomic_t bounce_domains;
 
-/* The start and the length of the pages that the copy needs: it lies in them as the memory does. */
-static size_t bounce_pages(struct bounce *b)
+/* The offset of the copy within its first page. */
+static size_t bounce_offset(const void *memory, size_t size)
 {
-	return PAGE_ALIGN(offset_in_page(b->memory) + b->size);
+	switch (READ_ONCE(bounce_copies)) {
+	case BOUNCE_KEEPS:
+		return offset_in_page(memory);
+	case BOUNCE_MOVES:
+		return size < PAGE_SIZE ? IO_TLB_SIZE : 0;
+	default:
+		return IO_TLB_SIZE;
+	}
+}
+
+/* The length of the pages that have the copy. */
+static size_t bounce_pages(const struct bounce *b)
+{
+	return PAGE_ALIGN(offset_in_page(b->copy) + b->size);
 }
 
 /* Returns the address for the device, or 0. */
-static u64 bounce_map(void *memory, size_t size, enum dma_data_direction dir)
+static u64 bounce_map(void *memory, size_t size, enum dma_data_direction dir, gfp_t gfp)
 {
-	struct bounce *b = kmalloc_obj(*b, GFP_ATOMIC | __GFP_NOWARN);
+	struct bounce *b = kmalloc_obj(*b, gfp | __GFP_NOWARN);
+	size_t offset = bounce_offset(memory, size);
 	void *pages;
 
 	if (!b)
 		return 0;
 	*b = (struct bounce){ .memory = memory, .size = size, .dir = dir };
-	pages = alloc_pages_exact(bounce_pages(b), GFP_ATOMIC | __GFP_NOWARN);
+	pages = alloc_pages_exact(PAGE_ALIGN(offset + size), gfp | __GFP_NOWARN);
 	if (!pages)
 		goto no_pages;
-	b->copy = pages + offset_in_page(memory);
+	b->copy = pages + offset;
 	/* In both directions: of what a device may write it need not write everything. */
 	memcpy(b->copy, memory, size);
-	if (xa_err(xa_store(&bounces, (unsigned long)b->copy, b, GFP_ATOMIC | __GFP_NOWARN)))
+	if (xa_err(xa_store(&bounces, (unsigned long)b->copy, b, gfp | __GFP_NOWARN)))
 		goto no_entry;
 	return (unsigned long)b->copy;
 
@@ -114,9 +177,12 @@ static void bounce_domain_gone(void)
 /* The rest has the names that the helpers use. */
 
 #define BOUNCES true
-#define ib_dma_map_single(dev, ptr, size, dir)		bounce_map(ptr, size, dir)
+#define ib_dma_map_single(dev, ptr, size, dir)		bounce_map(ptr, size, dir, GFP_ATOMIC)
 #define ib_dma_mapping_error(dev, addr)			((addr) == 0)
 #define ib_dma_unmap_single(dev, addr, size, dir)	bounce_unmap(addr, size, dir)
+#define ib_dma_map_page(dev, page, offset, size, dir) \
+	bounce_map(page_address(page) + (offset), size, dir, GFP_ATOMIC)
+#define ib_dma_unmap_page(dev, addr, size, dir)		bounce_unmap(addr, size, dir)
 /* Short enough for the pages of each piece to be had, and for memory to have many of them. */
 #define ib_dma_max_seg_size(dev)			(16 << 10)
 
@@ -126,7 +192,7 @@ static int bounce_map_sg(struct scatterlist *sgl, int nents, enum dma_data_direc
 	int i, j;
 
 	for_each_sg(sgl, sg, nents, i) {
-		u64 addr = bounce_map(sg_virt(sg), sg->length, dir);
+		u64 addr = bounce_map(sg_virt(sg), sg->length, dir, GFP_ATOMIC);
 
 		if (!addr) {
 			for_each_sg(sgl, undo, i, j)
@@ -169,3 +235,103 @@ static void bounce_for_device(u64 addr, size_t size, enum dma_data_direction dir
 
 #define ib_dma_sync_single_for_cpu(dev, addr, size, dir)	bounce_for_cpu(addr, size, dir)
 #define ib_dma_sync_single_for_device(dev, addr, size, dir)	bounce_for_device(addr, size, dir)
+
+/*
+ * The linker redirects the module's calls of rdma_rw_ctx_init_bvec() and rdma_rw_ctx_destroy_bvec()
+ * to these wrappers (rust/Kbuild).
+ */
+int __real_rdma_rw_ctx_init_bvec(struct rdma_rw_ctx *ctx, struct ib_qp *qp, u32 port,
+				 const struct bio_vec *bvecs, u32 nr_bvec, struct bvec_iter iter,
+				 u64 remote_addr, u32 rkey, enum dma_data_direction dir);
+void __real_rdma_rw_ctx_destroy_bvec(struct rdma_rw_ctx *ctx, struct ib_qp *qp, u32 port,
+				     const struct bio_vec *bvecs, u32 nr_bvec,
+				     enum dma_data_direction dir);
+
+/* The copies of a context. */
+struct bounce_rw {
+	enum dma_data_direction dir;
+	u32 count;
+	struct bio_vec copies[] __counted_by(count);
+};
+
+/* The copies of each context, by its address. */
+static DEFINE_XARRAY(bounce_rws);
+
+/*
+ * Fails as rdma_rw_init_iova_wrs_bvec() does behind an IOMMU, where it links one piece behind the
+ * other into one range of addresses (dma_iova_link() in drivers/iommu/dma-iommu.c).
+ */
+static int bounce_link(const struct bio_vec *bvecs, u32 nr_bvec)
+{
+	size_t at = offset_in_page(bvecs[0].bv_offset);
+	u32 i;
+
+	for (i = 0; i < nr_bvec; i++) {
+		if (WARN_ON_ONCE(i && offset_in_page(bvecs[i].bv_offset)))
+			return -EIO;
+		/* The IOMMU's driver maps whole pages. */
+		if (i && offset_in_page(at))
+			return -EINVAL;
+		at += bvecs[i].bv_len;
+	}
+	return 0;
+}
+
+static void bounce_rw_free(struct bounce_rw *rw)
+{
+	u32 i;
+
+	for (i = 0; i < rw->count; i++)
+		bounce_unmap((unsigned long)bvec_virt(&rw->copies[i]), rw->copies[i].bv_len,
+			     rw->dir);
+	kfree(rw);
+}
+
+int __wrap_rdma_rw_ctx_init_bvec(struct rdma_rw_ctx *ctx, struct ib_qp *qp, u32 port,
+				 const struct bio_vec *bvecs, u32 nr_bvec, struct bvec_iter iter,
+				 u64 remote_addr, u32 rkey, enum dma_data_direction dir)
+{
+	struct bounce_rw *rw;
+	int ret = bounce_link(bvecs, nr_bvec);
+	u32 i;
+
+	if (ret)
+		return ret;
+	rw = kzalloc(struct_size(rw, copies, nr_bvec), GFP_KERNEL);
+	if (!rw)
+		return -ENOMEM;
+	rw->dir = dir;
+	for (i = 0; i < nr_bvec; i++) {
+		u64 copy = bounce_map(bvec_virt(&bvecs[i]), bvecs[i].bv_len, dir, GFP_KERNEL);
+
+		ret = -ENOMEM;
+		if (!copy)
+			goto out;
+		rw->count++;
+		bvec_set_virt(&rw->copies[i], (void *)(unsigned long)copy, bvecs[i].bv_len);
+	}
+	ret = xa_insert(&bounce_rws, (unsigned long)ctx, rw, GFP_KERNEL);
+	if (WARN_ON_ONCE(ret))
+		goto out;
+	ret = __real_rdma_rw_ctx_init_bvec(ctx, qp, port, rw->copies, nr_bvec, iter, remote_addr,
+					   rkey, dir);
+	if (ret >= 0)
+		return ret;
+	xa_erase(&bounce_rws, (unsigned long)ctx);
+out:
+	bounce_rw_free(rw);
+	return ret;
+}
+
+void __wrap_rdma_rw_ctx_destroy_bvec(struct rdma_rw_ctx *ctx, struct ib_qp *qp, u32 port,
+				     const struct bio_vec *bvecs, u32 nr_bvec,
+				     enum dma_data_direction dir)
+{
+	struct bounce_rw *rw = xa_erase(&bounce_rws, (unsigned long)ctx);
+
+	if (WARN(!rw || nr_bvec != rw->count || dir != rw->dir,
+		 "rpcrdma: no such rdma_rw context\n"))
+		return;
+	__real_rdma_rw_ctx_destroy_bvec(ctx, qp, port, bvecs, nr_bvec, dir);
+	bounce_rw_free(rw);
+}

@@ -11,6 +11,7 @@
 static void bounce_unmap_as_is(u64 addr, size_t size, enum dma_data_direction dir) {}
 static void bounce_domain_made(void) {}
 static void bounce_domain_gone(void) {}
+static void bounce_restrict(struct ib_device *device) {}
 #endif
 
 #ifdef RPCRDMA_FAULTS
@@ -46,6 +47,14 @@ rust_helper_ib_alloc_cq_any(struct ib_device *device, void *private, int nr_cqe,
 			    enum ib_poll_context poll_ctx)
 {
 	return ib_alloc_cq_any(device, private, nr_cqe, poll_ctx);
+}
+
+/* Returns the attributes of @device. */
+__rust_helper const struct ib_device_attr *
+rust_helper_ib_device_attrs(struct ib_device *device)
+{
+	bounce_restrict(device);
+	return &device->attrs;
 }
 
 __rust_helper int rust_helper_ib_post_recv(struct ib_qp *qp,
@@ -207,4 +216,19 @@ __rust_helper void rust_helper_rdma_rw_ctx_unmap(struct rdma_rw_ctx *ctx, struct
 	struct ib_qp gone = { .pd = pd };
 
 	rdma_rw_ctx_destroy_bvec(ctx, &gone, 0, NULL, nr_bvec, dir);
+}
+
+/* Returns the number of work requests for an RDMA Write of one page, or an error number. */
+__rust_helper int rust_helper_rdma_rw_work_requests_of_a_page(struct ib_qp *qp)
+{
+	struct bvec_iter iter = { .bi_size = PAGE_SIZE };
+	struct rdma_rw_ctx ctx = { };
+	struct bio_vec page;
+	int count;
+
+	bvec_set_page(&page, ZERO_PAGE(0), PAGE_SIZE, 0);
+	count = rdma_rw_ctx_init_bvec(&ctx, qp, qp->port, &page, 1, iter, 0, 0, DMA_TO_DEVICE);
+	if (count > 0)
+		rdma_rw_ctx_destroy_bvec(&ctx, qp, qp->port, &page, 1, DMA_TO_DEVICE);
+	return count;
 }

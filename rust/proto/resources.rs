@@ -269,8 +269,14 @@ impl ResponderResources {
 /// up to twice as many if the device has room for them, and this side `callbacks`. None, if the device
 /// cannot have a connection at all.
 ///
-/// A sender waits for room, so the send queue need not have as much as all Replies could take.
-pub fn responder(calls: u32, callbacks: u32, device: &Device) -> Option<ResponderResources> {
+/// A sender waits for room, so the send queue need not have room for all Replies at once. It always has
+/// room for one Reply of `largest` work requests.
+pub fn responder(
+    calls: u32,
+    callbacks: u32,
+    largest: u32,
+    device: &Device,
+) -> Option<ResponderResources> {
     let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
     let completions = device.max_cqe.saturating_sub(2 * Resources::MARKER);
     let most = queue.min(completions / 2);
@@ -280,9 +286,12 @@ pub fn responder(calls: u32, callbacks: u32, device: &Device) -> Option<Responde
     };
     let now = bounded(most.saturating_sub(extra(calls.min(most))), 1, calls);
     let receives = ResponderResources::receives(now, callbacks);
-    let wanted = now.saturating_mul(2).saturating_add(MOVES);
+    let moves = MOVES.max(largest.saturating_add(MOST_UNSIGNALED));
+    let wanted = now.saturating_mul(2).saturating_add(moves);
     let send_room = wanted.min(queue).min(completions.saturating_sub(receives));
-    if receives > most || send_room < FEWEST_SENDS {
+    let signal_interval = bounded(send_room / 8, 1, MOST_UNSIGNALED);
+    let fits_always = send_room.saturating_sub(signal_interval);
+    if receives > most || send_room < FEWEST_SENDS || fits_always < largest {
         return None;
     }
     // Of what is left only: nothing is taken from what moves data now.
@@ -294,7 +303,7 @@ pub fn responder(calls: u32, callbacks: u32, device: &Device) -> Option<Responde
         callbacks,
         receives: ResponderResources::receives(grants, callbacks),
         send_room,
-        signal_interval: bounded(send_room / 8, 1, MOST_UNSIGNALED),
+        signal_interval,
     })
 }
 

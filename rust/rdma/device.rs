@@ -5,7 +5,13 @@
 //! C header: `include/rdma/ib_verbs.h`.
 
 use crate::bindings;
-use kernel::fmt;
+use kernel::{
+    fmt,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
+};
 
 /// The name of a device, as `rdma link` shows it.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +50,11 @@ impl Attributes {
     ///
     /// `device` must be valid.
     pub(super) unsafe fn of(device: *mut bindings::ib_device) -> Self {
-        // SAFETY: the caller's device is valid; its driver fills in `ib_device.attrs` before
+        // SAFETY: the caller's device is valid; the helper returns the address of `ib_device.attrs`.
+        let attrs = unsafe { bindings::ib_device_attrs(device) };
+        // SAFETY: valid as the device is; its driver fills in `ib_device.attrs` before
         // ib_register_device() shows the device to others, and they are constant since.
-        let attrs = unsafe { &(*device).attrs };
+        let attrs = unsafe { &*attrs };
         let flags = attrs.device_cap_flags;
         // SAFETY: the address of `ib_device.name` in the caller's device.
         let name = unsafe { &raw const (*device).name }.cast();
@@ -68,20 +76,36 @@ impl Attributes {
     }
 }
 
-/// For which RDMA Reads and Writes of a device ib_core registers this side's memory.
+/// The operations for which ib_core registers this side's memory (rdma_rw_ctx_init_bvec() in
+/// drivers/infiniband/core/rw.c).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Registers {
-    /// For RDMA Reads.
-    pub(super) reads: bool,
-    /// For RDMA Writes.
-    pub(super) writes: bool,
+pub(crate) struct Registers {
+    /// RDMA Reads use registrations.
+    pub(crate) reads: bool,
+    /// RDMA Writes use registrations.
+    pub(crate) writes: bool,
+    /// The most pages of a registration of ib_core.
+    pub(crate) pages: u32,
+    /// `writes` is an assumption until [`Self::learn`] was called.
+    pub(super) uncertain: bool,
 }
 
+/// The value of ib_core's parameter `force_mr`, which makes it register all memory: [`UNKNOWN`],
+/// [`DIRECT`] or [`FORCED`]. The parameter is constant, and no interface of the kernel shows it.
+static FORCE_MR: Atomic<u32> = Atomic::new(UNKNOWN);
+const UNKNOWN: u32 = 0;
+const DIRECT: u32 = 1;
+const FORCED: u32 = 2;
+
+/// The most pages of a registration of ib_core on any device (rdma_rw_fr_page_list_len).
+const MOST_PAGES: u32 = 256;
+
 impl Registers {
-    /// What rdma_rw_ctx_init_bvec() does (drivers/infiniband/core/rw.c): iWARP needs it to read, and
-    /// the parameter `force_mr` of ib_core has it done always. Nobody is told of that, but where
-    /// nothing else lets ib_core make registrations it is seen by them. On a device with `max_sgl_rd`
-    /// it is not seen.
+    /// Returns how ib_core uses registrations on a device.
+    ///
+    /// On most devices ib_core makes registrations only if `force_mr` is set. It makes them in any case
+    /// on iWARP, which needs them for RDMA Reads, and on a device that prefers them (`max_sgl_rd`). On
+    /// these devices [`Self::learn`] finds out the parameter; until then this assumes that it is set.
     ///
     /// # Safety
     ///
@@ -92,11 +116,32 @@ impl Registers {
         // SAFETY: the caller's device and port; computes a number.
         let made = unsafe { bindings::rdma_rw_max_send_wr(device, port, 1, 0) } != 1;
         // SAFETY: the caller's device; constant since ib_register_device().
-        let preferred = unsafe { (*device).attrs.max_sgl_rd } != 0;
-        let forced = made && !iwarp && !preferred;
+        let attrs = unsafe { &(*device).attrs };
+        let known = FORCE_MR.load(Relaxed);
+        let always = iwarp || attrs.max_sgl_rd != 0;
+        let forced = made && (!always || known != DIRECT);
         Self {
             reads: iwarp || forced,
             writes: forced,
+            pages: attrs.max_fast_reg_page_list_len.clamp(1, MOST_PAGES),
+            uncertain: always && known == UNKNOWN,
+        }
+    }
+
+    /// Finds out the parameter `force_mr` by preparing an RDMA Write of one page on `qp`. Context: may
+    /// sleep.
+    ///
+    /// # Safety
+    ///
+    /// `qp` must be a new queue pair that was created with registrations of ib_core (`max_rdma_ctxs`).
+    pub(super) unsafe fn learn(qp: *mut bindings::ib_qp) {
+        // SAFETY: the caller's queue pair; the helper posts nothing and keeps nothing.
+        let work_requests = unsafe { bindings::rdma_rw_work_requests_of_a_page(qp) };
+        match work_requests {
+            1 => FORCE_MR.store(DIRECT, Relaxed),
+            2.. => FORCE_MR.store(FORCED, Relaxed),
+            // The page could not be mapped. The next connection repeats this.
+            _ => {}
         }
     }
 }

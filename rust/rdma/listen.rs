@@ -206,17 +206,13 @@ impl Request {
         unsafe { Attributes::of((*self.raw.as_ptr()).device) }
     }
 
-    /// Whether the device registers memory for RDMA Reads, and how many registrations it takes to
-    /// read `pages` pages at once. Context: any.
-    pub(crate) fn read_registrations(&self, pages: u32) -> Option<u32> {
+    /// Returns how the device uses registrations for RDMA Reads and Writes. Context: any.
+    pub(crate) fn registers(&self) -> Registers {
         // SAFETY: the id is valid by the type invariant; both fields are constant since it was made.
         let (device, port) =
             unsafe { ((*self.raw.as_ptr()).device, (*self.raw.as_ptr()).port_num) };
         // SAFETY: the device is valid while the id is, and has the port of the id.
-        let registers = unsafe { Registers::of(device, port) };
-        // SAFETY: the device is valid while the id is.
-        let each = || unsafe { bindings::rdma_rw_mr_factor(device, port, pages) };
-        registers.reads.then(each)
+        unsafe { Registers::of(device, port) }
     }
 
     /// The connection that the peer asks for; its events go to `handler`. The peer is still to be

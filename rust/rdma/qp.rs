@@ -54,6 +54,11 @@ pub(crate) struct Size {
 impl Size {
     /// The room that ib_drain_sq() and ib_drain_rq() need in each queue for what marks its end.
     pub(crate) const MARKER: u32 = 1;
+
+    /// Returns the number of work requests that fit beside Sends that owe no completion.
+    const fn most(&self) -> u32 {
+        self.send_room.saturating_sub(self.signal_interval)
+    }
 }
 
 /// An event that a device reports of a queue pair, or of itself (`enum ib_event_type`).
@@ -167,6 +172,8 @@ pub(crate) struct Qp<H: Handler> {
     id: QpId,
     size: Size,
     registers: Registers,
+    /// The values of [`Self::most_pieces`] for RDMA Reads and for RDMA Writes.
+    most_pieces: (u32, u32),
     // ib_free_cq() and ib_dealloc_pd() refuse what is in use, so these go after the queue pair.
     cm_id: Arc<CmId>,
     pd: Arc<Pd>,
@@ -222,25 +229,52 @@ impl<H: Handler> Qp<H> {
         };
         // SAFETY: id, domain and queue are valid, and kept by the `Qp`.
         to_result(unsafe { bindings::rdma_create_qp(cm_id.as_raw(), pd.as_raw(), &mut attr) })?;
-        // SAFETY: the device is valid while the id is.
-        let registers = unsafe { Registers::of(cm_id.device(), cm_id.port()) };
         // SAFETY: rdma_create_qp() has set it.
         let raw = NonNull::new(unsafe { (*cm_id.as_raw()).qp }).ok_or(ENOMEM)?;
         // From here on the queue pair has an owner, which destroys it before its queue.
         // INVARIANT: created just now.
-        let qp = Self {
+        let mut qp = Self {
             raw,
             destroyed: false,
             id: QpId::next(),
             size,
-            registers,
+            // SAFETY: the device is valid while the id is.
+            registers: unsafe { Registers::of(cm_id.device(), cm_id.port()) },
+            most_pieces: (0, 0),
             cm_id,
             pd,
             cq,
         };
         // SAFETY: created with this queue, and nothing was posted yet.
         unsafe { qp.cq.set_qp(qp.raw.as_ptr(), qp.id) };
+        if size.rw_registrations != 0 {
+            qp.prepare_for_rw();
+        }
         Ok(qp)
+    }
+
+    /// Finds the limits of rdma_rw contexts on this queue pair. Context: may sleep.
+    fn prepare_for_rw(&mut self) {
+        let raw = self.raw.as_ptr();
+        if self.registers.uncertain {
+            // SAFETY: a new queue pair, which was created with registrations.
+            unsafe { Registers::learn(raw) };
+            // SAFETY: the device is valid while the id is.
+            self.registers = unsafe { Registers::of(self.cm_id.device(), self.cm_id.port()) };
+        }
+        // SAFETY: a valid queue pair, whose limits are constant since ib_create_qp().
+        let (read, write) = unsafe { ((*raw).max_read_sge, (*raw).max_write_sge) };
+        let Registers {
+            reads,
+            writes,
+            pages,
+            ..
+        } = self.registers;
+        let most = |registered, sges: u32| match registered {
+            true => pages,
+            false => sges.max(1).saturating_mul(self.most()),
+        };
+        self.most_pieces = (most(reads, read), most(writes, write));
     }
 
     /// What tells the queue pair from others.
@@ -267,8 +301,7 @@ impl<H: Handler> Qp<H> {
     /// How many work requests fit when no others are there but Sends that owe no completion. As
     /// many find room in the end.
     pub(crate) fn most(&self) -> u32 {
-        let size = &self.size;
-        size.send_room.saturating_sub(size.signal_interval)
+        self.size.most()
     }
 
     /// For how many RDMA Reads or Writes there are registrations, if the device needs some.
@@ -277,22 +310,36 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Whether memory is registered for RDMA Reads (`FromDevice`), or Writes (`ToDevice`).
-    pub(super) fn registers(&self, direction: Direction) -> bool {
+    fn registers(&self, direction: Direction) -> bool {
         match direction {
             Direction::FromDevice => self.registers.reads,
             Direction::ToDevice => self.registers.writes,
         }
     }
 
-    /// How many of these it takes at most to move `pages` pages at once. Context: any.
-    pub(crate) fn registrations_for(&self, pages: u32) -> u32 {
-        // SAFETY: `rdma_cm_id.device` is valid while the id is; nothing is kept.
-        unsafe { bindings::rdma_rw_mr_factor(self.cm_id.device(), self.cm_id.port(), pages) }
+    /// Returns the most pieces of memory of one rdma_rw context: the pages of a registration, or the
+    /// pieces that fit the send queue.
+    #[inline]
+    pub(super) fn most_pieces(&self, direction: Direction) -> u32 {
+        match direction {
+            Direction::FromDevice => self.most_pieces.0,
+            Direction::ToDevice => self.most_pieces.1,
+        }
     }
 
     /// The protection domain.
     pub(super) fn pd(&self) -> &Arc<Pd> {
         &self.pd
+    }
+
+    /// Returns the longest piece of memory of an rdma_rw context, in bytes. Where memory is registered,
+    /// ib_core counts pieces as pages (rdma_rw_init_mr_wrs_bvec), so that pages are not joined.
+    pub(super) fn longest_piece(&self, direction: Direction) -> u32 {
+        if self.registers(direction) {
+            0
+        } else {
+            self.pd.max_segment()
+        }
     }
 
     /// Ends all work and destroys the queue pair. It is taken by value, so

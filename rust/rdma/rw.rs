@@ -18,7 +18,7 @@ use super::qp::{
     QpRef, //
 };
 use super::send::SendQueue;
-use super::sg::follows;
+use super::sg::PAGES_ARE_AN_ARRAY;
 use super::wqe::{
     unit_cqe,
     Listed,
@@ -36,10 +36,12 @@ use crate::support::box_list::{
     Link,
     Node, //
 };
+use crate::support::errno;
 use crate::support::memory::PAGE_SIZE;
 use crate::support::module::lose;
 use crate::support::pages::{
     PageBuf,
+    Run,
     Runs, //
 };
 use core::mem::{
@@ -92,6 +94,54 @@ unsafe impl Node for Context {
     const LINK: usize = offset_of!(Self, link);
 }
 
+impl Context {
+    /// Allocates a context that is not initialised. Context: may sleep. Errors: `ENOMEM`.
+    fn new() -> Result<KBox<Self>> {
+        Ok(KBox::new(
+            Self {
+                raw: Opaque::zeroed(),
+                entries: 0,
+                link: Link::new(),
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Initialises the context for the memory of `pieces`, as `named`. Returns the number of work requests.
+    #[inline(always)]
+    fn init<H: Handler>(
+        &mut self,
+        qp: &Qp<H>,
+        direction: Direction,
+        pieces: &[MaybeUninit<bindings::bio_vec>],
+        named: &Named,
+        remote: Remote,
+    ) -> Result<u32> {
+        self.entries = named.count;
+        let iter = bindings::bvec_iter {
+            bi_size: named.len,
+            ..Default::default()
+        };
+        // SAFETY: the queue pair is valid. The first `entries` pieces were written, and ib_core does not
+        // keep them. The context stays in its box, and the memory in the transfer, until the context is
+        // destroyed.
+        let count = unsafe {
+            bindings::rdma_rw_ctx_init_bvec(
+                self.raw.get(),
+                qp.as_raw(),
+                qp.port(),
+                pieces.as_ptr().cast(),
+                self.entries,
+                iter,
+                remote.address,
+                remote.key,
+                direction.as_raw(),
+            )
+        };
+        u32::try_from(count).map_err(|_| Error::from_errno(count))
+    }
+}
+
 /// Memory, and what moves data between it and the peer's. It is used again and again.
 ///
 /// # Invariants
@@ -121,85 +171,99 @@ impl Transfer {
     }
 
     /// Adds the move of the bytes `range`. Context: may sleep.
-    fn add<H: Handler>(&mut self, qp: &Qp<H>, range: Range<u32>, remote: Remote) -> Result {
+    ///
+    /// Returns the number of bytes that were added, from the start of the range, and the reason if they
+    /// are not all.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: the device's registrations are all in use. `EMSGSIZE`: the work requests of the rest
+    /// would not fit the queue pair together with the transfer's. `ENOMEM`; `EINVAL`: the memory does
+    /// not have these bytes. Else the device's driver or IOMMU refuses the memory.
+    fn add<H: Handler>(&mut self, qp: &Qp<H>, range: Range<u32>, remote: Remote) -> (u32, Result) {
         let len = range.len() as u32;
         if self.qp != qp.id() || len == 0 {
-            return Err(EINVAL);
+            return (0, Err(EINVAL));
         }
-        let mut context = match self.spare.take() {
-            Some(context) => context,
-            None => KBox::new(
-                Context {
-                    raw: Opaque::zeroed(),
-                    entries: 0,
-                    link: Link::new(),
-                },
-                GFP_KERNEL,
-            )?,
-        };
-        let runs = self.memory.runs(range);
         let most = len.div_ceil(PAGE_SIZE) as usize + MORE_PIECES;
-        let count = if most <= PIECES {
+        let mut added = 0;
+        let result = if most <= PIECES {
             let mut pieces = [const { MaybeUninit::uninit() }; PIECES];
-            self.init(qp, &mut context, &mut pieces, runs, len, remote)
+            self.add_contexts(qp, &mut pieces, range, remote, &mut added)
         } else {
-            let mut pieces = KVec::with_capacity(most, GFP_KERNEL)?;
-            let pieces = pieces.spare_capacity_mut();
-            self.init(qp, &mut context, pieces, runs, len, remote)
+            match KVec::with_capacity(most, GFP_KERNEL) {
+                Ok(mut pieces) => {
+                    let pieces = pieces.spare_capacity_mut();
+                    self.add_contexts(qp, pieces, range, remote, &mut added)
+                }
+                Err(error) => Err(error.into()),
+            }
         };
-        match count {
-            Ok(count) => {
-                self.work_requests += count;
-                // INVARIANT: initialised just now, for this queue pair.
-                self.contexts.push(context);
-                Ok(())
+        (added, result)
+    }
+
+    /// Does the work of [`Self::add`] with an array for the pieces of memory; `added` counts the bytes.
+    #[inline(always)]
+    fn add_contexts<H: Handler>(
+        &mut self,
+        qp: &Qp<H>,
+        pieces: &mut [MaybeUninit<bindings::bio_vec>],
+        range: Range<u32>,
+        remote: Remote,
+        added: &mut u32,
+    ) -> Result {
+        let len = range.len() as u32;
+        let mut runs = self.memory.runs(range);
+        let mut next = runs.next();
+        while let Some(first) = next {
+            let named = name(pieces, first, &mut runs, qp, self.direction)?;
+            next = named.next;
+            let mut context = match self.spare.take() {
+                Some(context) => context,
+                None => Context::new()?,
+            };
+            let remote = Remote {
+                address: remote.address.wrapping_add((*added).into()),
+                ..remote
+            };
+            let count = match context.init(qp, self.direction, pieces, &named, remote) {
+                Ok(count) => count,
+                Err(error) => {
+                    self.spare = Some(context);
+                    return Err(error);
+                }
+            };
+            // INVARIANT: initialised just now, for this queue pair.
+            self.contexts.push(context);
+            if self.work_requests + count > qp.most() {
+                self.unmap_last(qp);
+                return Err(errno::message_size());
             }
-            Err(error) => {
-                self.spare = Some(context);
-                Err(error)
-            }
+            self.work_requests += count;
+            *added += named.len;
+        }
+        if *added == len {
+            Ok(())
+        } else {
+            Err(EINVAL)
         }
     }
 
-    /// Initialises a context for the `len` bytes of `runs`, and says how many work requests it takes.
-    #[inline(always)]
-    fn init<H: Handler>(
-        &self,
-        qp: &Qp<H>,
-        context: &mut Context,
-        pieces: &mut [MaybeUninit<bindings::bio_vec>],
-        runs: Runs<'_>,
-        len: u32,
-        remote: Remote,
-    ) -> Result<u32> {
-        // A registration has room for so many pages, which ib_core takes to be so many pieces
-        // (rdma_rw_init_mr_wrs_bvec).
-        let longest = || match qp.registers(self.direction) {
-            true => 0,
-            false => qp.pd().max_segment(),
-        };
-        context.entries = name(pieces, runs, len, longest)?;
-        let iter = bindings::bvec_iter {
-            bi_size: len,
-            ..Default::default()
-        };
-        // SAFETY: the queue pair is valid. The first `entries` pieces were written, and are not read
-        // once this has returned. The context stays in its box, and the memory that they name in
-        // this object, until it is destroyed.
-        let count = unsafe {
-            bindings::rdma_rw_ctx_init_bvec(
-                context.raw.get(),
-                qp.as_raw(),
-                qp.port(),
-                pieces.as_ptr().cast(),
-                context.entries,
-                iter,
-                remote.address,
-                remote.key,
-                self.direction.as_raw(),
-            )
-        };
-        u32::try_from(count).map_err(|_| Error::from_errno(count))
+    /// Counts the contexts that the bytes `range` take. Each takes a registration on a device that
+    /// registers the memory.
+    #[cold]
+    fn contexts_for<H: Handler>(&self, qp: &Qp<H>, range: Range<u32>) -> u32 {
+        let most = qp.most_pieces(self.direction);
+        let (mut count, mut pieces, mut end) = (0, most, 0);
+        for run in self.memory.runs(range) {
+            if pieces == most || !meets(end, &run) {
+                count += 1;
+                pieces = 0;
+            }
+            pieces += 1;
+            end = run.offset() + run.len();
+        }
+        count
     }
 
     /// Chains all work requests in front of `next`; without that, the last one completes `cqe`.
@@ -244,23 +308,32 @@ impl Transfer {
     /// `qp` must be the queue pair that this is of.
     fn unmap<H: Handler>(&mut self, qp: &QpRef<H>) {
         self.work_requests = 0;
-        while let Some(context) = self.contexts.pop() {
-            // SAFETY: initialised for this queue pair with so many pieces, by the type invariant,
-            // and out of the list, so it is destroyed once. What named the pieces is not looked at
-            // (drivers/infiniband/core/rw.c).
-            unsafe {
-                bindings::rdma_rw_ctx_destroy_bvec(
-                    context.raw.get(),
-                    qp.as_raw(),
-                    qp.port(),
-                    ptr::null(),
-                    context.entries,
-                    self.direction.as_raw(),
-                )
-            };
-            if self.spare.is_none() {
-                self.spare = Some(context);
-            }
+        while !self.contexts.is_empty() {
+            self.unmap_last(qp);
+        }
+    }
+
+    /// Unmaps the memory of the context that was added last, as [`Self::unmap`].
+    #[inline]
+    fn unmap_last<H: Handler>(&mut self, qp: &QpRef<H>) {
+        let Some(context) = self.contexts.pop() else {
+            return;
+        };
+        // SAFETY: initialised for this queue pair with `entries` pieces, by the type invariant,
+        // and out of the list, so it is destroyed once. The function does not read the array of
+        // pieces (drivers/infiniband/core/rw.c).
+        unsafe {
+            bindings::rdma_rw_ctx_destroy_bvec(
+                context.raw.get(),
+                qp.as_raw(),
+                qp.port(),
+                ptr::null(),
+                context.entries,
+                self.direction.as_raw(),
+            )
+        };
+        if self.spare.is_none() {
+            self.spare = Some(context);
         }
     }
 
@@ -306,53 +379,80 @@ impl Drop for Transfer {
     }
 }
 
-/// Names the memory of `runs`, of `len` bytes in all, and says by how many pieces. What follows each
-/// other in memory is one, as long as that is within `longest`.
+/// The memory of one context.
+struct Named {
+    /// The number of pieces.
+    count: u32,
+    /// Its length in bytes.
+    len: u32,
+    /// The run that begins the next context.
+    next: Option<Run>,
+}
+
+/// Returns whether `run` may continue the memory of a context that ends at `end`, which is counted from
+/// the start of a page.
+///
+/// The device sees the memory of a context as one range of addresses, which consists of pages. So two
+/// pieces have to meet at a page boundary, in a registration (ib_sg_to_pages() in
+/// drivers/infiniband/core/verbs.c) and behind an IOMMU (dma_iova_link() in
+/// drivers/iommu/dma-iommu.c).
+#[inline]
+fn meets(end: u32, run: &Run) -> bool {
+    (end | run.offset()) % PAGE_SIZE == 0
+}
+
+/// Names the memory of one context: `first`, and the runs that may continue it. Joins runs that are
+/// adjacent in memory to pieces of at most [`Qp::longest_piece`] bytes.
 ///
 /// # Errors
 ///
-/// `EINVAL`: there is not as much memory.
+/// `EINVAL`: `pieces` is too short.
 #[inline(always)]
-fn name(
+fn name<H: Handler>(
     pieces: &mut [MaybeUninit<bindings::bio_vec>],
-    runs: Runs<'_>,
-    len: u32,
-    longest: impl FnOnce() -> u32,
-) -> Result<u32> {
+    first: Run,
+    runs: &mut Runs<'_>,
+    qp: &Qp<H>,
+    direction: Direction,
+) -> Result<Named> {
     let mut places = pieces.iter_mut();
-    let (mut count, mut named) = (0, 0);
-    let mut longest = Some(longest);
-    let mut limit = 0;
-    let mut last: Option<(&mut bindings::bio_vec, *mut bindings::page)> = None;
-    for run in runs {
-        named += run.len();
-        let next = run.page().wrapping_add(1);
-        if let Some((piece, after)) = &mut last {
-            if follows(piece.bv_offset + piece.bv_len, *after, &run) {
-                if let Some(longest) = longest.take() {
-                    limit = longest();
-                }
-                let joined = piece.bv_len + run.len();
-                if joined <= limit {
-                    piece.bv_len = joined;
-                    *after = next;
-                    continue;
-                }
-            }
-        }
+    let mut place = |run: &Run| {
         let piece = places.next().ok_or(EINVAL)?.write(bindings::bio_vec {
             bv_page: run.page(),
             bv_len: run.len(),
             bv_offset: run.offset(),
         });
-        count += 1;
-        last = Some((piece, next));
-    }
-    if named == len {
-        Ok(count)
-    } else {
-        Err(EINVAL)
-    }
+        Ok::<_, Error>(piece)
+    };
+    let mut piece = place(&first)?;
+    let mut behind = first.page().wrapping_add(1);
+    let (mut count, mut len) = (1, first.len());
+    let mut longest = None;
+    let most = qp.most_pieces(direction);
+    let next = loop {
+        let Some(run) = runs.next() else {
+            break None;
+        };
+        if !meets(piece.bv_offset + piece.bv_len, &run) {
+            break Some(run);
+        }
+        let joined = piece.bv_len + run.len();
+        if PAGES_ARE_AN_ARRAY
+            && ptr::eq(run.page(), behind)
+            && joined <= *longest.get_or_insert_with(|| qp.longest_piece(direction))
+        {
+            piece.bv_len = joined;
+        } else {
+            if count == most {
+                break Some(run);
+            }
+            piece = place(&run)?;
+            count += 1;
+        }
+        len += run.len();
+        behind = run.page().wrapping_add(1);
+    };
+    Ok(Named { count, len, next })
 }
 
 /// Data to be written into the peer's memory, in front of a Send that tells the peer.
@@ -431,15 +531,22 @@ impl Write {
     ///
     /// # Errors
     ///
-    /// `EAGAIN`: the device's registrations are all in use. `ENOMEM`; `EINVAL`: the memory does not
-    /// have these bytes. What was added before stays.
+    /// `EAGAIN`: the device's registrations are all in use. `EMSGSIZE`: the work requests do not fit the
+    /// queue pair. `ENOMEM`; `EINVAL`: the memory does not have these bytes. Else the device's driver or
+    /// IOMMU refuses the memory. Bytes that were added stay.
     pub(crate) fn add<H: Handler>(
         &mut self,
         qp: &Qp<H>,
         range: Range<u32>,
         remote: Remote,
     ) -> Result {
-        self.0.transfer.add(qp, range, remote)
+        self.0.transfer.add(qp, range, remote).1
+    }
+
+    /// Counts the registrations that the bytes `range` take on a device that registers memory for RDMA
+    /// Writes.
+    pub(crate) fn registrations_for<H: Handler>(&self, qp: &Qp<H>, range: Range<u32>) -> u32 {
+        self.0.transfer.contexts_for(qp, range)
     }
 
     /// How many work requests it takes.
@@ -566,8 +673,9 @@ impl<H: Pulls> Pull<H> {
         transfer.contexts.is_empty().then_some(&mut transfer.memory)
     }
 
-    /// Adds what is to become the bytes `range`. Context and errors as for [`Write::add`].
-    pub(crate) fn add(&mut self, qp: &Qp<H>, range: Range<u32>, remote: Remote) -> Result {
+    /// Adds the read of the bytes `range`. Returns the number of bytes that were added, from the start of
+    /// the range, and the reason if they are not all. Context and errors as for [`Write::add`].
+    pub(crate) fn add(&mut self, qp: &Qp<H>, range: Range<u32>, remote: Remote) -> (u32, Result) {
         self.what.add(qp, range, remote)
     }
 

@@ -14,7 +14,6 @@ use crate::support::memory::{
     Span,
     PAGE_SIZE, //
 };
-use crate::support::pages::Run;
 use core::ptr;
 use core::ptr::NonNull;
 use kernel::error::to_result;
@@ -28,7 +27,7 @@ const CHAIN: usize = 0b01;
 const END: usize = 0b10;
 
 /// Whether the addresses of `struct page` follow those of the pages.
-const PAGES_ARE_AN_ARRAY: bool = cfg!(any(CONFIG_SPARSEMEM_VMEMMAP, CONFIG_FLATMEM));
+pub(super) const PAGES_ARE_AN_ARRAY: bool = cfg!(any(CONFIG_SPARSEMEM_VMEMMAP, CONFIG_FLATMEM));
 
 /// A table of entries.
 ///
@@ -231,13 +230,6 @@ impl Drop for SgTable {
 #[inline]
 fn linked(page_link: usize) -> *mut bindings::scatterlist {
     ptr::with_exposed_provenance_mut(page_link & !FLAGS)
-}
-
-/// Whether `run` goes on where a piece ends, `end` bytes into pages of which `next` is the one that
-/// follows.
-#[inline]
-pub(super) fn follows(end: u32, next: *mut bindings::page, run: &Run) -> bool {
-    PAGES_ARE_AN_ARRAY && end % PAGE_SIZE == 0 && run.offset() == 0 && ptr::eq(run.page(), next)
 }
 
 /// Names `len` bytes by the entry at `at`; `at` moves behind it.

@@ -29,10 +29,7 @@ use crate::{
             Source,
             CALL_START, //
         },
-        types::{
-            ReadSegment,
-            Segment, //
-        }, //
+        types::Segment, //
     },
     rdma::rw::{
         Pull,
@@ -45,6 +42,7 @@ use crate::{
         Rqst, //
     },
     support::{
+        errno,
         memory::PAGE_SIZE,
         pages::PageBuf,
         trace, //
@@ -158,9 +156,9 @@ enum Begun {
     Inline(usize),
     /// It is delivered from pages of the request, of which it takes so many bytes.
     Placed(Placed, u32),
-    /// Its data is to be read.
+    /// RDMA Reads for its data, or for a part of it, are ready to be posted.
     Pull(PullBox<Shared<super::role::Server>>),
-    /// There are no registrations now.
+    /// The registrations are all in use.
     Starved,
     /// It is answered by an error message.
     Refused(FixedWords, ErrorReport),
@@ -170,17 +168,32 @@ enum Begun {
 
 impl Open<'_> {
     /// Begins with a Call that has just arrived, or that has waited for registrations.
-    pub(super) fn begin(&self, message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
-        match self.plan(&message, &mut rqst) {
-            Begun::Inline(start) => return rqst.deliver_inline(message, start),
-            Begun::Placed(placed, len) => return self.deliver(message, rqst, placed, len),
+    pub(super) fn begin(&self, mut message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
+        match self.plan(&mut message, &mut rqst) {
+            Begun::Inline(start) => rqst.deliver_inline(message, start),
+            Begun::Placed(placed, len) => self.deliver(message, rqst, placed, len),
+            other => {
+                self.read(message, other);
+                Delivered::nothing()
+            }
+        }
+    }
+
+    /// Carries out the decision about a Call whose data has to be read.
+    fn read(&self, message: Message, begun: Begun) {
+        match begun {
+            Begun::Inline(_) | Begun::Placed(..) => {}
             Begun::Pull(pull) => self.pull(message, pull),
             Begun::Starved => {
                 let mut state = self.shared().lock();
                 let queue = &mut state.role;
-                queue.starved.push(message);
+                if message.note().pull.is_some() {
+                    queue.halfway = Some(message);
+                } else {
+                    queue.starved.push(message);
+                }
                 queue.pulling -= 1;
-                // Whoever had what this one lacked has not seen it, if it has ended meanwhile.
+                // The last Call that held registrations may have ended before this one was queued.
                 let again = queue.pulling == 0;
                 queue.retry |= again;
                 drop(state);
@@ -191,7 +204,6 @@ impl Open<'_> {
             Begun::Refused(fixed, report) => self.refuse(message, &fixed, report),
             Begun::Lost(why) => self.shared().lose(why),
         }
-        Delivered::nothing()
     }
 
     /// This Call holds no registrations: another that waits for some may try again.
@@ -203,9 +215,13 @@ impl Open<'_> {
         self.shared().role.xprt.work_pending();
     }
 
-    fn plan(&self, message: &Message, rqst: &mut Rqst<'_, Message>) -> Begun {
+    fn plan(&self, message: &mut Message, rqst: &mut Rqst<'_, Message>) -> Begun {
+        if let Some(pull) = message.note_mut().pull.take() {
+            self.shared().lock().role.pulling += 1;
+            return self.read_rest(message, pull);
+        }
         let bytes = message.bytes();
-        let Some((fixed, call, stream)) = message.note().open(bytes) else {
+        let Some((_, call, stream)) = message.note().open(bytes) else {
             return Begun::Lost(CloseReason::NotPosted);
         };
         let joined = message.note().joined.is_some();
@@ -219,52 +235,101 @@ impl Open<'_> {
                 Err(_) => Begun::Lost(CloseReason::NoMemory),
             };
         }
-        let layout = Layout::of(&call, joined);
-        let count = layout.len(&call).div_ceil(PAGE_SIZE);
-        let Ok(mut pull) = self.begin_pulling(rqst, count) else {
+        let count = Layout::of(&call, joined).len(&call).div_ceil(PAGE_SIZE);
+        let Ok(pull) = self.begin_pulling(rqst, count) else {
             self.end_pulling();
             return Begun::Lost(CloseReason::NoMemory);
         };
+        self.read_rest(message, pull)
+    }
+
+    /// Prepares RDMA Reads for the data of a Call that is still missing. If registrations or entries of
+    /// the send queue do not suffice, a part of the data is read first, and the rest in further rounds.
+    fn read_rest(
+        &self,
+        message: &mut Message,
+        mut pull: PullBox<Shared<super::role::Server>>,
+    ) -> Begun {
+        let Some((fixed, call, _)) = message.note().open(message.bytes()) else {
+            return Begun::Lost(CloseReason::NotPosted);
+        };
+        let layout = Layout::of(&call, message.note().joined.is_some());
         let qp = self.endpoint().qp();
-        let mut segments = 0;
-        let added = for_each_piece(&call, layout, |at, len, piece| {
+        let (xid, from) = (fixed.xid.0, message.note().read);
+        let (mut upto, mut len, mut segments) = (from, 0, 0);
+        let registering = self.registering();
+        let added = for_each_piece(&call, layout, |at, piece_len, piece| {
+            let end = at + piece_len;
             let Piece::Remote(segment) = piece else {
                 return Ok(());
             };
-            segments += 1;
+            if end <= from {
+                return Ok(());
+            }
+            let start = at.max(from);
             let remote = Remote {
                 key: segment.handle.0,
-                address: segment.offset,
+                address: segment.offset.wrapping_add((start - at).into()),
             };
-            pull.add(qp, at..at + len, remote)
+            let (bytes, result) = pull.add(qp, start..end, remote);
+            segments += usize::from(start == at);
+            upto = start + bytes;
+            len += bytes;
+            result
         });
-        let fits = pull.work_requests() <= qp.most();
-        if added.is_ok() && fits {
-            settings::READS.add(segments);
-            trace::svc_read(|| {
-                let of = |read: ReadSegment| read.segment.length;
-                let len = call.chunks.reads.iter().map(of).fold(0, u32::wrapping_add);
-                let (xid, sqecount) = (fixed.xid.0, pull.work_requests());
-                (self.cid(), xid, len, segments as u32, sqecount)
-            });
-            return Begun::Pull(pull);
-        }
-        Pull::cancel(pull, qp);
-        let short = added.is_err_and(|error| error == EAGAIN);
-        if short && fits && self.registrations(&call, layout) <= qp.registrations() {
+        drop(registering);
+        let more = match added {
+            Ok(()) => false,
+            Err(error) if error == EAGAIN || error == errno::message_size() => true,
+            Err(error) => {
+                Pull::cancel(pull, qp);
+                self.settle(from != 0, false);
+                self.end_pulling();
+                return if error == ENOMEM {
+                    Begun::Lost(CloseReason::NoMemory)
+                } else {
+                    // The error is final: another attempt would fail as well.
+                    Begun::Refused(fixed, ErrorReport::System)
+                };
+            }
+        };
+        if more && pull.work_requests() == 0 || !self.settle(from != 0, more) {
+            if from == 0 {
+                Pull::cancel(pull, qp);
+            } else {
+                message.note_mut().pull = Some(pull);
+            }
             return Begun::Starved;
         }
-        self.end_pulling();
-        if added.is_ok() || short {
-            // It takes more than the queue pair will ever have.
-            Begun::Refused(fixed, ErrorReport::System)
-        } else {
-            Begun::Lost(CloseReason::NoMemory)
-        }
+        settings::READS.add(segments);
+        trace::svc_read(|| {
+            let sqecount = pull.work_requests();
+            (self.cid(), xid, len, segments as u32, sqecount)
+        });
+        let note = message.note_mut();
+        note.read = upto;
+        note.more = more;
+        Begun::Pull(pull)
     }
 
-    /// From here on this Call may hold registrations, until [`Self::end_pulling`] or the end of what
-    /// this returns: a Pull into `count` pages of the request.
+    /// Notes that a Call begins (`will`) or ends (`was`) to be read in rounds. Returns `false` if the
+    /// connection has another such Call. Between rounds a Call keeps its pages, so only one Call of a
+    /// connection may do so.
+    fn settle(&self, was: bool, will: bool) -> bool {
+        if !was && !will {
+            return true;
+        }
+        let mut state = self.shared().lock();
+        let in_rounds = &mut state.role.in_rounds;
+        let free = was || !*in_rounds;
+        if free {
+            *in_rounds = will;
+        }
+        free
+    }
+
+    /// Makes a Pull into `count` pages of the request. From here on the Call may hold registrations,
+    /// until the Pull ends or [`Self::end_pulling`] is called.
     fn begin_pulling(
         &self,
         rqst: &mut Rqst<'_, Message>,
@@ -282,19 +347,6 @@ impl Open<'_> {
         Ok(pull)
     }
 
-    /// For how many registrations a Call may ask, on a device that needs some.
-    fn registrations(&self, call: &Call<'_>, layout: Layout) -> u32 {
-        let qp = self.endpoint().qp();
-        let mut count = 0;
-        let _ = for_each_piece(call, layout, |at, len, piece| {
-            if let Piece::Remote(_) = piece {
-                count += qp.registrations_for((at % PAGE_SIZE + len).div_ceil(PAGE_SIZE));
-            }
-            Ok(())
-        });
-        count
-    }
-
     /// Starts to read the data of a Call. Waits for room.
     fn pull(&self, message: Message, pull: PullBox<Shared<super::role::Server>>) {
         if self.endpoint().pull(pull, message).is_err() {
@@ -304,6 +356,11 @@ impl Open<'_> {
 
     /// Delivers a Call whose data has been read.
     pub(super) fn complete(&self, mut message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
+        if message.note().more {
+            let begun = self.plan(&mut message, &mut rqst);
+            self.read(message, begun);
+            return Delivered::nothing();
+        }
         let Some(mut pull) = message.note_mut().pull.take() else {
             return Delivered::nothing();
         };

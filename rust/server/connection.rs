@@ -68,6 +68,7 @@ use kernel::{
         },
         Arc,
         Mutex,
+        MutexGuard,
         SetOnce, //
     }, //
 };
@@ -99,6 +100,12 @@ pub(super) struct Link {
     recv_len: u32,
     /// When the client was last called.
     called: Atomic<u64>,
+    /// The device registers memory for RDMA Writes.
+    registers_writes: bool,
+    /// Held while registrations are taken for a Reply or a Call, on such a device. A Reply needs all of its
+    /// registrations at once: two Replies that take some each would give them back, and do the same again.
+    #[pin]
+    registering: Mutex<()>,
 }
 
 impl Link {
@@ -176,6 +183,8 @@ impl Connection {
                 terms: facts.terms,
                 recv_len: sizes.recv_len(Version::V1),
                 called: Atomic::new(0),
+                registers_writes: sizes.registers_writes,
+                registering <- new_mutex!(()),
             }),
             GFP_KERNEL,
         )?;
@@ -270,6 +279,14 @@ impl Open<'_> {
         &self.link.called
     }
 
+    /// Excludes other Replies and Calls while registrations are taken, on a device that registers memory for
+    /// RDMA Writes. Context: may sleep.
+    pub(super) fn registering(&self) -> Option<MutexGuard<'_, ()>> {
+        self.link
+            .registers_writes
+            .then(|| self.link.registering.lock())
+    }
+
     /// Makes room for more Calls of `version` at a time: for `calls.end` instead of `calls.start`.
     pub(super) fn grow(&self, calls: Range<u32>, version: Version) {
         let sizes = &self.shared().role.sizes;
@@ -293,16 +310,20 @@ impl Queue {
         if !self.pulled.is_empty() {
             return self.pulled.pop().map(Work::Complete);
         }
-        // One at a time, so that two do not take from each other what one of them needs.
-        if core::mem::take(&mut self.retry) && !self.starved.is_empty() {
-            return self.starved.pop().map(Work::Begin);
+        // One Call at a time, so that two do not compete for registrations that suffice for one of them;
+        // first the Call that keeps pages between rounds.
+        if core::mem::take(&mut self.retry) {
+            let waiting = self.halfway.take().or_else(|| self.starved.pop());
+            if let Some(call) = waiting {
+                return Some(Work::Begin(call));
+            }
         }
         self.calls.pop().map(Work::Begin)
     }
 
     /// Whether [`Self::next`] finds something.
     fn has_more(&self) -> bool {
-        let retries = self.retry && !self.starved.is_empty();
+        let retries = self.retry && (self.halfway.is_some() || !self.starved.is_empty());
         retries || !self.calls.is_empty() || !self.pulled.is_empty()
     }
 }

@@ -54,7 +54,10 @@ use crate::{
         Write, //
     },
     sunrpc::svc::rqst::Reply,
-    support::trace, //
+    support::{
+        errno,
+        trace, //
+    }, //
 };
 use core::{
     iter::once,
@@ -68,8 +71,9 @@ use kernel::{
     }, //
 };
 
-/// How often and with which pause registrations are tried for.
-const MOST_ATTEMPTS: u32 = 500;
+/// How often a Reply tries to get registrations, and the pause between. Registrations come back when the
+/// Sends of other Replies end. A peer that lets none end for 30 s loses its connection.
+const MOST_ATTEMPTS: u32 = 3000;
 const PAUSE: Delta = Delta::from_millis(10);
 
 impl Open<'_> {
@@ -141,6 +145,7 @@ impl Open<'_> {
                 Ok(write) => Some(write),
                 // The client sends the Call again, by another connection.
                 Err(error) if error == ENOMEM => return Err(CloseReason::NoMemory),
+                Err(error) if error == errno::timed_out() => return Err(CloseReason::Unresponsive),
                 // Another attempt of the client's would meet the same.
                 Err(_) => {
                     self.refuse(call, &fixed, ErrorReport::System);
@@ -233,11 +238,13 @@ impl Open<'_> {
         }
     }
 
-    /// What is written into the client's memory.
+    /// Prepares the RDMA Writes of a Reply. On a device that registers memory for them, waits for enough
+    /// registrations.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`. Else what is written takes more than the queue pair has.
+    /// `ENOMEM`; `ETIMEDOUT`: other Replies do not give registrations back, or the connection has to be closed. Any other error is final: the
+    /// Reply needs more than the queue pair has, or the device's driver or IOMMU refuses the memory.
     fn write(&self, reply: &mut Reply<'_, Message>, response: &Response<'_>) -> Result<Write> {
         let qp = self.endpoint().qp();
         let mut write = self.endpoint().writing()?;
@@ -247,48 +254,71 @@ impl Open<'_> {
         } else {
             reply.take_pages(memory)?;
         }
+        let _registering = self.registering();
         let mut attempts = 0;
-        loop {
-            let added = self.add_writes(&mut write, response);
-            match added {
+        let error = loop {
+            match self.add_writes(&mut write, response) {
                 // The Send comes behind.
                 Ok(segments) if write.work_requests() < qp.most() => {
                     settings::WRITES.add(segments);
                     return Ok(write);
                 }
-                // No device needs registrations for this but by ib_core's parameter `force_mr`.
-                // Others give some back soon.
-                Err(error) if error == EAGAIN && attempts < MOST_ATTEMPTS => {
+                Ok(_) => break errno::message_size(),
+                // Other Replies give registrations back when their Sends have ended.
+                Err(error) if error == EAGAIN && self.registrations_suffice(&write, response) => {
+                    if attempts == MOST_ATTEMPTS || self.shared().is_closing() {
+                        break errno::timed_out();
+                    }
                     attempts += 1;
                     write.undo(qp);
                     fsleep(PAUSE);
                 }
-                _ => {
-                    write.cancel(qp);
-                    return Err(added.err().unwrap_or(EMSGSIZE));
-                }
+                Err(error) => break error,
             }
-        }
+        };
+        write.cancel(qp);
+        Err(error)
     }
 
-    /// Adds all that is written, and says how many Segments these are.
+    /// Calls `add` for each RDMA Write: with the bytes of the Reply, and the Segment or the part of it that
+    /// they go to.
     //= V1-071, NFS-036
+    fn for_each_write(
+        response: &Response<'_>,
+        mut add: impl FnMut(Range<u32>, Segment) -> Result,
+    ) -> Result {
+        response
+            .writes()
+            .try_for_each(|(segment, range)| add(range, segment))?;
+        spread(response.payload(), response.reply_writes(), add)
+    }
+
+    /// Adds the RDMA Writes of a Reply. Returns their number.
     fn add_writes(&self, write: &mut Write, response: &Response<'_>) -> Result<usize> {
         let qp = self.endpoint().qp();
         let mut segments = 0;
-        let mut add = |range: Range<u32>, segment: Segment| {
+        Self::for_each_write(response, |range, segment| {
             segments += 1;
             let remote = Remote {
                 key: segment.handle.0,
                 address: segment.offset,
             };
             write.add(qp, range, remote)
-        };
-        response
-            .writes()
-            .try_for_each(|(segment, range)| add(range, segment))?;
-        spread(response.payload(), response.reply_writes(), add)?;
+        })?;
         Ok(segments)
+    }
+
+    /// Returns whether the queue pair has enough registrations for the RDMA Writes of a Reply. Only
+    /// ib_core's parameter `force_mr` makes RDMA Writes use registrations.
+    #[cold]
+    fn registrations_suffice(&self, write: &Write, response: &Response<'_>) -> bool {
+        let qp = self.endpoint().qp();
+        let mut count = 0;
+        let counted = Self::for_each_write(response, |range, _| {
+            count += write.registrations_for(qp, range);
+            Ok(())
+        });
+        counted.is_ok() && count <= qp.registrations()
     }
 }
 

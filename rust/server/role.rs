@@ -91,6 +91,10 @@ pub(crate) struct Note {
     results: KVec<Option<Item>>,
     /// The data of its Read chunks; once that is delivered, what has moved it.
     pub(super) pull: Option<PullBox<Shared<Server>>>,
+    /// The end of the data that has been read, or is being read, in bytes.
+    pub(super) read: u32,
+    /// Data behind `read` is missing.
+    pub(super) more: bool,
     /// Its Payload stream until it is delivered, if that came in several parts.
     pub(super) joined: Option<Joined>,
     /// As how many Receives it counts while it is kept. Nobody counts those of version 1.
@@ -104,6 +108,8 @@ impl Note {
         self.kept = kept;
         self.results.clear();
         self.pull = None;
+        self.read = 0;
+        self.more = false;
         self.joined = None;
         self.held = 0;
     }
@@ -154,8 +160,12 @@ pub(crate) struct Queue {
     pub(super) pulled: ReceivedList<Shared<Server>>,
     /// Those whose Read chunks wait for registrations of the device.
     pub(super) starved: ReceivedList<Shared<Server>>,
-    /// One of the starved may try again: registrations came back. While there are starved Calls,
-    /// this is set, or one is being pulled whose end will set it.
+    /// The Call that is read in rounds, while it waits for registrations.
+    pub(super) halfway: Option<Message>,
+    /// A Call is read in rounds. There is one at most, because it keeps its pages between rounds.
+    pub(super) in_rounds: bool,
+    /// Registrations came back: a Call that waits for some may try again. While such a Call waits, this
+    /// is set, or a Call is being pulled whose end will set it.
     pub(super) retry: bool,
     /// How many Calls may hold registrations of the device: their Read chunks are being pulled.
     /// The end of each lets another try.
@@ -172,6 +182,8 @@ impl Queue {
             calls: ReceivedList::new(),
             pulled: ReceivedList::new(),
             starved: ReceivedList::new(),
+            halfway: None,
+            in_rounds: false,
             retry: false,
             pulling: 0,
             idle: IdlePulls::new(),

@@ -42,11 +42,20 @@ use kernel::prelude::*;
 /// larger, fewer make more entries.
 const MOST_PIECES: u32 = 16;
 
-/// For how many of the largest Calls at a time a device that needs registrations has some.
-const READS_AT_A_TIME: u32 = 4;
+/// The number of registrations on a device that needs them for RDMA Reads or Writes: enough for this
+/// number of the largest messages at a time, but no fewer than this. A Call that needs more is read in
+/// rounds.
+const MESSAGES_AT_A_TIME: u32 = 4;
+const FEWEST_REGISTRATIONS: u32 = 64;
 
-/// What one of these takes of the send queue: an invalidation, a registration and the RDMA Read.
+/// The entries of the send queue that each registration takes: an invalidation, the registration itself,
+/// and the RDMA Read or Write.
 const WORK_REQUESTS_EACH: u32 = 3;
+
+/// RDMA Writes of a Reply besides its whole pages: for its head, its tail, and a page that it shares; and
+/// the Send behind them.
+const APART: u32 = 3;
+const SEND: u32 = 1;
 
 /// The longest Segment: whatever a header can say.
 const SEGMENT_BYTES: u32 = u32::MAX;
@@ -72,6 +81,8 @@ pub(super) struct Sizes {
     /// The most credits that there will ever be Receives for.
     pub(super) grants: u32,
     remote_invalidation: bool,
+    /// The device registers memory for RDMA Writes, as far as is known.
+    pub(super) registers_writes: bool,
     call_bytes: u32,
 }
 
@@ -85,7 +96,14 @@ impl Sizes {
             max_qp_wr: device.max_qp_wr,
             max_cqe: device.max_cqe,
         };
-        let Some(mut resources) = responder(settings::max_requests(), SLOTS, &has) else {
+        let pages = most.div_ceil(PAGE_SIZE);
+        let sges = device.max_send_sge.min(MOST_PIECES);
+        let registers = request.registers();
+        let largest = match registers.writes {
+            true => (pages.div_ceil(registers.pages) + APART) * WORK_REQUESTS_EACH + SEND,
+            false => pages.div_ceil(sges) + APART + SEND,
+        };
+        let Some(mut resources) = responder(settings::max_requests(), SLOTS, largest, &has) else {
             explain("the RDMA device's queues are too short for an NFS client");
             return None;
         };
@@ -110,13 +128,12 @@ impl Sizes {
             explain("a client lets the server have no RDMA Reads outstanding");
             return None;
         }
-        let pages = most.div_ceil(PAGE_SIZE);
-        let registrations = request.read_registrations(pages);
-        let registrations = registrations.map_or(1, |each| each * READS_AT_A_TIME);
-        if registrations.saturating_mul(WORK_REQUESTS_EACH) > resources.send_room {
-            explain("the RDMA device's send queue is too short for an NFS client's data");
-            return None;
-        }
+        let registrations = match registers.reads || registers.writes {
+            true => (pages.div_ceil(registers.pages) * MESSAGES_AT_A_TIME)
+                .max(FEWEST_REGISTRATIONS)
+                .min(resources.send_room / WORK_REQUESTS_EACH),
+            false => 1,
+        };
         Some(Self {
             v1: settings::max_req_size(),
             v2,
@@ -126,12 +143,13 @@ impl Sizes {
                 send_room: resources.send_room,
                 recv_wr: resources.receives,
                 signal_interval: resources.signal_interval,
-                rw_sge: device.max_send_sge.min(MOST_PIECES),
+                rw_sge: sges,
                 rw_registrations: registrations,
             },
             reads,
             grants: resources.grants,
             remote_invalidation: device.memory_management,
+            registers_writes: registers.writes,
             call_bytes: most,
         })
     }

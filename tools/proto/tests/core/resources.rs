@@ -151,14 +151,14 @@ fn every_message_has_a_receive_that_is_posted() {
             .add_messages(144, &usual),
         144
     );
-    let mut r = responder(128, 16, &usual).unwrap();
+    let mut r = responder(128, 16, 20, &usual).unwrap();
     assert!(r.count_messages(&usual));
     let receives = ResponderResources::message_receives;
     assert_eq!((r.grants, r.receives), (256, receives(256, 16)));
     // With a shorter queue there are fewer Calls at a time, and none with too short a one.
     for max_qp_wr in 20..300 {
         let short = device(511, max_qp_wr);
-        let Some(before) = responder(128, 2, &short) else {
+        let Some(before) = responder(128, 2, 1, &short) else {
             continue;
         };
         let mut r = before;
@@ -248,15 +248,36 @@ fn the_usual_sizes() {
     assert_eq!(r.send_wr(), 835);
 }
 
-fn all_responders() -> impl Iterator<Item = (u32, u32, Device, ResponderResources)> {
-    devices().flat_map(|device| {
+fn responders_of(largest: u32) -> impl Iterator<Item = (u32, u32, Device, ResponderResources)> {
+    devices().flat_map(move |device| {
         [(1, 0), (4, 2), (128, 2), (16_384, 2), (u32::MAX, u32::MAX)]
             .into_iter()
             .filter_map(move |(calls, callbacks)| {
-                let r = responder(calls, callbacks, &device)?;
+                let r = responder(calls, callbacks, largest, &device)?;
                 Some((calls, callbacks, device, r))
             })
     })
+}
+
+fn all_responders() -> impl Iterator<Item = (u32, u32, Device, ResponderResources)> {
+    [1, 70, 1029].into_iter().flat_map(responders_of)
+}
+
+/// Beside Sends that owe no completion.
+#[test]
+fn a_responder_has_room_for_the_largest_message_or_is_none() {
+    for largest in [1, 70, 1029, u32::MAX] {
+        for (_, _, device, r) in responders_of(largest) {
+            assert!(
+                r.send_room - r.signal_interval >= largest,
+                "{device:?} {r:?}"
+            );
+        }
+    }
+    let few_sges = responder(128, 2, 1029, &device(256, 16_384)).unwrap();
+    assert_eq!(few_sges.send_room, 256 + 1029 + 64);
+    assert_eq!(responder(128, 2, 1029, &device(256, 1024)), None);
+    assert!(responder(128, 2, 900, &device(256, 1024)).is_some());
 }
 
 #[test]
@@ -311,11 +332,11 @@ fn a_responder_that_waits_for_room_has_a_completion_to_come() {
 
 #[test]
 fn a_responder_on_a_common_device() {
-    let r = responder(128, 2, &device(256, 16_384)).unwrap();
+    let r = responder(128, 2, 69, &device(256, 16_384)).unwrap();
     // Twice what is asked for, for later.
     assert_eq!(r.grants, 256);
     assert_eq!(r.receives, 273);
     // With the marker and a free entry, a power of two: as much as for 128 Calls.
     assert_eq!(r.send_room, 510);
-    assert_eq!(responder(128, 2, &device(256, 8)), None);
+    assert_eq!(responder(128, 2, 1, &device(256, 8)), None);
 }
