@@ -64,6 +64,7 @@ use crate::{
         dma::Direction,
         mr::{
             Idle,
+            MapError,
             Mapped,
             Mr,
             MrList,
@@ -340,7 +341,7 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
             Ok(mrs) => mrs,
             Err((error, mrs)) => {
                 side.put_back(mrs);
-                return Err(error);
+                return not_mapped(side, rqst, error);
             }
         }
     };
@@ -357,6 +358,20 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
             }
         }
     }
+}
+
+/// Handles a request whose memory was not mapped. If the device could not join pieces of the memory,
+/// sends the request with parts of pages apart from whole pages, and later requests, too: behind
+/// swiotlb, the copy of a part has another offset within its page.
+#[cold]
+#[inline(never)]
+fn not_mapped(side: &mut SendSide, rqst: &RdmaRqst, error: SendError) -> Result<(), SendError> {
+    if error != SendError::Unmappable || side.limits.whole_pages {
+        return Err(error);
+    }
+    side.own = side.own.of_whole_pages();
+    side.limits = side.limits.of_whole_pages();
+    send(side, rqst)
 }
 
 /// Sends a request that was to go in parts, for which there are not enough credits now. Whether and
@@ -383,7 +398,7 @@ fn send_in_chunks(
         Ok(mrs) => mrs,
         Err((error, mrs)) => {
             side.put_back(mrs);
-            return Err(error);
+            return not_mapped(side, rqst, error);
         }
     };
     match post(side, rqst, call, &plan, mrs) {
@@ -768,10 +783,29 @@ fn map(
             });
             Ok(mr)
         }
-        Err((mr, _)) => {
-            // The IOMMU or swiotlb has no space now.
+        Err((mr, error)) => {
             side.stash.put(mr);
-            Err(SendError::NoMemory)
+            Err(unmapped(side, rqst, error))
+        }
+    }
+}
+
+/// Returns the error of a request whose memory was not mapped.
+#[cold]
+fn unmapped(side: &SendSide, rqst: &RdmaRqst, error: MapError) -> SendError {
+    let cid = side.endpoint.shared().role.cid;
+    match error {
+        MapError::NoSpace { entries } => {
+            trace::frwr_sgerr(|| (cid, rqst.xid(), entries));
+            SendError::NoMemory
+        }
+        MapError::Apart { mapped, joined } => {
+            trace::frwr_maperr(|| (cid, rqst.xid(), mapped, joined));
+            SendError::Unmappable
+        }
+        MapError::Span => {
+            trace::frwr_maperr(|| (cid, rqst.xid(), 0, 0));
+            SendError::Unmappable
         }
     }
 }

@@ -88,6 +88,9 @@ counters! {
     local_inv_needed,
 
     // In debugfs only.
+    /// Calls that ended their RPC because they cannot be sent: they fit no message, or the device cannot
+    /// use their memory.
+    unsendable,
     /// Bytes of arguments offered in Read chunks.
     bytes_read,
     /// Messages dropped or refused that failed no RPC.

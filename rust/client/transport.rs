@@ -217,6 +217,9 @@ impl Transport for Rdma {
                 if *error != SendError::NotConnected {
                     self.stats.failed_marshal.add(1);
                 }
+                if error.is_final() {
+                    self.stats.unsendable.add(1);
+                }
             }),
             None => Err(SendError::NotConnected),
         }
@@ -388,6 +391,7 @@ impl Show for Rdma {
         seq_print!(seq, "connects={}\n", self.xprt.core_stats().connect_count);
         seq_print!(seq, "bytes_read={}\n", self.stats.bytes_read.get());
         seq_print!(seq, "bad_messages={}\n", self.stats.bad_messages.get());
+        seq_print!(seq, "unsendable={}\n", self.stats.unsendable.get());
         seq_print!(seq, "last_close={}\n", last.close);
         seq_print!(seq, "last_error={}\n", last.error);
     }

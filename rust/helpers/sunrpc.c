@@ -128,13 +128,19 @@ __rust_helper void rust_helper_xprt_complete_and_unpin(struct rpc_rqst *rqst, in
 }
 
 /*
- * As above, but there is no usable reply: the task is to end with @status. Not by tk_status, which
- * is the task's own as long as it runs: it may still be about to wait, and call_transmit_status()
- * then clears it, so that the request would be sent again.
+ * Ends the RPC of a pinned request with @status. tk_status is the task's own as long as the task
+ * runs: it may still be about to wait, and call_transmit_status() then clears it, so that the
+ * request would be sent again.
  */
-__rust_helper void rust_helper_xprt_fail_and_unpin(struct rpc_rqst *rqst, int status)
+__rust_helper void rust_helper_xprt_fail(struct rpc_rqst *rqst, int status)
 {
 	cmpxchg(&rqst->rq_task->tk_rpc_status, 0, status);
+}
+
+/* As above, for a request that waits for a reply: completes it, and lets go of it. */
+__rust_helper void rust_helper_xprt_fail_and_unpin(struct rpc_rqst *rqst, int status)
+{
+	rust_helper_xprt_fail(rqst, status);
 	rust_helper_xprt_complete_and_unpin(rqst, 0);
 }
 

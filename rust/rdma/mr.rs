@@ -38,7 +38,6 @@ use crate::support::box_list::{
     Link,
     Node, //
 };
-use crate::support::errno;
 use crate::support::memory::{
     Span,
     PAGE_SIZE, //
@@ -130,8 +129,8 @@ unsafe impl Node for Inner {
 impl Inner {
     /// Maps `span` for the device, and makes a key and an address for it.
     #[inline(always)]
-    fn map(&mut self, span: Span<'_>, direction: Direction, tag: u32) -> Result {
-        let nents = self.sg.fill(span)?;
+    fn map(&mut self, span: Span<'_>, direction: Direction, tag: u32) -> Result<(), MapError> {
+        let nents = self.sg.fill(span).map_err(|_| MapError::Span)?;
         let (device, sg) = (self.pd.device(), self.sg.as_raw());
         let mapped = if nents == 1 {
             // SAFETY: the first entry names memory that stays until it is unmapped (`Span`).
@@ -141,7 +140,7 @@ impl Inner {
             unsafe { bindings::ib_dma_map_sg(device, sg, nents as i32, direction.as_raw()) }
         };
         if mapped == 0 {
-            return Err(errno::no_buffers());
+            return Err(MapError::NoSpace { entries: nents });
         }
         // INVARIANT: mapped just now.
         self.nents = nents;
@@ -158,7 +157,7 @@ impl Inner {
         };
         if joined != mapped {
             self.unmap();
-            return Err(EINVAL);
+            return Err(MapError::Apart { mapped, joined });
         }
         // SAFETY: valid by the type invariant; while it is idle, nobody else uses its fields.
         let mr = unsafe { self.raw.as_mut() };
@@ -249,6 +248,18 @@ impl Drop for Inner {
     }
 }
 
+/// Why memory is not mapped for the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MapError {
+    /// The IOMMU or swiotlb has no space for the entries of the scatterlist now. Later it may.
+    NoSpace { entries: u32 },
+    /// The device cannot join the entries: the entry after the first `joined` does not meet them at a page
+    /// boundary. Behind swiotlb the copies are meant, and not the memory. `joined` may be an error number.
+    Apart { mapped: i32, joined: i32 },
+    /// The memory has more pages than the registration, or lacks one.
+    Span,
+}
+
 /// One registration.
 pub(crate) struct Mr<S> {
     inner: KBox<Inner>,
@@ -305,16 +316,14 @@ impl Mr<Idle> {
     ///
     /// # Errors
     ///
-    /// The registration comes back with the error. `ENOBUFS`: the IOMMU or swiotlb has no space
-    /// now; later it may. `EINVAL`: too large, or pieces that the device cannot join. `EFAULT`: a
-    /// page is missing.
+    /// The registration comes back with the error.
     #[inline]
     pub(crate) fn map(
         mut self,
         span: Span<'_>,
         direction: Direction,
         tag: u32,
-    ) -> Result<Mr<Mapped>, (Self, Error)> {
+    ) -> Result<Mr<Mapped>, (Self, MapError)> {
         match self.inner.map(span, direction, tag) {
             Ok(()) => Ok(Mr {
                 inner: self.inner,

@@ -167,6 +167,12 @@ events! {
         from_device: bool,
     );
 
+    /// A scatterlist of `nents` entries could not be mapped for the device now.
+    fn frwr_sgerr = xprtrdma_frwr_sgerr(cid: u32, xid: u32, nents: u32);
+
+    /// Of the `nents` entries that were mapped, the device could join the first `num_mapped`.
+    fn frwr_maperr = xprtrdma_frwr_maperr(cid: u32, xid: u32, nents: i32, num_mapped: i32);
+
     /// The peer has invalidated a registration.
     fn mr_reminv = xprtrdma_mr_reminv(cid: u32, xid: u32, handle: u32);
 

@@ -191,6 +191,41 @@ TRACE_EVENT(xprtrdma_mr_map,
 		__entry->from_device ? "FROM_DEVICE" : "TO_DEVICE")
 );
 
+TRACE_EVENT(xprtrdma_frwr_sgerr,
+	TP_PROTO(u32 cid, u32 xid, u32 nents),
+	TP_ARGS(cid, xid, nents),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, nents)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->nents = nents;
+	),
+	TP_printk("cid=%u xid=0x%08x nents=%u", __entry->cid, __entry->xid, __entry->nents)
+);
+
+TRACE_EVENT(xprtrdma_frwr_maperr,
+	TP_PROTO(u32 cid, u32 xid, int nents, int num_mapped),
+	TP_ARGS(cid, xid, nents, num_mapped),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(int, nents)
+		__field(int, num_mapped)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->nents = nents;
+		__entry->num_mapped = num_mapped;
+	),
+	TP_printk("cid=%u xid=0x%08x nents=%d num_mapped=%d", __entry->cid, __entry->xid,
+		__entry->nents, __entry->num_mapped)
+);
+
 DECLARE_EVENT_CLASS(xprtrdma_mr_class,
 	TP_PROTO(u32 cid, u32 xid, u32 handle),
 	TP_ARGS(cid, xid, handle),

@@ -29,6 +29,8 @@ pub struct Limits {
     /// How many bytes a Segment may name at most.
     //= V2-130, D-25
     pub segment_bytes: u32,
+    /// A registration with a part of a page has no other memory, because the device joins whole pages only.
+    pub whole_pages: bool,
     /// How many Segments one chunk may have.
     pub chunk_segments: u32,
     /// How many Segments one header may have.
@@ -69,6 +71,7 @@ impl Limits {
             page_size: 4096,
             segment_pages: 256,
             segment_bytes: u32::MAX,
+            whole_pages: false,
             //= NFS-043
             chunk_segments: Self::NFS_SAFE_SEGMENTS,
             //= NFS-040
@@ -87,6 +90,31 @@ impl Limits {
         }
     }
 
+    /// Returns the limits for a device that joins whole pages only.
+    ///
+    /// A chunk may have two Segments more, for a page list that begins and ends within a page. A header
+    /// has no more Segments than an RPC has registrations.
+    pub const fn of_whole_pages(self) -> Self {
+        let (both, more) = (
+            self.chunk_segments.saturating_mul(2),
+            self.chunk_segments.saturating_add(2),
+        );
+        Self {
+            whole_pages: true,
+            header_segments: if both < self.header_segments {
+                both
+            } else {
+                self.header_segments
+            },
+            chunk_segments: if more <= Self::NFS_SAFE_SEGMENTS {
+                more
+            } else {
+                self.chunk_segments
+            },
+            ..self
+        }
+    }
+
     /// Says how memory is cut.
     #[inline]
     pub(super) fn cut(&self) -> Cut {
@@ -101,6 +129,7 @@ impl Limits {
         Cut {
             step: pages.min(self.segment_bytes) & !mask,
             mask,
+            whole_pages: self.whole_pages,
         }
     }
 
@@ -135,7 +164,7 @@ impl Limits {
 ///
 /// A region never spans two parts. It ends where `step` bytes do, counted from the start of its
 /// first page, so it has no more pages and no more bytes than a Segment may have, and the next
-/// one starts a page.
+/// one starts a page. If the device joins whole pages only, a part of a page is a region of its own.
 //= V2-069, V2-070, V2-130
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Cut {
@@ -143,23 +172,86 @@ pub(super) struct Cut {
     /// the size less 1.
     step: u32,
     mask: u32,
+    /// A region with a part of a page has no other memory.
+    whole_pages: bool,
 }
 
 impl Cut {
     /// No region is allowed.
-    pub(super) const NONE: Self = Self { step: 0, mask: 0 };
+    pub(super) const NONE: Self = Self {
+        step: 0,
+        mask: 0,
+        whole_pages: false,
+    };
 
-    /// Returns how long the first region is at most when it starts at `offset` of `part`.
+    /// Returns the length of the first region of `len` bytes from `offset` of `part`.
     #[inline]
-    pub(super) const fn first(self, part: &Part, offset: u32) -> u32 {
-        let in_page = part.page_offset.wrapping_add(offset) & self.mask;
-        self.step.saturating_sub(in_page)
+    pub(super) const fn first(self, part: &Part, offset: u32, len: u32) -> u32 {
+        let in_page = self.in_page(part, offset);
+        let most = if self.whole_pages {
+            self.first_of_whole_pages(in_page, len)
+        } else {
+            self.step.saturating_sub(in_page)
+        };
+        if most < len {
+            most
+        } else {
+            len
+        }
+    }
+
+    /// Returns the place of `offset` of `part` in its page.
+    #[inline]
+    const fn in_page(self, part: &Part, offset: u32) -> u32 {
+        part.page_offset.wrapping_add(offset) & self.mask
+    }
+
+    /// Returns the limit of [`Self::first`] where a part of a page is a region of its own.
+    #[cold]
+    const fn first_of_whole_pages(self, in_page: u32, len: u32) -> u32 {
+        let whole = len & !self.mask;
+        if self.step == 0 {
+            0
+        } else if in_page != 0 {
+            self.mask.saturating_add(1).saturating_sub(in_page)
+        } else if whole == 0 || self.step < whole {
+            self.step
+        } else {
+            whole
+        }
+    }
+
+    /// Returns [`Self::regions`] where a part of a page is a region of its own.
+    #[cold]
+    const fn regions_of_whole_pages(self, in_page: u32, len: u32) -> Option<u32> {
+        if len == 0 {
+            return Some(0);
+        }
+        let begin = if in_page == 0 {
+            0
+        } else {
+            self.first_of_whole_pages(in_page, len)
+        };
+        let rest = len.saturating_sub(begin);
+        let (whole, end) = (rest & !self.mask, rest & self.mask);
+        let Some(more) = whole.saturating_sub(1).checked_div(self.step) else {
+            return None;
+        };
+        Some(
+            more.saturating_add((begin != 0) as u32)
+                .saturating_add((whole != 0) as u32)
+                .saturating_add((end != 0) as u32),
+        )
     }
 
     /// Returns how many regions `len` bytes from `offset` of `part` are, without walking them.
     #[inline]
     pub(super) const fn regions(self, part: &Part, offset: u32, len: u32) -> Option<u32> {
-        let first = self.first(part, offset);
+        let in_page = self.in_page(part, offset);
+        if self.whole_pages {
+            return self.regions_of_whole_pages(in_page, len);
+        }
+        let first = self.step.saturating_sub(in_page);
         if len <= first {
             return Some((len != 0) as u32);
         }
@@ -212,7 +304,7 @@ impl Cut {
         };
         let from = range.start.saturating_sub(start);
         let to = range.end.saturating_sub(start).min(part.len);
-        let end = from.saturating_add(self.first(part, from)).min(to);
-        (name, from..end)
+        let first = self.first(part, from, to.saturating_sub(from));
+        (name, from..from.saturating_add(first))
     }
 }

@@ -193,7 +193,7 @@ impl First {
             chunk,
             part: name,
             start: 0,
-            end: cut.first(part, 0).min(part.len),
+            end: cut.first(part, 0, part.len),
         }
     }
 }

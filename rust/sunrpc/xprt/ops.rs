@@ -262,7 +262,8 @@ impl<T: Transport> VTable<T> {
         drop(no_wait);
         match result {
             Ok(()) => 0,
-            Err(error) => Self::not_sent(this, &mut lock, error),
+            // SAFETY: the core pins the request.
+            Err(error) => unsafe { Self::not_sent(this, &mut lock, raw, error) },
         }
     }
 
@@ -309,8 +310,24 @@ impl<T: Transport> VTable<T> {
         Ok(())
     }
 
+    /// # Safety
+    ///
+    /// `raw` must be the request that is being sent, and pinned.
     #[cold]
-    fn not_sent(this: &Instance<T>, lock: &mut SendLock<'_>, error: SendError) -> c_int {
+    unsafe fn not_sent(
+        this: &Instance<T>,
+        lock: &mut SendLock<'_>,
+        raw: NonNull<bindings::rpc_rqst>,
+        error: SendError,
+    ) -> c_int {
+        if error.is_final() {
+            // An error would end the RPC of the task that holds the send lock, which may send the
+            // request of another (xprt_transmit). After success the core takes the request off the
+            // transmit queue, and wakes its task.
+            // SAFETY: the caller's request, whose task cannot end while it is pinned.
+            unsafe { bindings::xprt_fail(raw.as_ptr(), error.to_errno()) };
+            return 0;
+        }
         if error == SendError::NotConnected {
             this.disconnect(lock);
         }

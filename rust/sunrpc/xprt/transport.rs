@@ -125,16 +125,25 @@ pub(crate) enum SendError {
     NoMemory,
     /// The message does not fit what the transport can carry: the RPC ends.
     TooLarge,
+    /// The device cannot use the memory of the message: the RPC ends.
+    Unmappable,
 }
 
 impl SendError {
-    /// The error by which the core does what each of them says (call_transmit_status).
+    /// Returns whether the RPC ends, because every further attempt would fail as well.
+    pub(crate) fn is_final(self) -> bool {
+        matches!(self, Self::TooLarge | Self::Unmappable)
+    }
+
+    /// Returns the error number by which call_transmit_status() reacts as described here, or the status
+    /// of an RPC that ends.
     pub(super) fn to_errno(self) -> kernel::ffi::c_int {
         match self {
             Self::NotConnected => errno::not_connected(),
             Self::NoBuffer => EAGAIN,
             Self::NoMemory => errno::no_buffers(),
             Self::TooLarge => errno::message_size(),
+            Self::Unmappable => EIO,
         }
         .to_errno()
     }

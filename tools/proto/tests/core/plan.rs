@@ -114,6 +114,43 @@ fn too_many_segments_are_refused() {
     assert_eq!(plan(&call, &limits), Err(PlanError::TooManySegments));
 }
 
+/// Where the device joins whole pages only, a part of a page is a Segment of its own.
+#[test]
+fn parts_of_pages_are_apart_from_whole_pages() {
+    let limits = Limits::v1(4096, 4096).of_whole_pages();
+    let read = |page_offset, len| {
+        let mut send = buf(104, len, 0);
+        send.pages.page_offset = page_offset;
+        let arguments = [send.page_item()];
+        let call = shape(send, &arguments, buf(200, 0, 0), &[]);
+        let plan = plan(&call, &limits).unwrap();
+        let ranges: Vec<_> = plan
+            .registrations(&call)
+            .map(|r| (r.range.start, r.range.end))
+            .collect();
+        assert_eq!(plan.segments() as usize, ranges.len());
+        ranges
+    };
+    assert_eq!(read(0, 40_960), [(0, 40_960)]);
+    assert_eq!(read(0, 41_000), [(0, 40_960), (40_960, 41_000)]);
+    assert_eq!(read(4000, 4192), [(0, 96), (96, 4192)]);
+    assert_eq!(read(100, 9000), [(0, 3996), (3996, 8092), (8092, 9000)]);
+    assert_eq!(read(4095, 4098), [(0, 1), (1, 4097), (4097, 4098)]);
+    let whole = 256 * 4096;
+    assert_eq!(read(0, whole + 4096), [(0, whole), (whole, whole + 4096)]);
+    assert_eq!(
+        read(1, whole),
+        [(0, 4095), (4095, whole - 1), (whole - 1, whole)]
+    );
+    assert_eq!(limits.chunk_segments, 16);
+    let few = Limits {
+        chunk_segments: 3,
+        ..Limits::v1(4096, 4096)
+    };
+    let few = few.of_whole_pages();
+    assert_eq!((few.chunk_segments, few.header_segments), (5, 6));
+}
+
 type Regions = Vec<(PartName, Range<u32>)>;
 
 /// The chunks of a Call, each with its regions.

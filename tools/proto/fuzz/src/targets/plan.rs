@@ -71,7 +71,9 @@ fn limits(source: &mut Source<'_>) -> Limits {
     limits.chunk_segments = source.below(40);
     limits.read_chunks = source.below(4);
     limits.write_chunks = source.below(4);
-    limits.long_call = source.u8() % 4 != 1;
+    let flags = source.u8();
+    limits.long_call = flags % 4 != 1;
+    limits.whole_pages = flags >= 0x80;
     limits.reduced_long_call = source.flag();
     limits.write_and_reply = source.flag();
     limits
@@ -172,13 +174,18 @@ fn check_cut(len: u32, threshold: u32, last_header: u32) {
     assert_eq!(at, len);
 }
 
-fn pages_of(buf: &Buf, region: &Registration) -> u32 {
+/// Where a region lies, from the start of the first page of its part.
+fn place_of(buf: &Buf, region: &Registration) -> (u32, u32) {
     let base = match region.part {
         PartName::Head => buf.head.page_offset,
         PartName::Pages => buf.pages.page_offset,
         PartName::Tail => buf.tail.page_offset,
     };
-    let (start, end) = (base + region.range.start, base + region.range.end);
+    (base + region.range.start, base + region.range.end)
+}
+
+fn pages_of(buf: &Buf, region: &Registration) -> u32 {
+    let (start, end) = place_of(buf, region);
     end.div_ceil(4096) - start / 4096
 }
 
@@ -230,6 +237,10 @@ fn register(call: &CallShape<'_>, region: &Registration, limits: &Limits) -> Seg
         ChunkRole::Write(_) | ChunkRole::Reply => (&call.receive, REPLY_BASE),
     };
     assert!(pages_of(buf, region) <= limits.segment_pages);
+    if limits.whole_pages && pages_of(buf, region) > 1 {
+        let (start, end) = place_of(buf, region);
+        assert!(start % 4096 == 0 && end % 4096 == 0);
+    }
     let length = region.range.end - region.range.start;
     assert!(length != 0 && length <= limits.segment_bytes);
     Segment {
