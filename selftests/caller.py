@@ -30,8 +30,8 @@ import sys
 import time
 
 from pyverbs.cm_enums import (RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_RESPONSE,
-                              RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_REJECTED,
-                              RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP)
+                              RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED,
+                              RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP)
 from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
 from pyverbs.enums import (IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE,
                            IBV_QPS_RTR, IBV_QPS_RTS, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
@@ -217,9 +217,11 @@ class Client(QueuePair):
         if private_data:
             parameters.set_private_data(private_data)
         self.id.connect(parameters)
-        self.private_data = self.event(RDMA_CM_EVENT_CONNECT_RESPONSE)
-        self.go(patient)
-        self.id.establish()
+        self.private_data = self.event(RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_ESTABLISHED)
+        # With iWARP this event says that the connection stands, and the queue pair is ready.
+        if self.happened == RDMA_CM_EVENT_CONNECT_RESPONSE:
+            self.go(patient)
+            self.id.establish()
         self.sends, self.regions = 0, []
         self._memory = None
         self.calls = []
@@ -245,6 +247,7 @@ class Client(QueuePair):
         event.ack_cm_event()
         if kind not in wanted:
             raise Lost(f"event {kind} instead of {wanted}")
+        self.happened = kind
         return data
 
     # Memory for the server.
@@ -816,11 +819,33 @@ def as_many_chunks_as_are_taken(c):
 
 
 @case()
-def as_many_segments_as_a_message_has_room_for(c):
+def as_many_segments_to_read_as_a_message_has_room_for(c):
     data = random.randbytes(1640)
     cuts = [(n * 10, n * 10 + 10) for n in range(149)]
     good(c.replied(write_by(c, data, cuts + [(1490, 1640)])).payload)
     written(c, data)
+
+
+@case()
+def many_calls_in_as_many_segments(c):
+    """Together they need more registrations than a server has for one connection."""
+    data = random.randbytes(1500)
+    call = writes(len(data))
+    pieces = [(len(call(0)), c.piece(n * 20, data=data[n * 10:n * 10 + 10])) for n in range(150)]
+    messages = [c.message(call, read=pieces) for _ in range(16)]
+    c.send_at_once([message for _, message in messages])
+    waited = {xid for xid, _ in messages}
+    while waited:
+        answer = c.answer()
+        expect(answer, "no Reply to", len(waited), "Calls")
+        expect(answer.error is None, as_answer(answer))
+        good(answer.payload)
+        waited.remove(answer.xid)
+    written(c, data)
+
+
+@case()
+def as_many_segments_to_write_as_a_message_has_room_for(c):
     chunk = [c.piece(n * 64, 17) for n in range(230)]
     answer = c.replies(reads((0, 3900)), write=[chunk])
     expect(answer.lengths() == [[17] * 229 + [7]], answer.lengths())

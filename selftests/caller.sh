@@ -30,6 +30,14 @@ break_rules() {
 	[ -n "${STOCK:-}" ] || ! has_server_command
 }
 
+# On a device that registers memory for RDMA Reads, a Call may have more Segments than the connection
+# has registrations.
+calls_are_read_in_rounds() {
+	needs_crowd
+	make_files
+	break_rules a_call_in_as_many as_many_segments_to_read many_calls_in data_in_odd
+}
+
 # How much memory the server has left, in KiB.
 memory_left() {
 	on_server sh -c 'echo 3 >/proc/sys/vm/drop_caches; sleep 0.2
@@ -149,6 +157,7 @@ listeners_are_made_whole_or_not() {
 
 tests \
 	"each_rule_is_held" \
+	"calls_are_read_in_rounds" \
 	"nobody_else_is_disturbed" \
 	"no_page_is_lost" \
 	"receives_are_of_the_version_that_is_spoken" \

@@ -569,6 +569,16 @@ lose() {
 	tc qdisc change dev "$interface" root netem loss "$1"
 }
 
+# Where a module that is built with BOUNCE=y puts the copies of the memory that is mapped for DMA.
+copies=/sys/module/rpcrdma/parameters/copies
+
+# copies_lie HOW: as rust/helpers/bounce.c describes it, for mappings from now on and during this test.
+copies_lie() {
+	[ -e $copies ] || skip "this module is not built with BOUNCE=y"
+	trap 'echo 0 >$copies' EXIT
+	echo "$1" >$copies
+}
+
 breaking=/sys/kernel/debug/fail_sunrpc
 
 # breaks_every CALLS: of so many RPCs, about one breaks its connection.

@@ -6,7 +6,7 @@
 symbolic_links() {
 	VERS=$1
 	mount_export
-	for length in 1 2 3 4 5 100 1000 1023 1024 1025 2047 2048 3599 3600 3601 3700 3780 3781 3800 \
+	for length in 1 2 3 4 5 6 7 8 9 100 1000 1023 1024 1025 2047 2048 3599 3600 3601 3700 3780 3781 3800 \
 		3900 4000 4093 4094 4095; do
 		head -c $length /dev/zero | tr '\0' x >"$local/$length"
 		ln -s "$(cat "$local/$length")" "$dir/$length"

@@ -20,6 +20,21 @@ one_directory_of_many_entries() {
 	[ -z "$(ls -A "$dir")" ]
 }
 
+# Replies of one page and of several, with a last page that is filled to different degrees.
+directories_of_few_entries() {
+	VERS=$1
+	mount_export
+	for count in 1 2 3 5 10 20 40 60 100 200 400; do
+		mkdir "$dir/$count"
+		"$here/io.py" populate "$dir/$count" $count >"$local/$count"
+	done
+	remount
+	for count in 1 2 3 5 10 20 40 60 100 200 400; do
+		"$here/io.py" list "$dir/$count" | cmp "$local/$count" -
+	done
+	[ "$(ls "$dir" | wc -l)" = 11 ]
+}
+
 a_tree() {
 	mount_export
 	cp -r "$1" "$local/tree"
@@ -47,5 +62,7 @@ reading_while_it_changes() {
 tests \
 	"one_directory_of_many_entries 4.2" \
 	"one_directory_of_many_entries 3" \
+	"directories_of_few_entries 4.2" \
+	"directories_of_few_entries 3" \
 	"a_tree /etc" \
 	"reading_while_it_changes"
