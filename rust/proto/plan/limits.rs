@@ -115,7 +115,7 @@ impl Limits {
         }
     }
 
-    /// Says how memory is cut.
+    /// Returns the size of the regions that memory is cut into.
     #[inline]
     pub(super) fn cut(&self) -> Cut {
         // A peer may take less than a page of ours; then a page is cut into several Segments.
@@ -129,7 +129,6 @@ impl Limits {
         Cut {
             step: pages.min(self.segment_bytes) & !mask,
             mask,
-            whole_pages: self.whole_pages,
         }
     }
 
@@ -146,10 +145,13 @@ impl Limits {
         buf: &Buf,
         ranges: impl Iterator<Item = Range<u32>>,
     ) -> Result<u32, PlanError> {
-        let cut = self.cut();
+        let cutter = RegionCutter {
+            cut: self.cut(),
+            whole_pages: self.whole_pages,
+        };
         let mut count = 0_u32;
         for range in ranges {
-            let segments = cut.segments(buf, &range).ok_or(PlanError::NoSegments)?;
+            let segments = cutter.segments(buf, &range).ok_or(PlanError::NoSegments)?;
             count = count.saturating_add(segments);
         }
         if count <= self.chunk_segments {
@@ -160,39 +162,28 @@ impl Limits {
     }
 }
 
-/// How memory is cut into the regions to register, one Segment each.
+/// The size of the regions to register, one Segment each.
 ///
 /// A region never spans two parts. It ends where `step` bytes do, counted from the start of its
 /// first page, so it has no more pages and no more bytes than a Segment may have, and the next
-/// one starts a page. If the device joins whole pages only, a part of a page is a region of its own.
+/// one starts a page.
 //= V2-069, V2-070, V2-130
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Cut {
-    /// How many bytes a region has at most, 0 if none is allowed: whole pages, of which `mask` is
+    /// The most bytes of a region, 0 if no region is allowed: whole pages, of which `mask` is
     /// the size less 1.
     step: u32,
     mask: u32,
-    /// A region with a part of a page has no other memory.
-    whole_pages: bool,
 }
 
 impl Cut {
     /// No region is allowed.
-    pub(super) const NONE: Self = Self {
-        step: 0,
-        mask: 0,
-        whole_pages: false,
-    };
+    pub(super) const NONE: Self = Self { step: 0, mask: 0 };
 
     /// Returns the length of the first region of `len` bytes from `offset` of `part`.
     #[inline]
     pub(super) const fn first(self, part: &Part, offset: u32, len: u32) -> u32 {
-        let in_page = self.in_page(part, offset);
-        let most = if self.whole_pages {
-            self.first_of_whole_pages(in_page, len)
-        } else {
-            self.step.saturating_sub(in_page)
-        };
+        let most = self.step.saturating_sub(self.in_page(part, offset));
         if most < len {
             most
         } else {
@@ -206,52 +197,10 @@ impl Cut {
         part.page_offset.wrapping_add(offset) & self.mask
     }
 
-    /// Returns the limit of [`Self::first`] where a part of a page is a region of its own.
-    #[cold]
-    const fn first_of_whole_pages(self, in_page: u32, len: u32) -> u32 {
-        let whole = len & !self.mask;
-        if self.step == 0 {
-            0
-        } else if in_page != 0 {
-            self.mask.saturating_add(1).saturating_sub(in_page)
-        } else if whole == 0 || self.step < whole {
-            self.step
-        } else {
-            whole
-        }
-    }
-
-    /// Returns [`Self::regions`] where a part of a page is a region of its own.
-    #[cold]
-    const fn regions_of_whole_pages(self, in_page: u32, len: u32) -> Option<u32> {
-        if len == 0 {
-            return Some(0);
-        }
-        let begin = if in_page == 0 {
-            0
-        } else {
-            self.first_of_whole_pages(in_page, len)
-        };
-        let rest = len.saturating_sub(begin);
-        let (whole, end) = (rest & !self.mask, rest & self.mask);
-        let Some(more) = whole.saturating_sub(1).checked_div(self.step) else {
-            return None;
-        };
-        Some(
-            more.saturating_add((begin != 0) as u32)
-                .saturating_add((whole != 0) as u32)
-                .saturating_add((end != 0) as u32),
-        )
-    }
-
-    /// Returns how many regions `len` bytes from `offset` of `part` are, without walking them.
+    /// Returns the number of regions of `len` bytes from `offset` of `part`, without walking them.
     #[inline]
     pub(super) const fn regions(self, part: &Part, offset: u32, len: u32) -> Option<u32> {
-        let in_page = self.in_page(part, offset);
-        if self.whole_pages {
-            return self.regions_of_whole_pages(in_page, len);
-        }
-        let first = self.step.saturating_sub(in_page);
+        let first = self.step.saturating_sub(self.in_page(part, offset));
         if len <= first {
             return Some((len != 0) as u32);
         }
@@ -263,7 +212,7 @@ impl Cut {
         }
     }
 
-    /// Returns how many Segments all of a stream takes, `None` if none is allowed.
+    /// Returns the number of Segments of a whole stream, `None` if no Segment is allowed.
     #[inline]
     pub(super) fn all(self, buf: &Buf) -> Option<u32> {
         let mut count = 0_u32;
@@ -274,10 +223,77 @@ impl Cut {
         }
         Some(count)
     }
+}
 
-    /// Returns how many Segments a range of the stream takes, `None` if none is allowed.
+/// Cuts memory into regions, for a device of either kind.
+///
+/// If the device joins whole pages only, a part of a page is a region of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RegionCutter {
+    pub(super) cut: Cut,
+    /// A region with a part of a page has no other memory.
+    pub(super) whole_pages: bool,
+}
+
+impl RegionCutter {
+    /// Returns the length of the first region of `len` bytes from `offset` of `part`.
+    const fn first(self, part: &Part, offset: u32, len: u32) -> u32 {
+        if !self.whole_pages {
+            return self.cut.first(part, offset, len);
+        }
+        let most = self.first_of_whole_pages(self.cut.in_page(part, offset), len);
+        if most < len {
+            most
+        } else {
+            len
+        }
+    }
+
+    /// Returns the limit of [`Self::first`] where a part of a page is a region of its own.
+    const fn first_of_whole_pages(self, in_page: u32, len: u32) -> u32 {
+        let Cut { step, mask } = self.cut;
+        let whole = len & !mask;
+        if step == 0 {
+            0
+        } else if in_page != 0 {
+            mask.saturating_add(1).saturating_sub(in_page)
+        } else if whole == 0 || step < whole {
+            step
+        } else {
+            whole
+        }
+    }
+
+    /// Returns the number of regions of `len` bytes from `offset` of `part`.
+    const fn regions(self, part: &Part, offset: u32, len: u32) -> Option<u32> {
+        if !self.whole_pages {
+            return self.cut.regions(part, offset, len);
+        }
+        if len == 0 {
+            return Some(0);
+        }
+        let Cut { step, mask } = self.cut;
+        let in_page = self.cut.in_page(part, offset);
+        let begin = if in_page == 0 {
+            0
+        } else {
+            self.first_of_whole_pages(in_page, len)
+        };
+        let rest = len.saturating_sub(begin);
+        let (whole, end) = (rest & !mask, rest & mask);
+        let Some(more) = whole.saturating_sub(1).checked_div(step) else {
+            return None;
+        };
+        Some(
+            more.saturating_add((begin != 0) as u32)
+                .saturating_add((whole != 0) as u32)
+                .saturating_add((end != 0) as u32),
+        )
+    }
+
+    /// Returns the number of Segments of a range of the stream, `None` if no Segment is allowed.
     #[inline]
-    pub(super) fn segments(self, buf: &Buf, range: &Range<u32>) -> Option<u32> {
+    fn segments(self, buf: &Buf, range: &Range<u32>) -> Option<u32> {
         let mut count = 0_u32;
         let mut start = 0_u32;
         for part in [&buf.head, &buf.pages, &buf.tail] {

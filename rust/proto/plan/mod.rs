@@ -81,8 +81,11 @@ mod shape;
 
 use core::ops::Range;
 
-use limits::Cut;
 pub use limits::Limits;
+use limits::{
+    Cut,
+    RegionCutter, //
+};
 use registrations::first_range;
 pub use registrations::{
     ChunkRole,
@@ -149,8 +152,10 @@ pub struct Plan {
     /// The sum of the three.
     segments: u32,
     first: First,
-    /// How the regions are cut.
+    /// The size of the regions.
     cut: Cut,
+    /// A region with a part of a page has no other memory.
+    whole_pages: bool,
 }
 
 /// The first region to register, which nearly always is the only one. It says nothing when there
@@ -228,6 +233,7 @@ impl Plan {
             segments: 0,
             first: First::NONE,
             cut: Cut::NONE,
+            whole_pages: false,
         }
     }
 
@@ -299,6 +305,14 @@ impl Plan {
     //= V1-077, V2-096
     pub const fn reply_payload<'a>(&self, call: &CallShape<'a>) -> Ranges<Items<'a>> {
         Ranges::new(call.receive.len(), self.writes.of(call.results))
+    }
+
+    #[inline]
+    const fn cutter(&self) -> RegionCutter {
+        RegionCutter {
+            cut: self.cut,
+            whole_pages: self.whole_pages,
+        }
     }
 
     /// Returns the memory to register: one region for each Segment, in the order of the header.
@@ -405,6 +419,7 @@ fn place_reply(
     let fixed = limits.version.empty_header_len();
     let (buf, cut) = (&call.receive, limits.cut());
     match call.results {
+        _ if limits.whole_pages => {}
         [item] if !call.protected && limits.write_chunks != 0 && buf.pages_are(item) => {
             if let Some(segments) = cut.regions(&buf.pages, 0, item.len) {
                 let header = longer(fixed, WRITE_CHUNK_LEN, Segment::ENCODED_LEN, segments);
@@ -455,6 +470,7 @@ fn reduce_pages(call: &CallShape<'_>, limits: &Limits, send: u32) -> Result<Plan
     let fixed = limits.version.empty_header_len();
     let (buf, cut) = (&call.send, limits.cut());
     match call.arguments {
+        _ if limits.whole_pages => {}
         [item] if !call.protected && limits.read_chunks != 0 && buf.pages_are(item) => {
             if let Some(segments) = cut.regions(&buf.pages, 0, item.len) {
                 let header = longer(fixed, 0, ReadSegment::ENCODED_LEN, segments);
@@ -533,12 +549,12 @@ fn plan_chunks(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError>
         reply_segments: header.replies,
         segments: header.segments(),
         first: First::NONE,
-        cut: Cut::NONE,
+        cut: limits.cut(),
+        whole_pages: limits.whole_pages,
     };
     if plan.segments() != 0 {
         let (chunk, range) = first_range(&plan, call);
-        plan.cut = limits.cut();
-        let (part, Range { start, end }) = plan.cut.first_region(call.buf(chunk), &range);
+        let (part, Range { start, end }) = plan.cutter().first_region(call.buf(chunk), &range);
         plan.first = First {
             chunk,
             part,
