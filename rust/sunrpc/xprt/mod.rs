@@ -25,7 +25,6 @@ use crate::support::net::{
     Net,
     SockAddr, //
 };
-use connect::FIRST_BACKOFF;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use credit::Orphans;
@@ -249,12 +248,12 @@ impl Xprt {
         unsafe { bindings::xprt_write_space(self.as_raw()) };
     }
 
-    /// A message arrived from the peer: the wait after failed attempts to connect begins anew.
+    /// Lets the next connection be made at once, because a message arrived from the peer.
     #[inline]
     pub(crate) fn peer_is_alive(&self) {
-        if read_once!(self, reestablish_timeout) != FIRST_BACKOFF {
+        if read_once!(self, reestablish_timeout) != 0 {
             // As the C transports do when they hear of the peer.
-            write_once!(&Unlocked(self), reestablish_timeout = FIRST_BACKOFF);
+            write_once!(&Unlocked(self), reestablish_timeout = 0);
         }
     }
 
