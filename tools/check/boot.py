@@ -11,11 +11,12 @@ import threading
 import time
 import traceback
 
-from tally import PROJECT, TIED, parse, run_limited
+from tally import PROJECT, REPORTED, TIED, excerpt, parse, run_limited
 
 LAB = PROJECT / "tools/lab/lab"
 KDIR = PROJECT / "tools/lab/kdir"
-ENDINGS = {99: "a kernel has reported a fault", 124: "timed out", 125: "the lab has failed"}
+ENDINGS = {98: "a kernel has reported a stall: the host did not run it for long, or it is caught in a loop",
+           99: "a kernel has reported a fault", 124: "timed out", 125: "the lab has failed"}
 EXPLAINED = "reported what is known of it"
 START = re.compile(r"^# selftests: rpcrdma: (.*)")
 END = re.compile(r"^(not )?ok \d+ selftests: rpcrdma: (.*?)( # .*)?$")
@@ -49,7 +50,7 @@ class Boot:
         out.mkdir(parents=True)
         begun = time.monotonic()
         report.say(f"{self.name}: {' '.join(self.programs)}")
-        program, started, lines, around, failed = None, 0, [], [], False
+        program, started, lines, around, failed, ended = None, 0, [], [], False, False
         with open(out / "output.log", "w", encoding="utf-8", errors="replace") as log, \
                 subprocess.Popen(self.command(client, out), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -58,7 +59,11 @@ class Boot:
             for line in process.stdout:
                 line = line.rstrip("\n")
                 print(f"{time.monotonic() - begun:7.2f} {line}", file=log, flush=True)
-                if found := START.match(line):
+                if ended or REPORTED.match(line):
+                    # The nodes have ended, whether the program has or not.
+                    ended = True
+                    around.append(line)
+                elif found := START.match(line):
                     program, started, lines = found[1], time.monotonic(), []
                 elif program and (found := END.match(line)) and found[2] == program:
                     failed |= self._ended(report, program, started, lines, found)
@@ -74,7 +79,7 @@ class Boot:
             ending = ending or f"ended with status {process.returncode}, and no program has failed"
         explained = [line for line in around if EXPLAINED in line]
         report.single(f"{self.name}: the kernels have nothing to report", not ending,
-                      [ending, *around[-80:]] if ending else explained)
+                      [ending, *excerpt(around, 80)] if ending else explained)
 
     def _ended(self, report, program, started, lines, end):
         """Reports a program, whose last line is END if it came so far; returns whether it has failed."""
@@ -117,10 +122,10 @@ class Queue:
         self.changed = threading.Condition()
 
     def prepare(self, at_a_time):
-        """Makes the kernels in the order of the boots, but Debian's first: it is only unpacked."""
+        """Makes the kernels in the order of the boots, but Debian's first: they are only unpacked."""
         kernels = dict.fromkeys(boot.kernel for boot in self.boots)
         with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
-            list(pool.map(self._make, sorted(kernels, key=lambda name: name != "debian")))
+            list(pool.map(self._make, sorted(kernels, key=lambda name: not name.startswith("debian"))))
 
     def _make(self, kernel):
         """Makes one kernel. If that fails, the boots will say why."""

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from boot import ENDINGS, LAB
-from tally import TIED, Tally
+from tally import TIED, Tally, excerpt
 
 HERE = Path(__file__).resolve().parent
 REPEATS = 2
@@ -66,7 +66,7 @@ def judge(name, home, options, arguments, report, captures=0, timeout=600):
             errors="replace", check=False)
         if ended.returncode:
             why = ENDINGS.get(ended.returncode, f"nfstest ended with {ended.returncode}")
-            return why, ended.stdout.splitlines()[-60:]
+            return why, excerpt(ended.stdout.splitlines())
         verdicts = Verdicts(out)
         if not verdicts.lost and verdicts.captures >= captures:
             return verdicts

@@ -21,6 +21,8 @@ TIED = ("setpriv", "--pdeathsig", "TERM")
 # How long a command of the host may take that runs beside others on a busy machine.
 SECONDS = int(os.environ.get("STEP_SECONDS", 3600))
 PLAN = re.compile(r"^1\.\.(\d+)")
+# How the lab begins a kernel's report.
+REPORTED = re.compile(r"^(# )?lab: the \w+'s kernel (reported|stalled):")
 RESULT = re.compile(r"^(not ok|ok) \d+ ?(?:- )?(.*?)(?: # (SKIP|TIMEOUT)\b ?(.*))?$")
 
 
@@ -114,6 +116,12 @@ class Report:
         return 1 if self.total.failed else 0
 
 
+def excerpt(lines, most=60):
+    """Returns the last lines, MOST of them, or all from the first report of a kernel on."""
+    begin = max(len(lines) - most, 0)
+    return lines[next((n for n, line in enumerate(lines[:begin]) if REPORTED.match(line)), begin):]
+
+
 def parse(lines, may_skip=()):
     """Counts the results of a KTAP program; returns the tally and the lines worth showing.
 
@@ -130,7 +138,7 @@ def parse(lines, may_skip=()):
             unlisted = skipped and not is_listed(line, may_skip)
             tally.count(ok and not unlisted, skipped)
             if not ok or unlisted:
-                shown += [*diagnostics[-60:], line]
+                shown += [*excerpt(diagnostics), line]
             elif skipped:
                 shown.append(line)
             if unlisted:
@@ -150,7 +158,7 @@ def parse(lines, may_skip=()):
     if len(plans) != 1 or not plans[0] or ran != plans[0]:
         tally.count(False, False)
         plan = "no plan" if not plans else f"a plan of {' and '.join(map(str, plans))}"
-        shown += [*diagnostics[-60:], f"{ran} results for {plan}"]
+        shown += [*excerpt(diagnostics), f"{ran} results for {plan}"]
     return tally, shown
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from boot import Boot, Command, run_all
 from suite import Verdicts, compare
-from tally import Report, parse
+from tally import Report, excerpt, parse
 
 
 HERE = Path(__file__).resolve().parent
@@ -102,6 +102,18 @@ class Runs(unittest.TestCase):
 
     def test_a_kernel_reports(self):
         self.assertEqual(self.boot(BEGUN + "echo 'ok 1 selftests: rpcrdma: a.sh'; exit 99"), 1)
+
+    def test_the_text_of_a_report_is_shown(self):
+        report = "echo \"lab: the client's kernel reported:\"; echo 'WARNING: the text'; seq 200; "
+        # The nodes may end within a program or behind it.
+        for script in (BEGUN + report + "exit 99",
+                       BEGUN + "echo 'ok 1 selftests: rpcrdma: a.sh'; " + report + "exit 99"):
+            with contextlib.redirect_stdout(io.StringIO()) as said, tempfile.TemporaryDirectory() as home:
+                Played("a boot", ("a.sh",), script=script).run("ours", Path(home) / "out", Report("test"))
+            self.assertIn("WARNING: the text", said.getvalue())
+        lines = ["lab: the server's kernel stalled:", "the text", *map(str, range(200))]
+        self.assertEqual(excerpt(lines), lines)
+        self.assertEqual(excerpt(lines[2:]), lines[-60:])
 
     def test_commands(self):
         self.assertEqual(self.command("echo 1..1; echo ok 1 x"), 0)

@@ -14,7 +14,7 @@ from .cache import HOME
 from .progress import LabError, say
 from .sandbox import mounts
 
-LAB_FAILED, TIMED_OUT, REPORTED = 125, 124, 99
+LAB_FAILED, TIMED_OUT, REPORTED, STALLED = 125, 124, 99, 98
 BOOT_TIMEOUT = 300
 # After so many seconds nodes are started once more if a kernel has not come to its first process:
 # an emulated machine with two processors may hang in its first second.
@@ -252,15 +252,16 @@ class Run:
 
     def _judge(self):
         """The exit status: a kernel's report weighs more than what the command said."""
-        reported = False
+        reported = set()
         for name, log in self.logs.items():
             log.seek(0)
             text = log.read().decode(errors="replace")
             for report in klog.reports(text):
-                reported = True
-                say(f"the {name}'s kernel reported:\n{report}")
+                stalled = klog.is_stall(report)
+                reported.add(STALLED if stalled else REPORTED)
+                say(f"the {name}'s kernel {'stalled' if stalled else 'reported'}:\n{report}")
             for line in klog.explained(text):
                 say(f"the {name}'s kernel reported what is known of it: {line}")
             if self.outcome == LAB_FAILED and not reported:
                 say(f"the end of the {name}'s log:\n" + "\n".join(text.splitlines()[-15:]))
-        return REPORTED if reported else self.outcome
+        return max(reported, default=self.outcome)
