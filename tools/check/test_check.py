@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -13,8 +14,11 @@ from pathlib import Path
 
 from boot import Boot, Command, run_all
 from suite import Verdicts, compare
-from tally import Report, excerpt, parse
+from tally import PROJECT, Report, excerpt, parse
 
+sys.path.insert(0, str(PROJECT / "tools/lab"))
+
+from lablib import klog  # pylint: disable=wrong-import-position
 
 HERE = Path(__file__).resolve().parent
 
@@ -134,6 +138,28 @@ class Runs(unittest.TestCase):
             run_all(boots, "ours", Path(home), report)
         self.assertEqual((report.total.passed, report.total.failed), (1, 1))
         self.assertIn("ValueError: what", said.getvalue())
+
+
+class Logs(unittest.TestCase):
+    """What the lab looks for in the logs of kernels."""
+
+    def test_the_module_says_what_is_looked_for(self):
+        source = " ".join(path.read_text(encoding="utf-8") for path in (PROJECT / "rust").rglob("*.rs"))
+        for words in (*klog.OF_MODULE, *klog.OF_DEVICE):
+            self.assertIn(words, source)
+            line = f"[   12.345678] rpcrdma: it {words}, and more"
+            self.assertEqual(klog.reports(line), [line])
+            self.assertEqual(len(klog.reports(line, devices_fail=True)), words in klog.OF_MODULE)
+
+    def test_a_report_that_is_only_a_stall(self):
+        stall = "watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [sh:1]"
+        self.assertTrue(klog.is_stall(*klog.reports(stall)))
+        self.assertFalse(klog.is_stall(*klog.reports(f"{stall}\nWARNING: CPU: 0")))
+
+    def test_what_is_explained_is_no_report(self):
+        warning = "WARNING: drivers/infiniband/sw/rxe/rxe_{}.c:827 at rxe_{}+0x6/0xe"
+        self.assertEqual(klog.reports(warning.format("comp", "completer")), [])
+        self.assertEqual(len(klog.reports(warning.format("req", "requester"))), 1)
 
 
 class Total(unittest.TestCase):

@@ -11,6 +11,9 @@ STALLS = (
     r"BUG: soft lockup", r"\bstall(ed)? on CPU", r"rcu.*detected (expedited )?stalls?",
 )
 STALL = re.compile("|".join(STALLS))
+# The faults that the module finds in itself, and in devices: these may be, where they are made to fail.
+OF_MODULE = ("cannot be given back to the RDMA device", "a memory registration could not be destroyed")
+OF_DEVICE = ("an RDMA device has not completed", "an RDMA device does not end the work of a queue pair")
 REPORT = re.compile("|".join((
     *STALLS,
     r"\bBUG: ", r"kernel BUG at", r"\bWARNING: ", r"\bOops\b", r"Kernel panic", r"rust_kernel: panicked",
@@ -22,14 +25,12 @@ REPORT = re.compile("|".join((
     # Of the allocator with slab_debug, which names the cache.
     r"\bBUG \S+ \((Not tainted|Tainted)",
     r"turning off the locking correctness validator", r"Unknown rela relocation",
-    # The faults of its own that the module finds.
-    r"rpcrdma: a memory registration (could not be destroyed|was lost)",
-    r"rpcrdma: (RDMA Reads or Writes|Send buffers) were lost",
-    r"rpcrdma: the RDMA device does not give back",
+    *(f"rpcrdma: .*{re.escape(words)}" for words in OF_MODULE),
     # Said by a node's own finish script.
     r"lab: lockdep has switched itself off", r"lab: this kernel has no kmemleak",
     r"kmemleak: (unreferenced object|no stack trace)",
 )))
+FAILED_DEVICE = re.compile("|".join(f"rpcrdma: .*{re.escape(words)}" for words in OF_DEVICE))
 # The warnings of kernels as they ship that have a known cause: a report of these alone fails nothing.
 EXPLAINED = re.compile("|".join(
     line for line in (Path(__file__).parents[3] / "selftests/explained").read_text().splitlines()
@@ -38,13 +39,15 @@ EXPLAINED = re.compile("|".join(
 FOLLOWING = 40
 
 
-def reports(text):
-    """The reports in the log TEXT, each with the lines that follow it."""
+def reports(text, devices_fail=False):
+    """The reports in the log TEXT, each with the lines that follow it. Where devices are made to fail, the log may
+    say that they do."""
+    is_report = lambda line: REPORT.search(line) or not devices_fail and FAILED_DEVICE.search(line)
     lines = text.splitlines()
     found = []
     end = 0
     for number, line in enumerate(lines):
-        if number >= end and REPORT.search(line) and not EXPLAINED.search(line):
+        if number >= end and is_report(line) and not EXPLAINED.search(line):
             end = min(number + FOLLOWING, len(lines))
             found.append("\n".join(lines[number:end]))
     return found
@@ -52,7 +55,8 @@ def reports(text):
 
 def is_stall(report):
     """Whether nothing in a report is worse than a stall."""
-    return all(STALL.search(line) for line in report.splitlines() if REPORT.search(line))
+    return all(STALL.search(line) for line in report.splitlines()
+               if REPORT.search(line) or FAILED_DEVICE.search(line))
 
 
 def explained(text):

@@ -253,10 +253,11 @@ class Run:
     def _judge(self):
         """The exit status: a kernel's report weighs more than what the command said."""
         reported = set()
+        devices_fail = "ours-faults" in (self.options.client, self.options.server)
         for name, log in self.logs.items():
             log.seek(0)
             text = log.read().decode(errors="replace")
-            for report in klog.reports(text):
+            for report in klog.reports(text, devices_fail):
                 stalled = klog.is_stall(report)
                 reported.add(STALLED if stalled else REPORTED)
                 say(f"the {name}'s kernel {'stalled' if stalled else 'reported'}:\n{report}")
