@@ -52,10 +52,11 @@ impl<T: Unpin + 'static> Global<T> {
         if self.begun.xchg(true, Full) {
             return Err(EEXIST);
         }
-        let init = new_mutex!(Some(value));
-        // SAFETY: the memory is static, and a single caller passes the exchange above.
-        match unsafe { init.__pinned_init(self.mutex.get().cast()) } {
-            Ok(()) => {}
+        // SAFETY: the memory is static, a single caller passes the exchange above, and `mutex` refers to it
+        // only when `done` is set.
+        let room = unsafe { &mut *self.mutex.get() };
+        match room.write_pin_init(new_mutex!(Some(value))) {
+            Ok(_) => {}
             Err(never) => match never {},
         }
         self.done.store(true, Release);
