@@ -267,6 +267,47 @@ sizes_change_with_the_next_connection() {
 	stays write_segments "$io" get "$local/12000" "$dir/file" 12000
 }
 
+# reads_under_way LIMIT LEAST: the server has no more than LIMIT RDMA Reads under way on a connection, and at least
+# LEAST at some time.
+#= V1-041, V2-050
+reads_under_way() {
+	needs_server_command
+	software_device
+	[ "$type" = rxe ] || skip "the frames of siw say nothing of RDMA Reads"
+	limit=$settings/svc_rdma/max_outbound_read_requests
+	old=$(on_server cat "$limit") || skip "the server is not a Linux one with svcrdma"
+	trap 'on_server sh -c "echo $old >$limit"' EXIT
+	on_server sh -c "echo $1 >$limit"
+	VERS=3
+	mount_export nolock
+	head -c 2097152 /dev/urandom >"$local/file"
+	"$here/reads.py" "$interface" "$SERVER" >"$local/reads" &
+	reader=$!
+	until grep -q listening "$local/reads"; do
+		alive $reader
+		sleep 0.1
+	done
+	writers=
+	for n in $(seq 16); do
+		dd if="$local/file" of="$dir/$n" bs=256k oflag=direct status=none &
+		writers="$writers $!"
+	done
+	# shellcheck disable=SC2086 # A list of numbers.
+	all_succeed $writers
+	kill $reader
+	all_succeed $reader
+	remount
+	for n in $(seq 16); do
+		cmp "$local/file" "$dir/$n"
+	done
+	found=$(tail -n 1 "$local/reads")
+	note "RDMA Reads: $found"
+	most=${found#most=}
+	most=${most% total=*}
+	[ "$most" -le "$1" ] || fail "$most RDMA Reads were under way"
+	[ "$most" -ge "$2" ] || fail "only $most RDMA Reads were under way"
+}
+
 tests \
 	"have_the_defaults" \
 	"refuse_what_is_out_of_range" \
@@ -284,4 +325,7 @@ tests \
 	"messages_are_as_large_as_both_sides_allow 65536 65536 16384 16384 16384" \
 	"messages_are_as_large_as_both_sides_allow 65536 65536 4096 4096 4096" \
 	"sizes_between_units_are_rounded_down" \
-	"sizes_change_with_the_next_connection"
+	"sizes_change_with_the_next_connection" \
+	"reads_under_way 1 1" \
+	"reads_under_way 4 2" \
+	"reads_under_way 16 5"
