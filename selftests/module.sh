@@ -82,6 +82,29 @@ stays_while_a_mount_uses_it() {
 	! loaded
 }
 
+# stays_loaded [on_server]: modprobe and rmmod refuse to unload the module, ten times each.
+stays_loaded() {
+	"$@" sh -c 'for _ in 1 2 3 4 5 6 7 8 9 10; do
+		! modprobe -r rpcrdma || exit
+		! rmmod rpcrdma || exit
+		sleep 0.1
+	done' 2>>"$local/refused" || fail "the module was unloaded under I/O"
+}
+
+# Both sides refuse to unload the module again and again, and no RPC notices.
+stays_under_io() {
+	VERS=$1
+	mount_export
+	begin_io 4
+	trap 'touch "$local/stop"' EXIT
+	stays_loaded
+	! has_server_command || stays_loaded on_server
+	alive $churn || fail "verified I/O has ended"
+	[ "$(new_connections)" = 0 ] || fail "the connection was lost"
+	end_io
+	grep -i -m 1 "in use" "$local/refused"
+}
+
 comes_back_after_unloading() {
 	needs_unused_module
 	for _ in $(seq "$1"); do
@@ -111,5 +134,6 @@ tests \
 	"has_the_sysctls" \
 	"is_loaded_by_a_mount" \
 	"stays_while_a_mount_uses_it" \
+	"stays_under_io 4.2" \
 	"comes_back_after_unloading 3" \
 	"refuses_an_unknown_netid"

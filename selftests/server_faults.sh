@@ -41,6 +41,32 @@ restarts_under_io() {
 	end
 }
 
+# The module goes as soon as nfsd has ended, while clients connect again and again, and comes back with nfsd.
+unloads_between_restarts() {
+	begin "$1" nconnect=2
+	begin_io 4
+	for _ in $(seq "$RESTARTS"); do
+		sleep 1
+		# shellcheck disable=SC2016 # The server expands it.
+		on_server sh -c '
+			! modprobe -r rpcrdma 2>/dev/null || exit
+			rpc.nfsd 0
+			for _ in $(seq 200); do
+				! modprobe -r rpcrdma 2>/dev/null || break
+				sleep 0.1
+			done
+			unloaded=1
+			[ ! -d /sys/module/rpcrdma ] || unloaded=0
+			rpc.nfsd
+			[ $unloaded = 1 ]' || fail "the module was unloaded under nfsd, or could not be unloaded without"
+		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
+	done
+	end_io
+	# A new module has settings and no device's objects of the old one.
+	speak_as_told
+	end
+}
+
 # server_fault NAME SETTING=VALUE...: sets fault injection on the server, until the test ends.
 server_fault() {
 	name=$1
@@ -271,6 +297,8 @@ holds_them() {
 tests \
 	"restarts_under_io 3 $RESTARTS" \
 	"restarts_under_io 4.2 2" \
+	"unloads_between_restarts 3" \
+	"unloads_between_restarts 4.2" \
 	"connections_break 4.2 1 100" \
 	"connections_break 3 3 50" \
 	"frames_are_lost 3 2%" \
