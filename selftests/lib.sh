@@ -651,6 +651,36 @@ queue_pairs() {
 	echo "$shown" | awk '/type RC/ { count++ } END { print count + 0 }'
 }
 
+# make_namespace: a namespace with a network and a device of its own, behind this one.
+make_namespace() {
+	software_device
+	[ "$type" = rxe ] || skip "siw stays in the first network namespace"
+	forward=$(cat /proc/sys/net/ipv4/ip_forward)
+	trap remove_namespace EXIT
+	ip netns add rpcrdma-test || skip "needs network namespaces"
+	ip link add rpcrdma0 type veth peer name rpcrdma1 netns rpcrdma-test || skip "needs veth"
+	mtu=$(cat "/sys/class/net/$interface/mtu")
+	ip link set rpcrdma0 up mtu "$mtu"
+	ip address add 198.51.100.1/24 dev rpcrdma0
+	inside ip link set lo up
+	inside ip link set rpcrdma1 up mtu "$mtu"
+	inside ip address add 198.51.100.2/24 dev rpcrdma1
+	inside ip route add default via 198.51.100.1
+	echo 1 >/proc/sys/net/ipv4/ip_forward
+	inside ping -q -c 1 -W 5 "$SERVER" || skip "the server does not answer to 198.51.100.2"
+	inside rdma link add rxe9 type rxe netdev rpcrdma1
+}
+
+remove_namespace() {
+	echo "$forward" >/proc/sys/net/ipv4/ip_forward
+	ip netns delete rpcrdma-test 2>/dev/null || :
+	ip link delete rpcrdma0 2>/dev/null || :
+}
+
+inside() {
+	ip netns exec rpcrdma-test "$@"
+}
+
 needs_crowd() {
 	python3 -c 'import pyverbs.cmid' 2>/dev/null || skip "needs python3-pyverbs"
 	[ -e /dev/infiniband/rdma_cm ] || modprobe -q rdma_ucm ||

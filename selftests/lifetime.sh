@@ -62,36 +62,6 @@ mounts_go_away_beside_others() {
 	done
 }
 
-# A namespace with a network and a device of its own, behind this one.
-make_namespace() {
-	software_device
-	[ "$type" = rxe ] || skip "siw stays in the first network namespace"
-	forward=$(cat /proc/sys/net/ipv4/ip_forward)
-	trap remove_namespace EXIT
-	ip netns add rpcrdma-test || skip "needs network namespaces"
-	ip link add rpcrdma0 type veth peer name rpcrdma1 netns rpcrdma-test || skip "needs veth"
-	mtu=$(cat "/sys/class/net/$interface/mtu")
-	ip link set rpcrdma0 up mtu "$mtu"
-	ip address add 198.51.100.1/24 dev rpcrdma0
-	inside ip link set lo up
-	inside ip link set rpcrdma1 up mtu "$mtu"
-	inside ip address add 198.51.100.2/24 dev rpcrdma1
-	inside ip route add default via 198.51.100.1
-	echo 1 >/proc/sys/net/ipv4/ip_forward
-	inside ping -q -c 1 -W 5 "$SERVER" || skip "the server does not answer to 198.51.100.2"
-	inside rdma link add rxe9 type rxe netdev rpcrdma1
-}
-
-remove_namespace() {
-	echo "$forward" >/proc/sys/net/ipv4/ip_forward
-	ip netns delete rpcrdma-test 2>/dev/null || :
-	ip link delete rpcrdma0 2>/dev/null || :
-}
-
-inside() {
-	ip netns exec rpcrdma-test "$@"
-}
-
 # The mount lives in the network namespace and in a mount namespace that ends with its process.
 namespace_goes_away() {
 	make_namespace

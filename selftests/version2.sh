@@ -462,7 +462,12 @@ all_calls_in_parts_share_memory() {
 	with 2 2 65536
 	needs_crowd
 	make_files_to_call_for
-	caller2 parts_of_more
+	# On a busy machine, the server gives up the first Calls before the last ones are there.
+	for _ in 1 2 3; do
+		caller2 parts_of_more
+		grep SKIP "$local/caller.log" || break
+	done
+	! grep -q SKIP "$local/caller.log" || fail "the test was skipped three times"
 	[ "$(says last_close)" = none ]
 }
 
@@ -556,6 +561,48 @@ server_calls_the_client() {
 	[ "$(says version)" = 2 ]
 }
 
+# in_two_namespaces VERSION of NFS: each of two network namespaces has a mount with connections of its own, and the
+# first one goes on when the second one has gone.
+in_two_namespaces() {
+	VERS=$1
+	make_namespace
+	mount_export nconnect=3
+	begin_io 3
+	mkdir "$local/mnt"
+	# shellcheck disable=SC2016 # The inner shell expands it.
+	inside unshare --mount sh -e -c '
+		# For the server, NFSv4 in another namespace is another client.
+		echo rpcrdma-test >/sys/fs/nfs/net/nfs_client/identifier
+		mount -t nfs -o "proto=rdma,port=$1,vers=$2,nolock,nconnect=2" "$3" "$4"
+		mkdir -p "$4/rpcrdma-test.ns"
+		: >"$5"
+		"$6" churn "$4/rpcrdma-test.ns" 2 "$5.stop"
+		"$6" settled "$4/rpcrdma-test.ns"
+		rm -r "$4/rpcrdma-test.ns"
+		umount "$4"
+	' sh "$PORT" "$1" "$SERVER:$EXPORT" "$local/mnt" "$local/ready" "$here/io.py" >"$local/inside" 2>&1 &
+	process=$!
+	for _ in $(seq 100); do
+		[ ! -e "$local/ready" ] && alive $process || break
+		sleep 0.2
+	done
+	sleep 3
+	versions=$(sed -n 's/^version=//p' /sys/kernel/debug/rpcrdma/* | tr '\n' ' ')
+	touch "$local/ready.stop"
+	wait $process || {
+		cat "$local/inside"
+		fail "the mount of the other namespace has failed"
+	}
+	note "versions of all connections: $versions"
+	[ "$versions" = "2 2 2 2 2 " ] || fail "there are not five connections of version 2"
+	before=$(transport connect_count)
+	ip netns delete rpcrdma-test
+	sleep 1
+	after=$(transport connect_count)
+	end_io
+	[ "$after" = "$before" ] || fail "the first namespace has lost a connection"
+}
+
 tests \
 	"both_speak_it 3" \
 	"both_speak_it 4.2" \
@@ -601,4 +648,6 @@ tests \
 	"sides_change_in_band" \
 	"server_calls_the_client" \
 	"server_announces_version_1" \
-	"server_is_asked_in_band"
+	"server_is_asked_in_band" \
+	"in_two_namespaces 3" \
+	"in_two_namespaces 4.2"
