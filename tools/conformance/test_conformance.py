@@ -214,7 +214,8 @@ class Place(TestCase):
 
     def test_a_test_that_no_boot_runs(self):
         files = {"selftests/a.sh": program()}
-        for run, said in (("a.sh", ""), ("a.sh one_4", ""), ("a.sh two", "runs one"), ("b.sh", "runs one")):
+        for run, said in (("a.sh", ""), ("a.sh one_4", ""), ("V=2 a.sh one", ""), ("a.sh two", "runs one"),
+                          ("b.sh", "runs one")):
             with self.subTest(run):
                 files["tools/check/check-lab"] = boots(run)
                 self.assertEqual("no boot of tools/check/check-lab runs one" in self.problems(files),
