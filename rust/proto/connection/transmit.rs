@@ -206,6 +206,17 @@ impl Connection {
         }
     }
 
+    /// Says whether a Call of the peer may be taken up, while `taken` others have no Reply yet. In version 2
+    /// each Reply takes a credit, which the peer gives: a Call without one for its Reply waits.
+    #[inline]
+    //= V2-038, V2-047
+    pub fn may_take_call(&self, taken: u32) -> bool {
+        match self.version() {
+            Some(Version::V2) => self.send.balance() > taken,
+            _ => true,
+        }
+    }
+
     /// Says whether the next part of the message that was begun may be sent now.
     //= V2-038
     pub const fn may_go_on(&self) -> bool {

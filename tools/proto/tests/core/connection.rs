@@ -1166,6 +1166,47 @@ fn what_may_be_sent_can_be_asked() {
     assert!(client.may_send(|| NOW, MsgType::Reply, 1));
 }
 
+//= V2-038, V2-047 (test)
+#[test]
+fn a_call_is_taken_up_when_there_is_a_credit_for_its_reply() {
+    let grant = |xid: u32, grant: u32| {
+        join(
+            &[xid, 2, (3 << 16) | grant, 0, 0, 0, 0, 0, 0],
+            &rpc(xid, 0, 40),
+        )
+    };
+    let mut server = server();
+    assert!(server.may_take_call(0), "no message has come yet");
+    server.handle_message(NOW, props(0, &[0]), None);
+    transmit(&mut server);
+    assert_eq!(server.send_credits().balance(), 3);
+    assert!(server.may_take_call(2));
+    assert!(!server.may_take_call(3));
+    // Each Reply takes the credit that its Call was taken up with.
+    for xid in 0..3 {
+        assert!(server.may_take_call(2 - xid));
+        let reply = Outgoing {
+            direction: MsgType::Reply,
+            ..call(xid)
+        };
+        send(&mut server, &reply).unwrap();
+    }
+    assert!(!server.may_take_call(0));
+    // Calls that grant nothing change nothing, whatever their number.
+    for xid in 10..20 {
+        server.handle_message(NOW, grant(xid, 0), None);
+        assert!(!server.may_take_call(0));
+    }
+    // Credits that wait for completions are not there yet.
+    server.handle_message(NOW, grant(20, 2), None);
+    assert!(!server.may_take_call(0));
+    server.handle_sent(3);
+    assert!(server.may_take_call(1));
+    assert!(!server.may_take_call(2));
+    // In version 1 a Reply takes none.
+    assert!(client(Version::V1).may_take_call(u32::MAX));
+}
+
 //= V2-038, V2-039 (test)
 #[test]
 fn a_message_goes_on_when_there_is_a_credit() {
