@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What only the accepting side does: it is asked for a connection, it reads and writes the peer's
-//! memory, and its senders may wait for room in the send queue.
+//! memory, and its Replies may wait for room in the send queue. No task waits for that.
 
 use super::{
     now,
@@ -15,7 +15,8 @@ use super::{
     Shared,
     State,
     Step,
-    Terms, //
+    Terms,
+    Waiting, //
 };
 use crate::{
     proto::{
@@ -68,49 +69,22 @@ use crate::{
 use core::ops::Range;
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Full,
-            Relaxed, //
-        },
-        lock::{
-            spinlock::SpinLockBackend,
-            Guard, //
-        },
-        CondVar,
-        CondVarTimeoutResult, //
-    },
-    time::{
-        msecs_to_jiffies,
-        Jiffies,
-        Msecs, //
-    }, //
+    sync::atomic::Relaxed,
+    time::Msecs, //
 };
 
-/// How long the peer may let somebody wait for room in the send queue or for a credit while nothing
-/// goes on, or for the rest of a message, in milliseconds. Messages of the peer are nothing that goes
-/// on: it can send as many as it likes.
+/// The time for which the peer may let nothing go on that waits for room in the send queue or for a credit,
+/// and for which it may leave a message unfinished, in milliseconds. Messages of the peer are nothing that goes
+/// on: it can send any number of them.
 pub(super) const PATIENCE: Msecs = 30_000;
 
-/// What is left of the time for which the peer is waited for.
-pub(crate) struct Patience(Jiffies);
-
-impl Patience {
-    /// All of it.
-    pub(crate) fn new() -> Self {
-        Self(msecs_to_jiffies(PATIENCE))
-    }
-
-    /// Waits until somebody wakes; false when no time is left. Context: process, sleeps.
-    fn wait<T>(&mut self, room: &CondVar, guard: &mut Guard<'_, T, SpinLockBackend>) -> bool {
-        match room.wait_interruptible_timeout(guard, self.0) {
-            CondVarTimeoutResult::Timeout => return false,
-            CondVarTimeoutResult::Woken { jiffies } | CondVarTimeoutResult::Signal { jiffies } => {
-                self.0 = jiffies;
-            }
-        }
-        true
-    }
+/// The reason for which a message cannot be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    /// There is no room in the send queue, no credit, or an earlier Reply waits for these.
+    Waits,
+    /// The connection ends, or the send queue will never have as much room.
+    Ended,
 }
 
 /// What the accepting role adds.
@@ -129,9 +103,6 @@ pub(crate) trait Responder: Role {
 
     /// RDMA Reads have ended. Context: completion.
     fn readable(&self);
-
-    /// Somebody has to wait for room in the send queue.
-    fn starved(&self);
 
     /// The length of a Send buffer for messages of `version`.
     fn send_len(&self, version: Version) -> u32;
@@ -162,12 +133,9 @@ impl<R: Responder> Pulls for Shared<R> {
 /// A message for which there is room, under the endpoint's lock: nothing may sleep until it is
 /// [posted](Self::post) or dropped.
 pub(crate) struct Sending<'a, R: Responder> {
-    shared: &'a Shared<R>,
     qp: &'a Qp<Shared<R>>,
     state: LockedState<'a, R>,
     composed: Option<(SendBox<Shared<R>>, usize)>,
-    /// Parts of the message have been sent.
-    in_parts: bool,
 }
 
 impl<R: Responder> Sending<'_, R> {
@@ -177,18 +145,13 @@ impl<R: Responder> Sending<'_, R> {
     #[inline(always)]
     //= V1-033, V1-035, V1-040
     pub(crate) fn answer(&mut self, most: u32) -> Option<Range<u32>> {
-        let state = &mut *self.state;
-        let wanted = state.allowance.handle_reply(most, now);
-        if let Some(protocol) = &mut state.protocol {
-            protocol.set_grants(most.min(state.allowance.calls()));
-        }
-        wanted
+        self.state.answer(most)
     }
 
-    /// The Call that the message answers does not count as `held` Receives any more: its buffer
+    /// Ends the Call that the message answers, and releases its `held` Receives: its buffer
     /// [receives again](Self::receive_again) before the message is posted.
-    pub(crate) fn release(&mut self, held: u32) {
-        self.state.release(held);
+    pub(crate) fn end_call(&mut self, held: u32) {
+        self.state.end_call(held);
     }
 
     /// What the role keeps.
@@ -219,71 +182,10 @@ impl<R: Responder> Sending<'_, R> {
         Ok(())
     }
 
-    /// Sends a part of a message that is not its last one.
-    ///
-    /// # Errors
-    ///
-    /// The connection has to be closed.
-    pub(crate) fn send_part(
-        &mut self,
-        outgoing: &Outgoing,
-        payload: impl FnOnce(&mut [u8]) -> Option<usize>,
-    ) -> Result<(), CloseReason> {
-        let failed = |_| CloseReason::NotPosted;
-        self.in_parts = true;
-        let state = &mut *self.state;
-        let (buffer, len) = state
-            .compose(outgoing, 0, &NoChunks, payload)
-            .map_err(failed)?;
-        // Whoever comes next needs a buffer back, and that is this one first.
-        let last = state.sends.is_empty();
-        self.qp
-            .post_reply(&mut state.queue, None, buffer, len, None, last)
-            .map_err(|_| CloseReason::NotPosted)
-    }
-
-    /// Waits until the next part can be sent, with `work_requests` in all, but not longer than what
-    /// is left of `patience`, which is that for all parts. Nobody else sends an RPC message
-    /// meanwhile, so nobody waits for what comes free but those who read.
-    ///
-    /// # Errors
-    ///
-    /// The connection ends.
-    ///
-    /// Context: process, sleeps, with the lock given up.
-    #[cold]
-    //= V2-038, V2-039
-    pub(crate) fn go_on(
-        &mut self,
-        work_requests: u32,
-        patience: &mut Patience,
-    ) -> Result<(), CloseReason> {
-        let shared = self.shared;
-        shared.waiting.fetch_add(1, Full);
-        let gone_on = loop {
-            if shared.is_closing() {
-                break Err(CloseReason::NotPosted);
-            }
-            let state = &*self.state;
-            if state.protocol().is_some_and(Protocol::may_go_on)
-                && state.queue.has_room_for(work_requests)
-                && !state.sends.is_empty()
-            {
-                break Ok(());
-            }
-            if !patience.wait(&shared.room, &mut self.state) {
-                break Err(CloseReason::Unresponsive);
-            }
-        };
-        shared.waiting.fetch_sub(1, Relaxed);
-        gone_on
-    }
-
     /// The buffer of `call`, which this message answers, receives another one: the peer may use the
     /// credit as soon as it has the Reply.
     pub(crate) fn receive_again(&mut self, call: Received<Shared<R>>) {
-        // If that fails the Send cannot help either, but its buffers go where they belong.
-        let _ = self.state.receives.repost(self.qp, call);
+        self.state.receive_again(self.qp, call);
     }
 
     /// Sends what was composed, after `write` was written, and has the peer's device take the
@@ -297,25 +199,10 @@ impl<R: Responder> Sending<'_, R> {
         write: Option<Write>,
         invalidate: Option<Handle>,
     ) -> Result<(), CloseReason> {
-        let state = &mut *self.state;
-        let Some((buffer, len)) = self.composed.take() else {
+        let Some(composed) = self.composed.take() else {
             return Err(CloseReason::NotPosted);
         };
-        let invalidate = invalidate.map(|handle| handle.0);
-        // Whoever comes next needs a buffer back.
-        let last = state.sends.is_empty();
-        let posted = self
-            .qp
-            .post_reply(&mut state.queue, write, buffer, len, invalidate, last)
-            .map_err(|_| CloseReason::NotPosted);
-        if self.in_parts {
-            // Others have waited for the end of this message.
-            state.passed = state.passed.wrapping_add(1);
-            let shared = self.shared;
-            drop(self);
-            shared.wake_waiters();
-        }
-        posted
+        self.state.post_reply(self.qp, composed, write, invalidate)
     }
 }
 
@@ -328,17 +215,39 @@ impl<R: Responder> Drop for Sending<'_, R> {
 }
 
 impl<R: Role> Shared<R> {
-    /// Whether somebody waits for room in the send queue. Context: any.
-    pub(crate) fn is_short(&self) -> bool {
-        self.waiting.load(Relaxed) != 0
+    /// Notes which of the role's messages wait for the peer. The endpoint's lock is held by the caller.
+    pub(crate) fn note_waiting(&self, waiting: Waiting) {
+        self.waiting.store(waiting as u32, Relaxed);
     }
 
-    /// Wakes those who wait for room, if there are any. Context: process.
-    pub(super) fn wake_waiters(&self) {
-        if self.waiting.load(Relaxed) != 0 {
-            // Whoever looked for room before it was there waits when the lock is free.
-            drop(self.lock());
-            self.room.notify_all();
+    /// Returns whether a Reply waits for the peer. Context: any.
+    #[inline]
+    pub(crate) fn has_waiting_replies(&self) -> bool {
+        self.waiting.load(Relaxed) == Waiting::Replies as u32
+    }
+
+    /// Has the role send what waits for the peer, if anything does. Context: process, does not wait for
+    /// completions.
+    #[inline]
+    pub(super) fn go_on(&self, qp: &QpRef<Self>) {
+        if self.waiting.load(Relaxed) != Waiting::Nothing as u32 {
+            self.go_on_locked(self.lock(), qp);
+        }
+    }
+
+    /// As [`Self::go_on`], with the endpoint's lock, which is given up.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn go_on_locked(&self, mut state: LockedState<'_, R>, qp: &QpRef<Self>) {
+        if self.is_closing() {
+            return;
+        }
+        let gone_on = self.role.go_on(self, &mut state, qp);
+        drop(state);
+        match gone_on {
+            Ok(true) => self.role.has_work(),
+            Ok(false) => {}
+            Err(why) => self.lose(why),
         }
     }
 
@@ -453,115 +362,73 @@ impl<R: Responder> Endpoint<R> {
         })
     }
 
-    /// The lock, when there is room for `work_requests` and a Send buffer, and the peer takes a Reply
-    /// if this is for one. Waits in turn.
+    /// Takes the lock to send a Reply with `work_requests` in all.
     ///
-    /// None: the connection ends, or the queue will never have as much room.
+    /// # Errors
     ///
-    /// Context: process, sleeps.
+    /// There is no room for it now, or no credit.
+    ///
+    /// Context: process, may sleep, does not wait for the peer.
     #[inline(always)]
-    fn room(&self, work_requests: u32, reply: bool) -> Option<LockedState<'_, R>> {
+    fn room(&self, work_requests: u32) -> Result<LockedState<'_, R>, Blocked> {
         let state = self.shared.lock();
         if !self.shared.is_closing()
-            && state.turn == state.next_turn
-            && state.queue.has_room_for(work_requests)
-            && (!reply || state.may_send(MsgType::Reply, 1))
-            && !state.sends.is_empty()
+            && !self.shared.has_waiting_replies()
+            && state.has_room_for_reply(work_requests)
         {
-            return Some(state);
+            return Ok(state);
         }
-        self.wait_for_room(state, work_requests, reply)
+        self.make_room_for_reply(state, work_requests)
     }
 
-    /// As [`Self::room`], when there is none at once.
+    /// As [`Self::room`], when there is none at once: makes a Send buffer, if only that is missing.
     #[cold]
     #[inline(never)]
-    fn wait_for_room<'a>(
+    fn make_room_for_reply<'a>(
         &'a self,
         mut state: LockedState<'a, R>,
         work_requests: u32,
-        reply: bool,
-    ) -> Option<LockedState<'a, R>> {
+    ) -> Result<LockedState<'a, R>, Blocked> {
         let shared = &*self.shared;
         if work_requests > self.qp.most() {
-            return None;
+            return Err(Blocked::Ended);
         }
-        let mut turn = None;
-        let mut patience = Patience::new();
-        let (mut passed, mut least) = (state.passed, u32::MAX);
         loop {
             if shared.is_closing() {
-                break;
+                return Err(Blocked::Ended);
             }
-            let first = match turn {
-                None => state.turn == state.next_turn,
-                Some(turn) => state.turn == turn,
-            };
-            let may_send = !reply || state.may_send(MsgType::Reply, 1);
-            if first && may_send && state.queue.has_room_for(work_requests) {
-                if !state.sends.is_empty() {
-                    break;
-                }
-                // There are as many as Replies are under way, of which each has a thread.
-                let len = self.send_len(&state);
-                drop(state);
-                let buffer = SendBuf::new(self.pd.clone(), len);
-                state = shared.lock();
-                match buffer {
-                    Ok(buffer) => {
-                        state.add_send(buffer);
-                        continue;
-                    }
-                    Err(_) if state.sends_made == 0 => break,
-                    Err(_) => {}
-                }
+            if shared.has_waiting_replies() || !state.may_post_reply(work_requests) {
+                return Err(Blocked::Waits);
             }
-            if turn.is_none() {
-                turn = Some(state.next_turn);
-                state.next_turn = state.next_turn.wrapping_add(1);
-                // Whoever ends the connection sees this, or is seen below.
-                shared.waiting.fetch_add(1, Full);
-                shared.role.starved();
-                continue;
+            if !state.sends.is_empty() {
+                return Ok(state);
             }
-            // Whatever ends wakes those who wait, and so does any message of version 2. A peer may let
-            // nothing end, by having no Receive, or grant nothing; threads that wait for that are
-            // missing for others.
-            let in_use = state.queue.in_use();
-            if state.passed != passed || may_send && in_use < least {
-                patience = Patience::new();
-                (passed, least) = (state.passed, in_use);
-            }
-            if !patience.wait(&shared.room, &mut state) {
-                drop(state);
-                shared.lose(CloseReason::Unresponsive);
-                state = shared.lock();
+            // The number of buffers is that of the Replies under way, each of which has had a thread.
+            let len = self.send_len(&state);
+            drop(state);
+            let buffer = SendBuf::new(self.pd.clone(), len);
+            state = shared.lock();
+            match buffer {
+                Ok(buffer) => state.add_send(buffer),
+                // Those that there are come back when their Sends end.
+                Err(_) => return Err(Blocked::Waits),
             }
         }
-        if turn.is_some() {
-            state.turn = state.turn.wrapping_add(1);
-            state.passed = state.passed.wrapping_add(1);
-            if shared.waiting.fetch_sub(1, Relaxed) != 1 {
-                shared.room.notify_all();
-            }
-        }
-        let fits = !shared.is_closing() && !state.sends.is_empty();
-        fits.then_some(state)
     }
 
-    /// Waits until a Reply with `work_requests` in all can be sent, or the first part of one.
+    /// Prepares to send a Reply with `work_requests` in all.
     ///
-    /// None: the connection ends, or the queue will never have as much room.
+    /// # Errors
     ///
-    /// Context: process, sleeps.
+    /// There is no room for it now, or no credit.
+    ///
+    /// Context: process, may sleep, does not wait for the peer.
     #[inline(always)]
-    pub(crate) fn sending(&self, work_requests: u32) -> Option<Sending<'_, R>> {
-        Some(Sending {
-            state: self.room(work_requests, true)?,
-            shared: &self.shared,
+    pub(crate) fn sending(&self, work_requests: u32) -> Result<Sending<'_, R>, Blocked> {
+        Ok(Sending {
+            state: self.room(work_requests)?,
             qp: &self.qp,
             composed: None,
-            in_parts: false,
         })
     }
 
@@ -593,10 +460,8 @@ impl<R: Responder> Endpoint<R> {
         }
         Ok(Sending {
             state,
-            shared: &self.shared,
             qp: &self.qp,
             composed: None,
-            in_parts: false,
         })
     }
 
@@ -635,32 +500,128 @@ impl<R: Responder> Endpoint<R> {
         held: u32,
     ) -> Result<(), CloseReason> {
         let mut state = self.shared.lock();
-        state.release(held);
+        state.end_call(held);
         let posted = state.receives.repost(&self.qp, call);
         let told = match state.protocol() {
             Some(protocol) if protocol.is_version2() => state.transmit(&self.qp),
             _ => Ok(()),
         };
+        drop(state);
+        // Another Call may have its credit.
+        self.shared.go_on(&self.qp);
         posted.and(told).map_err(|_| CloseReason::NotPosted)
     }
 
-    /// Starts to read the peer's memory. Context: process, sleeps until there is room.
+    /// Begins to read the peer's memory; `waiter` comes back with the data. If there is no room in the send
+    /// queue, calls `later` under the lock instead, and returns the Pull if that does.
+    ///
+    /// Context: process, does not wait for the peer.
     ///
     /// # Errors
     ///
     /// The connection has to be closed.
-    pub(crate) fn pull(&self, pull: PullBox<Shared<R>>, waiter: R::Puller) -> Result {
-        let Some(mut state) = self.room(pull.work_requests(), false) else {
+    pub(crate) fn pull(
+        &self,
+        pull: PullBox<Shared<R>>,
+        waiter: R::Puller,
+        later: impl FnOnce(&mut State<R>, R::Puller, PullBox<Shared<R>>) -> Option<PullBox<Shared<R>>>,
+    ) -> Result<Option<PullBox<Shared<R>>>> {
+        let mut state = self.shared.lock();
+        if self.shared.is_closing() {
+            drop(state);
             Pull::cancel(pull, &self.qp);
             return Err(errno::not_connected());
-        };
-        self.qp.post_pull(&mut state.queue, pull, waiter)
+        }
+        // A Reply that waits goes first.
+        if self.shared.has_waiting_replies() || !state.queue.has_room_for(pull.work_requests()) {
+            return Ok(later(&mut state, waiter, pull));
+        }
+        self.qp.post_pull(&mut state.queue, pull, waiter)?;
+        Ok(None)
     }
 
     /// Begins to end the connection. Context: process, may sleep.
     pub(crate) fn detach(&self) {
         self.shared.lose(CloseReason::Unneeded);
         self.id.disconnect();
+    }
+}
+
+/// A Reply, under the endpoint's lock.
+impl<R: Responder> State<R> {
+    /// Counts a Reply, as [`Sending::answer`] does.
+    #[inline(always)]
+    pub(crate) fn answer(&mut self, most: u32) -> Option<Range<u32>> {
+        let wanted = self.allowance.handle_reply(most, now);
+        if let Some(protocol) = &mut self.protocol {
+            protocol.set_grants(most.min(self.allowance.calls()));
+        }
+        wanted
+    }
+
+    /// Returns whether the peer and the send queue take a Reply with `work_requests` now.
+    #[inline(always)]
+    fn may_post_reply(&self, work_requests: u32) -> bool {
+        self.queue.has_room_for(work_requests) && self.may_send(MsgType::Reply, 1)
+    }
+
+    /// Returns whether a Reply with `work_requests` can be sent now.
+    #[inline(always)]
+    pub(crate) fn has_room_for_reply(&self, work_requests: u32) -> bool {
+        self.may_post_reply(work_requests) && !self.sends.is_empty()
+    }
+
+    /// Returns whether the next part of the Reply that was begun can be sent now, with `work_requests` in
+    /// all.
+    //= V2-038, V2-039
+    pub(crate) fn has_room_for_part(&self, work_requests: u32) -> bool {
+        self.protocol().is_some_and(Protocol::may_go_on)
+            && self.queue.has_room_for(work_requests)
+            && !self.sends.is_empty()
+    }
+
+    /// Has the buffer of `call` receive another message: the peer may use the credit as soon as it has the
+    /// Reply.
+    pub(crate) fn receive_again(&mut self, qp: &QpRef<Shared<R>>, call: Received<Shared<R>>) {
+        // If that fails the Send cannot help either, but its buffers go where they belong.
+        let _ = self.receives.repost(qp, call);
+    }
+
+    /// Sends a part of a message that is not its last one.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(crate) fn send_part(
+        &mut self,
+        qp: &QpRef<Shared<R>>,
+        outgoing: &Outgoing,
+        payload: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Result<(), CloseReason> {
+        let composed = self
+            .compose(outgoing, 0, &NoChunks, payload)
+            .map_err(|_| CloseReason::NotPosted)?;
+        self.post_reply(qp, composed, None, None)
+    }
+
+    /// Sends a message that was composed, as [`Sending::post`] does.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    #[inline(always)]
+    pub(crate) fn post_reply(
+        &mut self,
+        qp: &QpRef<Shared<R>>,
+        (buffer, len): (SendBox<Shared<R>>, usize),
+        write: Option<Write>,
+        invalidate: Option<Handle>,
+    ) -> Result<(), CloseReason> {
+        let invalidate = invalidate.map(|handle| handle.0);
+        // The next message needs a buffer back.
+        let last = self.sends.is_empty();
+        qp.post_reply(&mut self.queue, write, buffer, len, invalidate, last)
+            .map_err(|_| CloseReason::NotPosted)
     }
 }
 

@@ -116,7 +116,6 @@ impl<R: Role> Shared<R> {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
             self.note(why);
             self.progress.failed(why.errno());
-            self.wake_waiters();
             self.role.lost();
         }
     }

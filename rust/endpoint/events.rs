@@ -175,8 +175,8 @@ impl<R: Role> Handler for Shared<R> {
 }
 
 impl<R: Role> Shared<R> {
-    /// Work requests have `ended`: what waits for room in the send queue goes on. What `ended`
-    /// returns is dropped without the lock.
+    /// Work requests have `ended`: what waits for room in the send queue, or for credits, goes on. What
+    /// `ended` returns is dropped without the lock.
     pub(super) fn make_room<L>(&self, qp: &QpRef<Self>, ended: impl FnOnce(&mut State<R>) -> L) {
         let mut state = self.lock();
         let left = ended(&mut state);
@@ -186,7 +186,7 @@ impl<R: Role> Shared<R> {
         if lost {
             self.lose(CloseReason::NotPosted);
         }
-        self.wake_waiters();
+        self.go_on(qp);
     }
 
     /// A message has arrived on a version 2 connection.
@@ -202,7 +202,7 @@ impl<R: Role> Shared<R> {
         if let (Some(protocol), true) = (&mut guard.protocol, is_plain) {
             if let Some(arrived) = protocol.handle_plain_v2(R::USUAL, now(), message.bytes()) {
                 let fate = self.role.usual(self, guard, arrived, None);
-                self.more_may_be_sent();
+                self.more_may_be_sent(cx.qp());
                 return self.dispose(cx, message, fate);
             }
         }
@@ -233,7 +233,7 @@ impl<R: Role> Shared<R> {
                 if has_to_tell {
                     self.make_room(cx.qp(), |_| ());
                 }
-                self.more_may_be_sent();
+                self.more_may_be_sent(cx.qp());
             }
             None => self.received_other(guard, cx, message, invalidated),
         }
@@ -241,8 +241,8 @@ impl<R: Role> Shared<R> {
 
     /// A message of version 2 may have brought credits, whatever it is.
     #[inline]
-    fn more_may_be_sent(&self) {
-        self.wake_waiters();
+    fn more_may_be_sent(&self, qp: &QpRef<Self>) {
+        self.go_on(qp);
         self.role.writable();
     }
 
@@ -329,7 +329,7 @@ impl<R: Role> Shared<R> {
                 fate
             }
         };
-        self.more_may_be_sent();
+        self.more_may_be_sent(qp);
         fate
     }
 

@@ -16,8 +16,7 @@
 //! - `join`: messages in several parts
 //! - `tick`: what is due when nothing happens
 //! - `close`: why a connection ends, and the order in which it does
-//! - `accept`: what only the accepting side does: it is asked, reads and writes the peer's memory,
-//!   and waits for room in the send queue
+//! - `accept`: what only the accepting side does: it is asked, and reads and writes the peer's memory
 //!
 //! # The lock
 //!
@@ -38,9 +37,8 @@ mod state;
 mod tick;
 
 pub(crate) use accept::{
-    Patience,
-    Responder,
-    Sending, //
+    Blocked,
+    Responder, //
 };
 pub(crate) use close::CloseReason;
 pub(crate) use config::{
@@ -99,7 +97,8 @@ use crate::{
         },
         qp::{
             self,
-            Qp, //
+            Qp,
+            QpRef, //
         },
         recv::{
             Received,
@@ -126,7 +125,6 @@ use crate::{
 };
 use hostauth::Standing;
 use kernel::{
-    new_condvar,
     new_spinlock,
     prelude::*,
     sync::{
@@ -139,7 +137,6 @@ use kernel::{
             Guard, //
         },
         Arc,
-        CondVar,
         SetOnce,
         SpinLock, //
     }, //
@@ -199,6 +196,29 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
 
     /// Time has gone by on a connection of version 2. Endpoint's lock held.
     fn tick(&self, _now: Time) {}
+
+    /// Sends what waits for room in the send queue or for credits, as far as these allow now. Returns whether
+    /// there may be [work](Self::has_work) then. Endpoint's lock held; called only while something waits.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    fn go_on(
+        &self,
+        _shared: &Shared<Self>,
+        _state: &mut State<Self>,
+        _qp: &QpRef<Shared<Self>>,
+    ) -> Result<bool, CloseReason> {
+        Ok(false)
+    }
+
+    /// There may be work for a task, which had to wait before. Context: process.
+    fn has_work(&self) {}
+
+    /// Returns whether the peer lets something of the role's wait. Endpoint's lock held.
+    fn is_blocked(&self, _state: &State<Self>) -> bool {
+        false
+    }
 
     /// A message arrived that nobody has looked at. Context: completion.
     fn received(&self) {}
@@ -279,11 +299,19 @@ pub(crate) struct Shared<R: Role> {
     closing: Atomic<i32>,
     /// The proof that the queue pair is destroyed, once it is.
     destroyed: SetOnce<Destroyed>,
-    /// Who waits for room in the send queue is woken by this.
-    #[pin]
-    room: CondVar,
-    /// How many wait.
+    /// Which of the role's messages wait for the peer, a [`Waiting`]. Changed with the endpoint's lock.
     waiting: Atomic<u32>,
+}
+
+/// The role's messages that wait for the peer: for room in the send queue, or for a credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// There are none.
+    Nothing,
+    /// Calls that have not been taken up, or whose data has not been read.
+    Calls,
+    /// Replies, and with them all that comes later.
+    Replies,
 }
 
 impl<R: Role> Shared<R> {
@@ -295,8 +323,7 @@ impl<R: Role> Shared<R> {
                 progress <- Progress::new(),
                 closing: Atomic::new(0),
                 destroyed: SetOnce::new(),
-                room <- new_condvar!(),
-                waiting: Atomic::new(0),
+                waiting: Atomic::new(Waiting::Nothing as u32),
             }),
             GFP_NORETRY,
         )

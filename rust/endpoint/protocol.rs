@@ -468,6 +468,12 @@ impl Protocol {
         self.connection.may_send(now, direction, parts)
     }
 
+    /// As [`Connection::may_take_call`].
+    #[inline]
+    pub(super) fn may_take_call(&self, taken: u32) -> bool {
+        self.connection.may_take_call(taken)
+    }
+
     /// The version, if it is final.
     fn settled(&self) -> Option<Version> {
         let is_settled = self.connection.is_settled();

@@ -3,6 +3,7 @@
 //! What the endpoint's lock protects, and how a message leaves.
 
 use super::{
+    accept::PATIENCE,
     hostauth::SharedKey,
     now,
     CloseReason,
@@ -68,11 +69,10 @@ pub(crate) struct State<R: Role> {
     pub(super) receives: RecvBatch<Shared<R>>,
     /// How many Calls of the peer there are Receives for.
     pub(super) allowance: Allowance,
-    /// The turn of whoever waits for room in the send queue, and that of the next to come.
-    pub(super) turn: u32,
-    pub(super) next_turn: u32,
-    /// How many have had their turn or sent a message in parts: what others wait for.
-    pub(super) passed: u32,
+    /// The number of Calls of version 2 that the role works on: they have been taken up and have no Reply yet.
+    taken: u32,
+    /// The time since which the peer has let nothing of the role's go on that waits for it.
+    blocked_since: Option<Time>,
     /// The protocol has something to say for which there was no room.
     pub(super) untold: bool,
     /// The number of messages for which the connecting side has Receives (version 2).
@@ -123,9 +123,8 @@ impl<R: Role> State<R> {
             writes: IdleWrites::new(),
             receives: RecvBatch::new(1),
             allowance: Allowance::new(0, Time(0)),
-            turn: 0,
-            next_turn: 0,
-            passed: 0,
+            taken: 0,
+            blocked_since: None,
             untold: false,
             messages: 0,
             held: 0,
@@ -172,6 +171,51 @@ impl<R: Role> State<R> {
     pub(crate) fn release(&mut self, receives: u32) {
         self.held = self.held.saturating_sub(receives);
         self.count_receives();
+    }
+
+    /// Returns whether the role may take up another Call of the peer.
+    #[inline]
+    pub(crate) fn may_take_call(&self) -> bool {
+        let protocol = self.protocol.as_ref();
+        protocol.is_none_or(|protocol| protocol.may_take_call(self.taken))
+    }
+
+    /// Returns whether the peer has given no credit that a Reply could take.
+    pub(crate) fn lacks_credit(&self) -> bool {
+        let protocol = self.protocol.as_ref();
+        protocol.is_some_and(|protocol| !protocol.may_take_call(0))
+    }
+
+    /// Counts a Call that the role takes up and that was [held](Self::hold) as `receives` Receives.
+    #[inline]
+    pub(crate) fn take_call(&mut self, receives: u32) {
+        // Version 1 holds no Receives.
+        self.taken += u32::from(receives != 0);
+    }
+
+    /// Ends a Call that was [taken up](Self::take_call), and releases its `receives` Receives as
+    /// [`Self::release`] does.
+    #[inline]
+    pub(crate) fn end_call(&mut self, receives: u32) {
+        self.taken = self.taken.saturating_sub(u32::from(receives != 0));
+        self.release(receives);
+    }
+
+    /// Notes that what waits for the peer has waited since now: a message begins to wait, or one that waited
+    /// has gone on. `is_blocked` says whether anything waits.
+    pub(crate) fn wait_from_now(&mut self, is_blocked: bool) {
+        self.blocked_since = is_blocked.then(now);
+    }
+
+    /// Returns whether the peer has let nothing of the role's go on for too long. `is_blocked` says whether
+    /// it lets something wait now.
+    pub(super) fn is_out_of_patience(&mut self, is_blocked: bool, now: Time) -> bool {
+        if !is_blocked {
+            self.blocked_since = None;
+            return false;
+        }
+        let since = *self.blocked_since.get_or_insert(now);
+        now >= since.after(Time(PATIENCE.into()))
     }
 
     /// Tells the protocol the number of posted Receives: the number for all messages of the peer, less the

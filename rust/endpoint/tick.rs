@@ -5,11 +5,13 @@
 //!
 //! Nobody winds the clock up when a message is sent. What a message makes due is due no sooner than
 //! after the shorter of the two times that a connection has for it, so it is enough to look that
-//! often. On a connection that speaks version 1 nothing is due: there the clock stands.
+//! often. On a connection that speaks version 1 nothing is due, so the clock stands, unless Replies wait
+//! for the peer ([`Ticker::wind_up`]). A peer that lets none of them go on for 30 s is given up.
 
 use super::{
     config::SHORTEST,
     now,
+    CloseReason,
     Endpoint,
     Protocol,
     Role, //
@@ -29,7 +31,7 @@ use kernel::{
 
 /// The clock of a connection, to be dropped before the endpoint is closed.
 pub(crate) struct Ticker<R: Role> {
-    _clock: Pin<KBox<Clock<Ticking<R>>>>,
+    clock: Pin<KBox<Clock<Ticking<R>>>>,
 }
 
 struct Ticking<R: Role> {
@@ -41,7 +43,12 @@ impl<R: Role> Ticker<R> {
     pub(crate) fn new(endpoint: Entered<Endpoint<R>>) -> Result<Self> {
         let clock = KBox::pin_init(Clock::new(Ticking { endpoint }), GFP_NORETRY)?;
         clock.start(SHORTEST);
-        Ok(Self { _clock: clock })
+        Ok(Self { clock })
+    }
+
+    /// Has a clock that stands look again. Context: any.
+    pub(crate) fn wind_up(&self) {
+        self.clock.start(SHORTEST);
     }
 }
 
@@ -50,14 +57,22 @@ impl<R: Role> Tick for Ticking<R> {
         let Self { endpoint } = self;
         let shared = endpoint.shared();
         let mut state = shared.lock();
-        if state.protocol().is_some_and(Protocol::needs_no_time) {
+        let is_blocked = shared.role.is_blocked(&state);
+        if state.is_out_of_patience(is_blocked, now()) {
+            drop(state);
+            shared.lose(CloseReason::Unresponsive);
             return None;
+        }
+        if state.protocol().is_some_and(Protocol::needs_no_time) {
+            return is_blocked.then_some(SHORTEST);
         }
         shared.role.tick(now());
         let due = state.tick(endpoint.qp());
         drop(state);
         match due {
             Ok(due) => {
+                // What was told may be what a Reply has waited for.
+                shared.go_on(endpoint.qp());
                 let left = due.and_then(|due| Msecs::try_from(due.0.saturating_sub(now().0)).ok());
                 // What is due already waits for something else, such as a credit.
                 let soon = left.filter(|left| *left != 0);

@@ -269,7 +269,7 @@ impl ResponderResources {
 /// up to twice as many if the device has room for them, and this side `callbacks`. None, if the device
 /// cannot have a connection at all.
 ///
-/// A sender waits for room, so the send queue need not have room for all Replies at once. It always has
+/// A Reply waits for room, so the send queue need not have room for all Replies at once. It always has
 /// room for one Reply of `largest` work requests.
 pub fn responder(
     calls: u32,

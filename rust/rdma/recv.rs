@@ -305,6 +305,11 @@ impl<H: Handler> ReceivedList<H> {
         self.0.push_last(message.buffer);
     }
 
+    /// Adds a message in front of the others.
+    pub(crate) fn push_first(&mut self, message: Received<H>) {
+        self.0.push(message.buffer);
+    }
+
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -684,11 +684,16 @@ impl<H: Pulls> Pull<H> {
         self.what.work_requests
     }
 
+    /// Undoes what was added; it was not posted. The memory stays. Context: any.
+    pub(crate) fn undo(&mut self, qp: &Qp<H>) {
+        if self.what.qp == qp.id() {
+            self.what.unmap(qp);
+        }
+    }
+
     /// Undoes one that was not posted. Context: any.
     pub(crate) fn cancel(mut pull: PullBox<H>, qp: &Qp<H>) {
-        if pull.what.qp == qp.id() {
-            pull.what.unmap(qp);
-        }
+        pull.undo(qp);
     }
 }
 

@@ -234,11 +234,6 @@ impl<H: Handler> SendQueue<H> {
         self.in_use.saturating_add(work_requests) <= self.limit
     }
 
-    /// How many work requests have not ended, as far as is known.
-    pub(crate) fn in_use(&self) -> u32 {
-        self.in_use
-    }
-
     /// Work requests are posted that come back by [`Self::gave_back`].
     pub(super) fn took(&mut self, work_requests: u32) {
         self.in_use += work_requests;

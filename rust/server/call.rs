@@ -9,13 +9,18 @@
 
 use super::{
     connection::Open,
-    role::Message,
+    role::{
+        Message,
+        Server, //
+    },
     settings, //
 };
 use crate::{
     endpoint::{
         CloseReason,
-        Shared, //
+        Shared,
+        State,
+        Waiting, //
     },
     proto::{
         error::ErrorReport,
@@ -156,8 +161,8 @@ enum Begun {
     Inline(usize),
     /// It is delivered from pages of the request, of which it takes so many bytes.
     Placed(Placed, u32),
-    /// RDMA Reads for its data, or for a part of it, are ready to be posted.
-    Pull(PullBox<Shared<super::role::Server>>),
+    /// RDMA Reads for its data, or for a part of it that begins at this byte, are ready to be posted.
+    Pull(PullBox<Shared<Server>>, u32),
     /// The registrations are all in use.
     Starved,
     /// It is answered by an error message.
@@ -183,7 +188,7 @@ impl Open<'_> {
     fn read(&self, message: Message, begun: Begun) {
         match begun {
             Begun::Inline(_) | Begun::Placed(..) => {}
-            Begun::Pull(pull) => self.pull(message, pull),
+            Begun::Pull(pull, from) => self.pull(message, pull, from),
             Begun::Starved => {
                 let mut state = self.shared().lock();
                 let queue = &mut state.role;
@@ -245,11 +250,7 @@ impl Open<'_> {
 
     /// Prepares RDMA Reads for the data of a Call that is still missing. If registrations or entries of
     /// the send queue do not suffice, a part of the data is read first, and the rest in further rounds.
-    fn read_rest(
-        &self,
-        message: &mut Message,
-        mut pull: PullBox<Shared<super::role::Server>>,
-    ) -> Begun {
+    fn read_rest(&self, message: &mut Message, mut pull: PullBox<Shared<Server>>) -> Begun {
         let Some((fixed, call, _)) = message.note().open(message.bytes()) else {
             return Begun::Lost(CloseReason::NotPosted);
         };
@@ -283,7 +284,9 @@ impl Open<'_> {
             Err(error) if error == EAGAIN || error == errno::message_size() => true,
             Err(error) => {
                 Pull::cancel(pull, qp);
-                self.settle(from != 0, false);
+                if from != 0 {
+                    self.end_rounds();
+                }
                 self.end_pulling();
                 return if error == ENOMEM {
                     Begun::Lost(CloseReason::NoMemory)
@@ -293,7 +296,8 @@ impl Open<'_> {
                 };
             }
         };
-        if more && pull.work_requests() == 0 || !self.settle(from != 0, more) {
+        let begins_rounds = more && from == 0;
+        if more && pull.work_requests() == 0 || begins_rounds && !self.begin_rounds() {
             if from == 0 {
                 Pull::cancel(pull, qp);
             } else {
@@ -309,23 +313,19 @@ impl Open<'_> {
         let note = message.note_mut();
         note.read = upto;
         note.more = more;
-        Begun::Pull(pull)
+        Begun::Pull(pull, from)
     }
 
-    /// Notes that a Call begins (`will`) or ends (`was`) to be read in rounds. Returns `false` if the
-    /// connection has another such Call. Between rounds a Call keeps its pages, so only one Call of a
-    /// connection may do so.
-    fn settle(&self, was: bool, will: bool) -> bool {
-        if !was && !will {
-            return true;
-        }
+    /// Notes that a Call is read in rounds. Returns `false` if the connection has another such Call. Between
+    /// rounds a Call keeps its pages, so only one Call of a connection may do so.
+    fn begin_rounds(&self) -> bool {
         let mut state = self.shared().lock();
-        let in_rounds = &mut state.role.in_rounds;
-        let free = was || !*in_rounds;
-        if free {
-            *in_rounds = will;
-        }
-        free
+        !core::mem::replace(&mut state.role.in_rounds, true)
+    }
+
+    /// Notes that the last round of a Call has begun.
+    fn end_rounds(&self) {
+        self.shared().lock().role.in_rounds = false;
     }
 
     /// Makes a Pull into `count` pages of the request. From here on the Call may hold registrations,
@@ -334,7 +334,7 @@ impl Open<'_> {
         &self,
         rqst: &mut Rqst<'_, Message>,
         count: u32,
-    ) -> Result<PullBox<Shared<super::role::Server>>> {
+    ) -> Result<PullBox<Shared<Server>>> {
         let mut state = self.shared().lock();
         state.role.pulling += 1;
         let idle = state.role.idle.pop();
@@ -347,10 +347,39 @@ impl Open<'_> {
         Ok(pull)
     }
 
-    /// Starts to read the data of a Call. Waits for room.
-    fn pull(&self, message: Message, pull: PullBox<Shared<super::role::Server>>) {
-        if self.endpoint().pull(pull, message).is_err() {
-            self.shared().lose(CloseReason::NotPosted);
+    /// Begins to read the data of a Call, from byte `from` on. Without room in the send queue, the Call waits
+    /// until a Send or another Pull has ended, and the thread does not.
+    fn pull(&self, message: Message, pull: PullBox<Shared<Server>>, from: u32) {
+        let (shared, qp) = (self.shared(), self.endpoint().qp());
+        let more = message.note().more;
+        let mut waits = false;
+        let later =
+            |state: &mut State<Server>, mut message: Message, mut pull: PullBox<Shared<Server>>| {
+                waits = true;
+                let queue = &mut state.role;
+                queue.pulling -= 1;
+                message.note_mut().read = from;
+                let unused = if from == 0 {
+                    // The next attempt may not need rounds.
+                    queue.in_rounds &= !more;
+                    queue.starved.push(message);
+                    Some(pull)
+                } else {
+                    pull.undo(qp);
+                    message.note_mut().pull = Some(pull);
+                    queue.halfway = Some(message);
+                    None
+                };
+                if !shared.has_waiting_replies() {
+                    shared.note_waiting(Waiting::Calls);
+                }
+                unused
+            };
+        match self.endpoint().pull(pull, message, later) {
+            Ok(Some(unused)) => Pull::cancel(unused, qp),
+            Ok(None) if from != 0 && !more && !waits => self.end_rounds(),
+            Ok(None) => {}
+            Err(_) => shared.lose(CloseReason::NotPosted),
         }
     }
 

@@ -7,6 +7,7 @@
 //! ([`Link::close`]), and waits only for threads inside this module ([`Open`]).
 
 use super::{
+    delayed,
     role::{
         Message,
         Queue,
@@ -22,8 +23,10 @@ use crate::{
         Protocol,
         Resolved,
         Shared,
+        State,
         Terms,
-        Ticker, //
+        Ticker,
+        Waiting, //
     },
     proto::{
         connection::Side,
@@ -91,7 +94,8 @@ pub(crate) struct Connection {
 pub(super) struct Link {
     /// The endpoint; [`Open`] uses it.
     gate: Arc<Gate<Endpoint<Server>>>,
-    /// Looks after the connection, if it may be one of version 2. It works with the endpoint, too.
+    /// Looks after the connection, until it is one of version 1 on which no Reply waits. It works with the
+    /// endpoint, too.
     #[pin]
     ticker: Mutex<Option<Ticker<Server>>>,
     /// What was settled when it was accepted, for version 1.
@@ -118,7 +122,10 @@ impl Link {
         drop(ticker);
         self.gate.close(|endpoint| {
             let shared = endpoint.shared().clone();
+            // The list that the function returns has Receives of the queue pair.
+            let unsent = delayed::cancel(&endpoint);
             endpoint.close();
+            drop(unsent);
             // Calls that wait for a thread have no connection any more.
             let mut state = shared.lock();
             let detached = state.role.detached;
@@ -166,7 +173,6 @@ impl Connection {
         let cid = CONNECTIONS.fetch_add(1, Relaxed);
         let mut config = sizes.config(cid);
         let judgement = Judgement::new(Side::Server, request.peer(), &request.link())?;
-        let demanding = judgement.is_demanding();
         judgement.apply(&mut config);
         //= CM-002, CM-011
         let protocol = Protocol::accepted(cid, &config, request.private_data());
@@ -206,10 +212,8 @@ impl Connection {
         };
         let begun = (|| {
             endpoint.provide_to(&first, sizes.grants)?;
-            if sizes.versions.high == Version::V2 || demanding {
-                let entered = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
-                *this.link.ticker.lock() = Some(Ticker::new(entered)?);
-            }
+            let entered = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
+            *this.link.ticker.lock() = Some(Ticker::new(entered)?);
             // A device that has gone away before is told by accept().
             this.shared
                 .role
@@ -287,6 +291,13 @@ impl Open<'_> {
             .then(|| self.link.registering.lock())
     }
 
+    /// Looks after Replies that wait for the client.
+    pub(super) fn wind_up(&self) {
+        if let Some(ticker) = &*self.link.ticker.lock() {
+            ticker.wind_up();
+        }
+    }
+
     /// Makes room for more Calls of `version` at a time: for `calls.end` instead of `calls.start`.
     pub(super) fn grow(&self, calls: Range<u32>, version: Version) {
         let sizes = &self.shared().role.sizes;
@@ -306,6 +317,7 @@ pub(crate) enum Work {
 }
 
 impl Queue {
+    /// Takes a Call that was taken up before.
     fn next(&mut self) -> Option<Work> {
         if !self.pulled.is_empty() {
             return self.pulled.pop().map(Work::Complete);
@@ -318,14 +330,26 @@ impl Queue {
                 return Some(Work::Begin(call));
             }
         }
-        self.calls.pop().map(Work::Begin)
+        None
     }
 
-    /// Whether [`Self::next`] finds something.
-    fn has_more(&self) -> bool {
+    /// Returns whether there is work for a thread. `may_take` says whether a Call that has arrived may be taken
+    /// up.
+    pub(super) fn has_more(&self, may_take: bool) -> bool {
         let retries = self.retry && (self.halfway.is_some() || !self.starved.is_empty());
-        retries || !self.calls.is_empty() || !self.pulled.is_empty()
+        retries || !self.calls.is_empty() && may_take || !self.pulled.is_empty()
     }
+}
+
+/// Takes up the first Call that has arrived, if that may be done.
+#[inline]
+fn begin(state: &mut State<Server>) -> Option<Work> {
+    if !state.may_take_call() {
+        return None;
+    }
+    let call = state.role.calls.pop()?;
+    state.take_call(call.note().held);
+    Some(Work::Begin(call))
 }
 
 impl svc::Connection for Connection {
@@ -335,12 +359,21 @@ impl svc::Connection for Connection {
     #[inline]
     fn next(&self) -> svc::Next<Work> {
         let mut state = self.shared.lock();
-        let queue = &mut state.role;
-        let work = queue.next();
-        svc::Next {
-            more: work.is_some() && queue.has_more(),
-            work,
+        if self.shared.has_waiting_replies() {
+            // Their end asks for a thread.
+            return svc::Next {
+                more: false,
+                work: None,
+            };
         }
+        let work = state.role.next().or_else(|| begin(&mut state));
+        let mut more = state.role.has_more(true);
+        if more && !state.role.has_more(state.may_take_call()) {
+            // Calls wait for credits. The next one asks for a thread.
+            self.shared.note_waiting(Waiting::Calls);
+            more = false;
+        }
+        svc::Next { more, work }
     }
 
     fn work(&self, work: Work, rqst: Rqst<'_, Message>) -> Delivered {
@@ -382,7 +415,7 @@ impl svc::Connection for Connection {
     }
 
     fn has_space(&self) -> bool {
-        !self.shared.is_short()
+        !self.shared.has_waiting_replies()
     }
 
     fn detach(&self) {

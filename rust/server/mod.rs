@@ -11,6 +11,7 @@
 //! - `role`: what arrives, up to the threads of the service
 //! - `call`: a Call, from its message to a thread, with its Read chunks pulled
 //! - `reply`: a Reply, from a thread to its message, with its results written
+//! - `delayed`: Replies that wait for the client
 //! - `callback`: a Call to the client, and why one is not sent
 //! - `sizes`: how large a connection is, from the device and the settings
 //! - `settings`: sysctls and counters
@@ -20,6 +21,7 @@
 mod call;
 mod callback;
 mod connection;
+mod delayed;
 mod listener;
 mod reply;
 mod role;

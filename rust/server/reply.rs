@@ -7,25 +7,17 @@
 
 use super::{
     connection::Open,
-    role::{
-        Message,
-        Server, //
-    },
+    delayed::Delayed,
+    role::Message,
     settings, //
 };
 use crate::{
     endpoint::{
+        Blocked,
         CloseReason,
-        Patience,
-        Sending,
         Terms, //
     },
     proto::{
-        continuation::{
-            part,
-            Cut,
-            Cutter, //
-        },
         error::ErrorReport,
         header::{
             Kind,
@@ -77,7 +69,7 @@ const MOST_ATTEMPTS: u32 = 3000;
 const PAUSE: Delta = Delta::from_millis(10);
 
 impl Open<'_> {
-    /// Sends a Reply. Waits for room.
+    /// Sends a Reply, now or when the client takes it.
     ///
     /// # Errors
     ///
@@ -124,12 +116,7 @@ impl Open<'_> {
             results: call.note().results(),
             protected: protects(reply.flavor()),
         };
-        let limits = ReplyLimits {
-            version,
-            inline_send: terms.inline_send,
-            continued: terms.continued,
-            reply_chunk: true,
-        };
+        let limits = limits(version, terms);
         //= V1-073, V1-074, V1-100, V2-193
         //= NFS-003, NFS-004, NFS-008
         let response = match respond(asked.chunks, &shape, &limits) {
@@ -139,7 +126,7 @@ impl Open<'_> {
                 return Ok(());
             }
         };
-        let moves = response.form == Form::ReplyChunk || response.writes().next().is_some();
+        let moves = response.form != Form::Inline || response.writes().next().is_some();
         let write = if moves {
             match self.write(reply, &response) {
                 Ok(write) => Some(write),
@@ -162,50 +149,54 @@ impl Open<'_> {
             Version::V1 => invalidate::permitted_v1(able, chunks),
             Version::V2 => invalidate::permitted(able, Kept::inv_handle(call.bytes()), chunks),
         };
-        let outgoing = Outgoing {
-            xid: fixed.xid,
-            direction: MsgType::Reply,
-            kind: response.kind(),
-            more: false,
-            inv_handle: Handle::NONE,
-        };
+        let outgoing = outgoing(fixed.xid, &response);
         let last = 1 + write.as_ref().map_or(0, Write::work_requests);
-        let first = match response.form {
-            Form::Continued => 1,
-            Form::Inline | Form::ReplyChunk => last,
-        };
         let mut wanted = None;
-        let composed = match self.endpoint().sending(first) {
-            None => Err(CloseReason::NotPosted),
-            Some(mut sending) => {
+        let message = reply.message();
+        // It may have left for what is written.
+        let read = |at, out: &mut [u8]| match (message, &write) {
+            (Some(message), _) => message.read(at, out),
+            (None, Some(write)) => write.memory().read(at, out),
+            (None, None) => Err(EFAULT),
+        };
+        let payload = |out: &mut [u8]| match response.kind() {
+            Kind::Nomsg => Some(0),
+            Kind::Msg if response.is_whole() => copy(read, once(0..shape.len), out),
+            Kind::Msg => copy(read, response.payload(), out),
+        };
+        trace::svc_reply(|| {
+            let handle = invalidate.unwrap_or(Handle::NONE);
+            described(self.cid(), outgoing.xid, &response, last, handle)
+        });
+        let sending = match response.form {
+            // Others may have to wait until all of its messages are sent.
+            Form::Continued => Err(Blocked::Waits),
+            Form::Inline | Form::ReplyChunk => self.endpoint().sending(last),
+        };
+        let composed = match sending {
+            Err(Blocked::Ended) => Err(CloseReason::NotPosted),
+            Err(Blocked::Waits) => {
+                match Delayed::new(&response, &shape, terms, invalidate, last, payload) {
+                    Ok(mut delayed) => {
+                        if write.is_none() {
+                            reply.copied();
+                        }
+                        delayed.write = write;
+                        return self.delay(call, delayed, version);
+                    }
+                    Err(_) => Err(CloseReason::NoMemory),
+                }
+            }
+            Ok(mut sending) => {
                 //= V1-033, V1-035, V1-040
                 wanted = sending.answer(settings::max_requests());
-                let held = call.note().held;
-                if version == Version::V2 && response.form != Form::Continued {
-                    sending.release(held);
+                if version == Version::V2 {
+                    sending.end_call(call.note().held);
                 }
-                let message = reply.message();
-                // It may have left for what is written.
-                let read = |at, out: &mut [u8]| match (message, &write) {
-                    (Some(message), _) => message.read(at, out),
-                    (None, Some(write)) => write.memory().read(at, out),
-                    (None, None) => Err(EFAULT),
-                };
-                let payload = |out: &mut [u8]| match response.kind() {
-                    Kind::Nomsg => Some(0),
-                    Kind::Msg if response.is_whole() => copy(read, once(0..shape.len), out),
-                    Kind::Msg => copy(read, response.payload(), out),
-                };
-                let composed = if response.form == Form::Continued {
-                    let most = terms.inline_send;
-                    let last = (last, held);
-                    send_parts(&mut sending, &outgoing, most, &response, &read, last)
-                } else {
-                    sending
-                        .compose(&outgoing, &response, payload)
-                        .map_err(|_| CloseReason::NotPosted)
-                };
-                composed.map(|()| sending)
+                sending
+                    .compose(&outgoing, &response, payload)
+                    .map_err(|_| CloseReason::NotPosted)
+                    .map(|()| sending)
             }
         };
         match composed {
@@ -213,11 +204,6 @@ impl Open<'_> {
                 if write.is_none() {
                     reply.copied();
                 }
-                trace::svc_reply(|| {
-                    let last = 1 + write.as_ref().map_or(0, Write::work_requests);
-                    let handle = invalidate.unwrap_or(Handle::NONE);
-                    described(self.cid(), outgoing.xid, &response, last, handle)
-                });
                 let pull = call.note_mut().pull.take();
                 let left = pull.and_then(|pull| sending.role().idle.push(pull));
                 sending.receive_again(call);
@@ -322,6 +308,29 @@ impl Open<'_> {
     }
 }
 
+/// Returns the limits of a Reply of `version`.
+#[inline(always)]
+pub(super) fn limits(version: Version, terms: &Terms) -> ReplyLimits {
+    ReplyLimits {
+        version,
+        inline_send: terms.inline_send,
+        continued: terms.continued,
+        reply_chunk: true,
+    }
+}
+
+/// Returns the message that conveys a Reply, or the last one of several.
+#[inline(always)]
+pub(super) fn outgoing(xid: Xid, response: &Response<'_>) -> Outgoing {
+    Outgoing {
+        xid,
+        direction: MsgType::Reply,
+        kind: response.kind(),
+        more: false,
+        inv_handle: Handle::NONE,
+    }
+}
+
 /// What a trace says of a Reply.
 #[cold]
 fn described(
@@ -357,47 +366,13 @@ fn described(
 fn is_page_list(response: &Response<'_>, pages: &Range<u32>) -> bool {
     let within = |range: &Range<u32>| pages.start <= range.start && range.end <= pages.end;
     let outside = |range: &Range<u32>| range.end <= pages.start || pages.end <= range.start;
-    response.form != Form::ReplyChunk
+    response.form == Form::Inline
         && response.writes().all(|(_, range)| within(&range))
         && response.payload().all(|piece| outside(&piece))
 }
 
-/// Sends all parts of a Reply but the last one, in messages of `most` bytes, and composes the last one. Then
-/// there is room for that and for the RDMA Writes before it: `last` work requests. The last part gives back
-/// the `held` Receives of the Call.
-#[cold]
-#[inline(never)]
-//= V2-040, V2-041, V2-100
-fn send_parts(
-    sending: &mut Sending<'_, Server>,
-    outgoing: &Outgoing,
-    most: u32,
-    response: &Response<'_>,
-    read: &impl Fn(u32, &mut [u8]) -> Result,
-    (last, held): (u32, u32),
-) -> Result<(), CloseReason> {
-    let mut cutter = Cutter::new(response.payload_len, most, response.header_len);
-    let mut patience = Patience::new();
-    while let Some(Cut { range, more }) = cutter.next_cut() {
-        if range.start != 0 {
-            sending.go_on(if more { 1 } else { last }, &mut patience)?;
-        }
-        let pieces = part(response.payload(), range);
-        let payload = |out: &mut [u8]| copy(read, pieces, out);
-        if !more {
-            sending.release(held);
-            return sending
-                .compose(outgoing, response, payload)
-                .map_err(|_| CloseReason::NotPosted);
-        }
-        let outgoing = Outgoing { more, ..*outgoing };
-        sending.send_part(&outgoing, payload)?;
-    }
-    Err(CloseReason::NotPosted)
-}
-
 /// Copies pieces of a message with `read`, and returns how long they are.
-fn copy(
+pub(super) fn copy(
     read: impl Fn(u32, &mut [u8]) -> Result,
     pieces: impl Iterator<Item = Range<u32>>,
     out: &mut [u8],

@@ -4,6 +4,10 @@
 
 use super::{
     connection::Removal,
+    delayed::{
+        self,
+        Delayed, //
+    },
     settings,
     sizes::Sizes, //
 };
@@ -18,7 +22,8 @@ use crate::{
         Responder,
         Role,
         Shared,
-        State, //
+        State,
+        Waiting, //
     },
     proto::{
         connection::{
@@ -58,6 +63,7 @@ use crate::{
             Invalidated,
             Unexposed, //
         },
+        qp::QpRef,
         recv::{
             Received,
             ReceivedList, //
@@ -99,6 +105,8 @@ pub(crate) struct Note {
     pub(super) joined: Option<Joined>,
     /// As how many Receives it counts while it is kept. Nobody counts those of version 1.
     pub(super) held: u32,
+    /// Its Reply, while that waits for the client.
+    pub(super) delayed: Option<KBox<Delayed>>,
 }
 
 impl Note {
@@ -112,6 +120,7 @@ impl Note {
         self.more = false;
         self.joined = None;
         self.held = 0;
+        self.delayed = None;
     }
 
     /// Opens the Call of `message` again: its fixed words, the Call, and its Payload stream, as far
@@ -152,24 +161,26 @@ impl Note {
     }
 }
 
-/// Calls on their way to a thread.
+/// Calls on their way to a thread, and those whose Replies wait for the client.
 pub(crate) struct Queue {
-    /// Those that have just arrived.
+    /// Those that have just arrived. In version 2 they wait for the credits that their Replies take.
     pub(super) calls: ReceivedList<Shared<Server>>,
     /// Those whose Read chunks have been pulled.
     pub(super) pulled: ReceivedList<Shared<Server>>,
-    /// Those whose Read chunks wait for registrations of the device.
+    /// Those whose Read chunks wait for registrations of the device, or for room in the send queue.
     pub(super) starved: ReceivedList<Shared<Server>>,
-    /// The Call that is read in rounds, while it waits for registrations.
+    /// The Call that is read in rounds, while it waits for these.
     pub(super) halfway: Option<Message>,
     /// A Call is read in rounds. There is one at most, because it keeps its pages between rounds.
     pub(super) in_rounds: bool,
-    /// Registrations came back: a Call that waits for some may try again. While such a Call waits, this
-    /// is set, or a Call is being pulled whose end will set it.
+    /// Registrations or room came back: a Call that waits for some may try again. While such a Call waits,
+    /// this is set, or will be set by the end of a Call that is being pulled, or of a Send.
     pub(super) retry: bool,
     /// How many Calls may hold registrations of the device: their Read chunks are being pulled.
     /// The end of each lets another try.
     pub(super) pulling: u32,
+    /// Those whose Replies wait for the client, in the order of these.
+    pub(super) replies: ReceivedList<Shared<Server>>,
     /// Pulls to be used again.
     pub(super) idle: IdlePulls<Shared<Server>>,
     /// The transport is detached: its backchannel may be gone.
@@ -186,6 +197,7 @@ impl Queue {
             in_rounds: false,
             retry: false,
             pulling: 0,
+            replies: ReceivedList::new(),
             idle: IdlePulls::new(),
             detached: false,
         }
@@ -351,6 +363,46 @@ impl Role for Server {
         self.removal.request();
     }
 
+    fn go_on(
+        &self,
+        shared: &Shared<Self>,
+        state: &mut State<Self>,
+        qp: &QpRef<Shared<Self>>,
+    ) -> Result<bool, CloseReason> {
+        let had_replies = !state.role.replies.is_empty();
+        let has_gone_on = delayed::send(state, qp)?;
+        let is_blocked = self.is_blocked(state);
+        if has_gone_on || !is_blocked {
+            state.wait_from_now(is_blocked);
+        }
+        if !state.role.replies.is_empty() {
+            return Ok(false);
+        }
+        let may_take = state.may_take_call();
+        let queue = &mut state.role;
+        queue.retry = true;
+        let has_more = queue.has_more(may_take);
+        shared.note_waiting(if has_more || queue.calls.is_empty() {
+            Waiting::Nothing
+        } else {
+            Waiting::Calls
+        });
+        if has_more {
+            self.xprt.note_work();
+        }
+        // The core may have work for a thread as well, a Call that it has deferred.
+        Ok(has_more || had_replies)
+    }
+
+    fn has_work(&self) {
+        self.xprt.enqueue();
+    }
+
+    fn is_blocked(&self, state: &State<Self>) -> bool {
+        let queue = &state.role;
+        !queue.replies.is_empty() || !queue.calls.is_empty() && state.lacks_credit()
+    }
+
     fn destroyed(&self, _queue: &mut Queue, _proof: &Destroyed) -> MrList<Idle> {
         MrList::new()
     }
@@ -434,11 +486,6 @@ impl Responder for Server {
 
     fn readable(&self) {
         self.xprt.work_pending();
-    }
-
-    fn starved(&self) {
-        trace::svc_full(|| (self.cid,));
-        settings::STARVED.count();
     }
 
     fn send_len(&self, version: Version) -> u32 {

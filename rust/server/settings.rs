@@ -52,7 +52,7 @@ pub(crate) static READS: Counter = Counter::new();
 pub(crate) static RECEIVES: Counter = Counter::new();
 /// Segments written to clients.
 pub(crate) static WRITES: Counter = Counter::new();
-/// Times that a sender had to wait for room in the send queue.
+/// Counts Replies that had to wait for room in the send queue or for credits.
 pub(crate) static STARVED: Counter = Counter::new();
 /// Times that a Call to a client was not sent.
 pub(super) static CALLS_UNSENT: Counter = Counter::new();

@@ -275,7 +275,7 @@ events! {
     /// So many Calls at a time are granted from the next Reply on.
     fn svc_credits = svcrdma_credits(cid: u32, limit: u32);
 
-    /// A thread has to wait for room in the send queue.
+    /// A Reply has to wait for room in the send queue, or for a credit.
     fn svc_full = svcrdma_sq_full(cid: u32);
 
     /// A Call to the client is about to be posted, of so many bytes.

@@ -562,7 +562,7 @@ DEFINE_EVENT(rpcrdma_why_class, svcrdma_error,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
 DEFINE_EVENT(rpcrdma_credits_class, svcrdma_credits,
 	TP_PROTO(u32 cid, u32 limit), TP_ARGS(cid, limit));
-/* A thread waits for room in the send queue. */
+/* A Reply waits for room in the send queue, or for a credit. */
 DEFINE_EVENT(rpcrdma_cid_class, svcrdma_sq_full, TP_PROTO(u32 cid), TP_ARGS(cid));
 DEFINE_EVENT(rpcrdma_callback_class, svcrdma_cb_call,
 	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));

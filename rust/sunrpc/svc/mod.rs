@@ -192,8 +192,13 @@ impl SvcHandle {
 
     /// There is work for a thread of the service. Context: process.
     pub(crate) fn work_pending(&self) {
-        self.set(bindings::XPT_DATA);
+        self.note_work();
         self.enqueue();
+    }
+
+    /// As [`Self::work_pending`], for a thread that is asked for by [`Self::enqueue`]. Context: any.
+    pub(crate) fn note_work(&self) {
+        self.set(bindings::XPT_DATA);
     }
 
     /// A client wants to connect. Context: process.
@@ -213,7 +218,9 @@ impl SvcHandle {
         unsafe { bindings::svc_xprt_set_flag(self.as_raw(), flag) };
     }
 
-    fn enqueue(&self) {
+    /// Asks for a thread of the service, if there is work for one and the connection
+    /// [has space](Connection::has_space). Context: process.
+    pub(crate) fn enqueue(&self) {
         // SAFETY: alive by the type invariant; a transport that is dead stays busy, and is not
         // queued any more.
         unsafe { bindings::svc_xprt_enqueue(self.as_raw()) };
