@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Clients of a server that let nothing of theirs end, and one that measures whether others notice.
+
+usage: greedy.py SERVER PORT hold VERSION HOW READY STOP
+       greedy.py SERVER PORT take PAUSE
+       greedy.py SERVER PORT watch SECONDS FILE...
+
+`hold` opens 16 connections of a VERSION of RPC-over-RDMA. Each sends 8 Calls and does, as HOW says, what
+keeps the server from ending them:
+
+    no_credits   version 2: grants one credit, which the server takes to announce itself
+    few_credits  version 2: grants two more, for the first parts of a Reply in three parts
+    no_receives  has no Receive, and its device has the server's try again for ever
+    slow_reads   sends WRITEs whose data lies in memory of many Segments; the link is slow
+
+It makes the file READY then. When there is a file STOP it does what it has left out, and each Call has its
+Reply. With STOP "never" the server has to close all connections, after 30 seconds and not before.
+
+`take` is one client of version 2 that takes a Reply in many messages, and grants the credit for each after so
+many seconds. The Reply takes longer than the server is patient with a client that takes nothing.
+
+`watch` asks for NULL, and for the attributes of each FILE, again and again for so many SECONDS, and says
+what has taken longest. FILE in the environment is as for caller.py, without "link".
+"""
+
+import os
+import pathlib
+import select
+import struct
+import sys
+import time
+
+from pyverbs.pyverbs_error import PyverbsError
+
+from caller import Caller, Client, Wrong, expect, lists_of, reads, writes
+from caller2 import CEILING, CONNPROP, MORE, MSG, NOMSG, PATIENCE, RESPONSE, SBSIZ, properties
+from verbs import waiting
+from wire import PRIVATE_DATA, SECONDS, Lost, announcement, words
+
+CONNECTIONS, CALLS = 16, 8
+# Two Replies with RDMA Writes to so many Segments, or four Calls with RDMA Reads from these, are more than
+# a send queue has room for.
+WRITTEN, READ = 220, 145
+# How many Receives there are in the end.
+ENOUGH = 64
+
+
+class Greedy:
+    """One connection."""
+
+    def __init__(self, caller, version, how):
+        self.version, self.how = version, how
+        data = PRIVATE_DATA[:5] + bytes(1) + PRIVATE_DATA[6:]
+        if version == 2:
+            data += announcement(2)
+        receives = 0 if how == "no_receives" else ENOUGH
+        self.client = Client(caller, private_data=data, receives=receives)
+        caller.kept.append(self.client)
+        self.caller, self.waits, self.announced, self.messages = caller, {}, False, 0
+
+    def header(self, kind, xid, grant, flags=0):
+        return words(xid, 2, CEILING << 16 | grant, kind, flags)
+
+    def call(self, call, lists, grant):
+        xid = self.caller.next_xid()
+        self.waits[xid] = False
+        header = words(xid, 1, 32, MSG) if self.version == 1 else self.header(MSG, xid, grant) + words(0)
+        return header + lists + call(xid)
+
+    def open(self):
+        """Announces itself in version 2, and grants what the server needs in order to do so."""
+        if self.version == 1:
+            return
+        grant = {"no_credits": 1, "take": 1, "few_credits": 3}.get(self.how, CEILING - 1)
+        self.client.send(self.header(CONNPROP, self.caller.next_xid(), grant) + properties((SBSIZ, 4096)))
+        if self.how != "no_receives":
+            for _ in waiting(SECONDS):
+                self.hear()
+                if self.announced:
+                    return
+            raise Wrong("the server has announced nothing")
+
+    def ask(self):
+        """Sends the Calls. They grant nothing."""
+        piece = self.client.piece
+        if self.how == "slow_reads":
+            # The second half is for the data, four bytes a Segment.
+            call, half = writes(4 * READ), 1 << 20
+            position = len(call(0))
+            lists = lists_of([(position, piece(half + n * 64, 4)) for n in range(READ)])
+        elif self.how == "no_receives":
+            call, lists = reads((0, 4 * WRITTEN)), lists_of((), [[piece(n * 64, 4) for n in range(WRITTEN)]])
+        else:
+            call, lists = reads((0, 10000)), lists_of()
+        self.client.post_all([self.call(call, lists, 0) for _ in range(CALLS)])
+
+    def hear(self):
+        """Takes in what the server has said."""
+        while (message := self.client.next_message()) is not None:
+            xid, _, _, kind = struct.unpack_from(">4I", message)
+            flags = struct.unpack_from(">I", message, 16)[0] if self.version == 2 else RESPONSE
+            if xid in self.waits:
+                expect(kind in (MSG, NOMSG), "an error message:", message[:64].hex())
+                self.messages += 1
+                self.waits[xid] = not flags & MORE
+            elif kind == CONNPROP:
+                self.announced = True
+
+    def grant(self, credits):
+        self.client.post_all([self.header(NOMSG, 0, credits) + words(0) + lists_of()])
+
+    def relent(self):
+        """Does what was left out."""
+        if self.how == "no_receives":
+            # pylint: disable-next=protected-access
+            for number in range(ENOUGH):
+                self.client._receive(number)
+        elif self.version == 2:
+            self.grant(ENOUGH)
+
+    def is_over(self):
+        """Whether the server has ended the connection. Takes in what it has said until then."""
+        try:
+            self.hear()
+        except (Lost, PyverbsError):
+            return True
+        return bool(select.select([self.client.events], [], [], 0)[0])
+
+
+def answered(clients):
+    return sum(sum(client.waits.values()) for client in clients)
+
+
+def hold(caller, version, how, ready, stop):
+    clients = [Greedy(caller, version, how) for _ in range(CONNECTIONS)]
+    for client in clients:
+        client.open()
+    pathlib.Path(ready + ".open").touch()
+    while how == "slow_reads" and not pathlib.Path(ready + ".slow").exists():
+        time.sleep(0.1)
+    for client in clients:
+        client.ask()
+    begun = time.monotonic()
+    pathlib.Path(ready).touch()
+    if stop == "never":
+        return closes(clients, begun)
+    while not pathlib.Path(stop).exists():
+        for client in clients:
+            expect(not client.is_over(), "the server has closed a connection after",
+                   time.monotonic() - begun, "seconds")
+        time.sleep(0.1)
+    early = answered(clients)
+    print(early, "of", CONNECTIONS * CALLS, "Calls have had a Reply")
+    expect(early < CONNECTIONS * CALLS / 2, "most Calls have had a Reply")
+    for client in clients:
+        client.relent()
+    for _ in waiting(4 * SECONDS):
+        for client in clients:
+            client.hear()
+        if answered(clients) == CONNECTIONS * CALLS:
+            return 0
+    raise Wrong(f"only {answered(clients)} of {CONNECTIONS * CALLS} Calls have had a Reply in the end")
+
+
+def closes(clients, begun):
+    """The server gives them up."""
+    for _ in waiting(PATIENCE + 30):
+        gone = [client.is_over() for client in clients]
+        after = time.monotonic() - begun
+        expect(after > PATIENCE - 5 or not any(gone), "a connection has ended after", after, "seconds only")
+        if all(gone):
+            print("all connections have ended after", round(after), "seconds")
+            return 0
+        time.sleep(0.2)
+    raise Wrong(f"{gone.count(False)} connections stand after {round(after)} seconds")
+
+
+def take(caller, pause):
+    client = Greedy(caller, 2, "take")
+    client.open()
+    client.client.post_all([client.call(reads((0, 40000), name="large"), lists_of(), 0)])
+    begun = time.monotonic()
+    while not answered([client]):
+        time.sleep(float(pause))
+        expect(not client.is_over(), "the server has closed the connection")
+        before = client.messages
+        client.grant(1)
+        for _ in waiting(SECONDS):
+            client.hear()
+            if client.messages > before:
+                break
+        expect(client.messages == before + 1, client.messages - before, "messages for one credit")
+    lasted = time.monotonic() - begun
+    print(client.messages, "messages in", round(lasted), "seconds")
+    expect(lasted > PATIENCE + 5, "that shows nothing")
+    return 0
+
+
+def watch(caller, seconds, *files):
+    """Each in turn, ten times a second."""
+    client = caller.connect()
+    client.lives()
+    longest = {"NULL": 0.0, **{file: 0.0 for file in files}}
+    for _ in waiting(float(seconds)):
+        for name in longest:
+            begun = time.monotonic()
+            if name == "NULL":
+                client.lives()
+            else:
+                os.stat(name)
+            longest[name] = max(longest[name], time.monotonic() - begun)
+        time.sleep(0.1)
+    print(", ".join(f"{name} has taken {took:.2f} s at most" for name, took in longest.items()))
+    return int(max(longest.values()) >= 2)
+
+
+def main():
+    if len(sys.argv) < 5:
+        sys.exit(__doc__)
+    server, port, what, *rest = sys.argv[1:]
+    caller = Caller(server, port)
+    try:
+        if what == "watch":
+            return watch(caller, *rest)
+        if what == "take":
+            return take(caller, *rest)
+        version, *rest = rest
+        return hold(caller, int(version), *rest)
+    except (Lost, Wrong, PyverbsError) as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+        return 1
+    finally:
+        caller.leave()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
