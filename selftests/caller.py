@@ -1364,7 +1364,7 @@ def a_grant_that_is_raised(c):
 
 @case(counted=False, named=True)
 def receives_of_the_version_that_is_spoken(c):
-    """Those that a connection begins with are for either, and go as they are used."""
+    """A client announces version 2 and speaks version 1: its Receives are for either, and go as they are used."""
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     usual = c.caller.on_server("cat", setting).strip()
 
@@ -1383,7 +1383,8 @@ def receives_of_the_version_that_is_spoken(c):
     c.caller.on_server("sh", "-c", f"echo 8 >{setting}")
     try:
         # As many as nfsd lets connect that have not been authenticated, or nearly so.
-        others = [c.caller.connect(patient=False) for _ in range(60)]
+        data = PRIVATE_DATA + announcement(2)
+        others = [c.caller.connect(patient=False, private_data=data) for _ in range(60)]
         ask(2)
         before = free()
         ask(20)
