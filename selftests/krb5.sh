@@ -107,7 +107,8 @@ send_again_without_a_link() {
 
 # When the Reply is overdue, the Call is encrypted anew into other pages, and the first ones are
 # freed: the server must not be able to read them any more by then. The connection is closed at the
-# same time, by a worker; when that comes first, nothing is left to be taken.
+# same time, by a worker; when that comes first, nothing is left to be taken. With all unbound workers on
+# one processor, that worker has to wait for the task.
 pages_are_taken_from_the_server_first() {
 	mount_protected krb5p 3 timeo=10
 	events=/sys/kernel/tracing/events
@@ -117,7 +118,10 @@ pages_are_taken_from_the_server_first() {
 	lossy_link
 	trace=/sys/kernel/tracing/instances/rpcrdma-test
 	mkdir $trace
-	trap 'tc qdisc del dev $interface root; rmdir $trace' EXIT
+	workers=/sys/devices/virtual/workqueue/cpumask
+	before=$(cat $workers)
+	trap 'tc qdisc del dev $interface root; rmdir $trace; echo "$before" >$workers' EXIT
+	echo 1 >$workers
 	# The order of events of several processors.
 	echo counter >$trace/trace_clock
 	echo 1 >$trace/events/rpcrdma/enable

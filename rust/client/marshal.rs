@@ -318,8 +318,25 @@ impl Drop for Made {
 /// # Errors
 ///
 /// As for [`crate::sunrpc::Transport::send`].
+///
+/// If the device cannot join pieces of the memory, sends the request with parts of pages apart from whole
+/// pages, and later requests, too: behind swiotlb, the copy of a part has another offset within its page.
 #[inline]
 pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
+    loop {
+        match send_once(side, rqst) {
+            Err(SendError::Unmappable) if !side.limits.whole_pages => {
+                side.own = side.own.of_whole_pages();
+                side.limits = side.limits.of_whole_pages();
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Sends a request as the limits of the connection have it.
+#[inline(always)]
+fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
     if side.limits.version == Version::V2 && side.endpoint.shared().role.news.get() {
         side.agree();
     }
@@ -341,7 +358,7 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
             Ok(mrs) => mrs,
             Err((error, mrs)) => {
                 side.put_back(mrs);
-                return not_mapped(side, rqst, error);
+                return Err(error);
             }
         }
     };
@@ -358,20 +375,6 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
             }
         }
     }
-}
-
-/// Handles a request whose memory was not mapped. If the device could not join pieces of the memory,
-/// sends the request with parts of pages apart from whole pages, and later requests, too: behind
-/// swiotlb, the copy of a part has another offset within its page.
-#[cold]
-#[inline(never)]
-fn not_mapped(side: &mut SendSide, rqst: &RdmaRqst, error: SendError) -> Result<(), SendError> {
-    if error != SendError::Unmappable || side.limits.whole_pages {
-        return Err(error);
-    }
-    side.own = side.own.of_whole_pages();
-    side.limits = side.limits.of_whole_pages();
-    send(side, rqst)
 }
 
 /// Sends a request that was to go in parts, for which there are not enough credits now. Whether and
@@ -398,7 +401,7 @@ fn send_in_chunks(
         Ok(mrs) => mrs,
         Err((error, mrs)) => {
             side.put_back(mrs);
-            return not_mapped(side, rqst, error);
+            return Err(error);
         }
     };
     match post(side, rqst, call, &plan, mrs) {

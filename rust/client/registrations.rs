@@ -296,10 +296,10 @@ impl Exposed {
 enum Entry {
     /// Not sent.
     Idle(LocalInvBox<Shared<Client>>),
-    /// Sent without chunks, with this XID.
-    Inline(LocalInvBox<Shared<Client>>, Unexposed, u32),
-    /// Sent with chunks, with this XID.
-    Exposed(Exposed, u32),
+    /// Sent without chunks.
+    Inline(LocalInvBox<Shared<Client>>, Unexposed),
+    /// Sent with chunks.
+    Exposed(Exposed),
     /// Sent, and the Reply has come after the request left the receive queue: the task is about to
     /// give the request up. With the registrations, if there are any.
     Answered(
@@ -308,6 +308,13 @@ enum Entry {
     ),
     /// Whoever took it has not given the box back yet.
     Taken,
+}
+
+/// The request of a slot.
+struct Row {
+    entry: Entry,
+    /// The XID of the Call that was sent last. It is apart because an entry is moved as a whole.
+    xid: u32,
 }
 
 /// A request that its task has given up.
@@ -319,39 +326,47 @@ pub(super) struct Abandoned {
 }
 
 /// All requests of a connection, by the index of their slot.
-pub(super) struct Table(KVVec<Entry>);
+pub(super) struct Table(KVVec<Row>);
 
 impl Table {
     /// Entries for `slots` slots. Context: process, sleeps.
     fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
-        let mut entries = KVVec::with_capacity(slots as usize, GFP_NORETRY)?;
+        let mut rows = KVVec::with_capacity(slots as usize, GFP_NORETRY)?;
         for _ in 0..slots {
             let inv = endpoint.patiently(LocalInv::new)?;
-            entries.push(Entry::Idle(inv), GFP_NORETRY)?;
+            let entry = Entry::Idle(inv);
+            rows.push(Row { entry, xid: 0 }, GFP_NORETRY)?;
         }
-        Ok(Self(entries))
+        Ok(Self(rows))
     }
 
     /// Whether the slot's request can be sent: its last one is over.
     #[inline]
     pub(super) fn is_idle(&self, index: u32) -> bool {
-        matches!(self.0.get(index as usize), Some(Entry::Idle(_)))
+        matches!(
+            self.0.get(index as usize).map(|row| &row.entry),
+            Some(Entry::Idle(_))
+        )
     }
 
     /// The request was sent, with `mrs` as its chunks. It must have been idle.
     #[inline]
     pub(super) fn sent(&mut self, rqst: &RdmaRqst, mrs: MrList<Registered>, layout: Layout) {
-        let Some(entry @ Entry::Idle(_)) = self.0.get_mut(rqst.index() as usize) else {
+        let Some(row) = self.0.get_mut(rqst.index() as usize) else {
+            return;
+        };
+        let entry @ Entry::Idle(_) = &mut row.entry else {
             return;
         };
         let Entry::Idle(inv) = core::mem::replace(entry, Entry::Taken) else {
             return;
         };
         let sent = match mrs.unexposed() {
-            Ok(proof) => Entry::Inline(inv, proof, rqst.xid()),
-            Err(mrs) => Entry::Exposed(Exposed { mrs, inv, layout }, rqst.xid()),
+            Ok(proof) => Entry::Inline(inv, proof),
+            Err(mrs) => Entry::Exposed(Exposed { mrs, inv, layout }),
         };
         core::mem::forget(core::mem::replace(entry, sent));
+        row.xid = rqst.xid();
         rqst.set_outstanding(true);
     }
 
@@ -360,15 +375,16 @@ impl Table {
     #[inline(always)]
     pub(super) fn take(&mut self, index: u32, by_peer: &mut Option<Invalidated>) -> Option<Sent> {
         // Apart, so that for the most frequent ones nothing else of an entry is moved.
-        if let Some(entry @ Entry::Inline(..)) = self.0.get_mut(index as usize) {
-            let Entry::Inline(inv, proof, _) = core::mem::replace(entry, Entry::Taken) else {
+        let row = self.0.get_mut(index as usize)?;
+        if let entry @ Entry::Inline(..) = &mut row.entry {
+            let Entry::Inline(inv, proof) = core::mem::replace(entry, Entry::Taken) else {
                 return None;
             };
             core::mem::forget(core::mem::replace(entry, Entry::Idle(inv)));
             return Some(Sent::Inline(proof));
         }
         self.change(index, |entry| match entry {
-            Entry::Exposed(Exposed { mrs, inv, layout }, _) => match mrs.into_revoked(by_peer) {
+            Entry::Exposed(Exposed { mrs, inv, layout }) => match mrs.into_revoked(by_peer) {
                 Ok(mr) => (Entry::Idle(inv), Some(Sent::Revoked(mr, layout))),
                 Err(mrs) => (
                     Entry::Taken,
@@ -388,9 +404,9 @@ impl Table {
         report: ErrorReport,
         attempts: &mut Attempts,
     ) -> Reaction {
-        let (layout, mrs) = match self.0.get(index as usize) {
+        let (layout, mrs) = match self.0.get(index as usize).map(|row| &row.entry) {
             Some(Entry::Inline(..)) => (Layout::default(), None),
-            Some(Entry::Exposed(exposed, _)) => (exposed.layout, Some(&exposed.mrs)),
+            Some(Entry::Exposed(exposed)) => (exposed.layout, Some(&exposed.mrs)),
             _ => return Reaction::Terminate,
         };
         let len = |skip: u32, count: u32| {
@@ -426,7 +442,7 @@ impl Table {
     /// Exchanges an entry for what `f` makes of it.
     #[inline(always)]
     fn change<T>(&mut self, index: u32, f: impl FnOnce(Entry) -> (Entry, T)) -> Option<T> {
-        let entry = self.0.get_mut(index as usize)?;
+        let entry = &mut self.0.get_mut(index as usize)?.entry;
         let (new, result) = f(core::mem::replace(entry, Entry::Taken));
         // What is in place now has nothing to drop; without this, it would be looked at.
         core::mem::forget(core::mem::replace(entry, new));
@@ -435,23 +451,22 @@ impl Table {
 
     /// Gives back what [`take`](Self::take) took: the Reply was none, the RPC goes on waiting.
     pub(super) fn untake(&mut self, rqst: &RdmaRqst, exposed: Exposed) {
-        self.change(rqst.index(), |_| (Entry::Exposed(exposed, rqst.xid()), ()));
+        self.change(rqst.index(), |_| (Entry::Exposed(exposed), ()));
         rqst.set_outstanding(true);
     }
 
     /// Marks the request that a Reply belongs to for which no RPC waits. Returns whether there is one:
     /// then its task has not given it up yet, but will.
     fn answered(&mut self, reply: u32) -> bool {
-        let is_its = |entry: &Entry| match entry {
-            Entry::Inline(.., xid) | Entry::Exposed(_, xid) => *xid == reply,
-            _ => false,
+        let is_its = |row: &Row| {
+            row.xid == reply && matches!(row.entry, Entry::Inline(..) | Entry::Exposed(_))
         };
         let Some(index) = self.0.iter().position(is_its) else {
             return false;
         };
         self.change(index as u32, |entry| match entry {
-            Entry::Inline(inv, proof, _) => (Entry::Answered(inv, Ok(proof)), ()),
-            Entry::Exposed(Exposed { mrs, inv, .. }, _) => (Entry::Answered(inv, Err(mrs)), ()),
+            Entry::Inline(inv, proof) => (Entry::Answered(inv, Ok(proof)), ()),
+            Entry::Exposed(Exposed { mrs, inv, .. }) => (Entry::Answered(inv, Err(mrs)), ()),
             other => (other, ()),
         })
         .is_some()
@@ -459,11 +474,12 @@ impl Table {
 
     /// Takes a sent request because its task gives it up, or because the connection has ended.
     fn abandon(&mut self, index: u32) -> Option<Abandoned> {
+        let xid = self.0.get(index as usize).map(|row| row.xid);
         let taken = |exposed, owed| Some(Abandoned { exposed, owed });
         self.change(index, |entry| match entry {
-            Entry::Inline(inv, _, xid) => (Entry::Idle(inv), taken(None, Some(xid))),
-            Entry::Exposed(Exposed { mrs, inv, .. }, xid) => {
-                (Entry::Taken, taken(Some((mrs, inv)), Some(xid)))
+            Entry::Inline(inv, _) => (Entry::Idle(inv), taken(None, xid)),
+            Entry::Exposed(Exposed { mrs, inv, .. }) => {
+                (Entry::Taken, taken(Some((mrs, inv)), xid))
             }
             Entry::Answered(inv, Ok(_)) => (Entry::Idle(inv), taken(None, None)),
             Entry::Answered(inv, Err(mrs)) => (Entry::Taken, taken(Some((mrs, inv)), None)),

@@ -145,6 +145,8 @@ pub struct Plan {
     pub read_bytes: u32,
     /// How many Segments the Read chunks have, a Position Zero Read chunk included.
     pub read_segments: u32,
+    /// How many bytes the Write chunks hold.
+    pub write_bytes: u32,
     /// How many Segments the Write chunks have.
     pub write_segments: u32,
     /// How many Segments the Reply chunk has.
@@ -228,6 +230,7 @@ impl Plan {
             payload_len,
             read_bytes: 0,
             read_segments: 0,
+            write_bytes: 0,
             write_segments: 0,
             reply_segments: 0,
             segments: 0,
@@ -285,10 +288,10 @@ impl Plan {
     pub fn offered_bytes(&self, call: &CallShape<'_>) -> u32 {
         if self.reply_chunk {
             // Beside the Write chunks it covers the rest of the Reply.
-            return call.receive.len();
+            call.receive.len()
+        } else {
+            self.write_bytes
         }
-        let lengths = self.writes.of(call.results).map(|item| item.len);
-        lengths.fold(0, u32::saturating_add)
     }
 
     /// Returns the ranges of the Call's stream that are its Payload stream, in order.
@@ -429,6 +432,7 @@ fn place_reply(
                 {
                     return Ok(Plan {
                         writes: ItemSet::FIRST,
+                        write_bytes: item.len,
                         write_segments: segments,
                         segments,
                         first: First::of_part(
@@ -545,6 +549,11 @@ fn plan_chunks(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError>
             _ => arguments.reduced,
         },
         read_segments: header.reads,
+        write_bytes: results
+            .set
+            .of(call.results)
+            .map(|item| item.len)
+            .fold(0, u32::saturating_add),
         write_segments: header.writes,
         reply_segments: header.replies,
         segments: header.segments(),
