@@ -235,7 +235,7 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    /// As [`Self::go_on`], with the endpoint's lock, which is given up.
+    /// Does the work of [`Self::go_on`] with the endpoint's lock, which is given up.
     #[cold]
     #[inline(never)]
     pub(crate) fn go_on_locked(&self, mut state: LockedState<'_, R>, qp: &QpRef<Self>) {
@@ -381,7 +381,7 @@ impl<R: Responder> Endpoint<R> {
         self.make_room_for_reply(state, work_requests)
     }
 
-    /// As [`Self::room`], when there is none at once: makes a Send buffer, if only that is missing.
+    /// Does the work of [`Self::room`] when there is no room at once: makes a Send buffer, if only that is missing.
     #[cold]
     #[inline(never)]
     fn make_room_for_reply<'a>(
@@ -410,7 +410,7 @@ impl<R: Responder> Endpoint<R> {
             state = shared.lock();
             match buffer {
                 Ok(buffer) => state.add_send(buffer),
-                // Those that there are come back when their Sends end.
+                // The buffers in use come back when their Sends end.
                 Err(_) => return Err(Blocked::Waits),
             }
         }

@@ -212,7 +212,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         Ok(false)
     }
 
-    /// There may be work for a task, which had to wait before. Context: process.
+    /// Asks for a task, for which there may be work that had to wait before. Context: process.
     fn has_work(&self) {}
 
     /// Returns whether the peer lets something of the role's wait. Endpoint's lock held.
@@ -306,7 +306,7 @@ pub(crate) struct Shared<R: Role> {
 /// The role's messages that wait for the peer: for room in the send queue, or for a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// There are none.
+    /// No message waits.
     Nothing,
     /// Calls that have not been taken up, or whose data has not been read.
     Calls,

@@ -468,7 +468,7 @@ impl Protocol {
         self.connection.may_send(now, direction, parts)
     }
 
-    /// As [`Connection::may_take_call`].
+    /// Calls [`Connection::may_take_call`].
     #[inline]
     pub(super) fn may_take_call(&self, taken: u32) -> bool {
         self.connection.may_take_call(taken)

@@ -163,11 +163,11 @@ impl Note {
 
 /// Calls on their way to a thread, and those whose Replies wait for the client.
 pub(crate) struct Queue {
-    /// Those that have just arrived. In version 2 they wait for the credits that their Replies take.
+    /// Calls that have just arrived. In version 2 they wait for the credits that their Replies take.
     pub(super) calls: ReceivedList<Shared<Server>>,
     /// Those whose Read chunks have been pulled.
     pub(super) pulled: ReceivedList<Shared<Server>>,
-    /// Those whose Read chunks wait for registrations of the device, or for room in the send queue.
+    /// Calls whose Read chunks wait for registrations of the device, or for room in the send queue.
     pub(super) starved: ReceivedList<Shared<Server>>,
     /// The Call that is read in rounds, while it waits for these.
     pub(super) halfway: Option<Message>,
@@ -179,7 +179,7 @@ pub(crate) struct Queue {
     /// How many Calls may hold registrations of the device: their Read chunks are being pulled.
     /// The end of each lets another try.
     pub(super) pulling: u32,
-    /// Those whose Replies wait for the client, in the order of these.
+    /// Calls whose Replies wait for the client, in the order of the Replies.
     pub(super) replies: ReceivedList<Shared<Server>>,
     /// Pulls to be used again.
     pub(super) idle: IdlePulls<Shared<Server>>,

@@ -196,7 +196,7 @@ impl SvcHandle {
         self.enqueue();
     }
 
-    /// As [`Self::work_pending`], for a thread that is asked for by [`Self::enqueue`]. Context: any.
+    /// Notes that there is work for a thread of the service, for which [`Self::enqueue`] asks. Context: any.
     pub(crate) fn note_work(&self) {
         self.set(bindings::XPT_DATA);
     }
