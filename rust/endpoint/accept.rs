@@ -69,7 +69,6 @@ use crate::{
 use core::ops::Range;
 use kernel::{
     prelude::*,
-    sync::atomic::Relaxed,
     time::Msecs, //
 };
 
@@ -217,20 +216,20 @@ impl<R: Responder> Drop for Sending<'_, R> {
 impl<R: Role> Shared<R> {
     /// Notes which of the role's messages wait for the peer. The endpoint's lock is held by the caller.
     pub(crate) fn note_waiting(&self, waiting: Waiting) {
-        self.waiting.store(waiting as u32, Relaxed);
+        self.waiting.set(waiting as u32);
     }
 
     /// Returns whether a Reply waits for the peer. Context: any.
     #[inline]
     pub(crate) fn has_waiting_replies(&self) -> bool {
-        self.waiting.load(Relaxed) == Waiting::Replies as u32
+        self.waiting.get() == Waiting::Replies as u32
     }
 
     /// Has the role send what waits for the peer, if anything does. Context: process, does not wait for
     /// completions.
     #[inline]
     pub(super) fn go_on(&self, qp: &QpRef<Self>) {
-        if self.waiting.load(Relaxed) != Waiting::Nothing as u32 {
+        if self.waiting.get() != Waiting::Nothing as u32 {
             self.go_on_locked(self.lock(), qp);
         }
     }

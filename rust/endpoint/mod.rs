@@ -120,6 +120,7 @@ use crate::{
             Net,
             SockAddr, //
         },
+        racy::Racy,
         time, //
     }, //
 };
@@ -300,7 +301,7 @@ pub(crate) struct Shared<R: Role> {
     /// The proof that the queue pair is destroyed, once it is.
     destroyed: SetOnce<Destroyed>,
     /// Which of the role's messages wait for the peer, a [`Waiting`]. Changed with the endpoint's lock.
-    waiting: Atomic<u32>,
+    waiting: Racy<u32>,
 }
 
 /// The role's messages that wait for the peer: for room in the send queue, or for a credit.
@@ -323,7 +324,7 @@ impl<R: Role> Shared<R> {
                 progress <- Progress::new(),
                 closing: Atomic::new(0),
                 destroyed: SetOnce::new(),
-                waiting: Atomic::new(Waiting::Nothing as u32),
+                waiting: Racy::new(Waiting::Nothing as u32),
             }),
             GFP_NORETRY,
         )

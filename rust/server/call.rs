@@ -171,9 +171,25 @@ enum Begun {
     Lost(CloseReason),
 }
 
+/// RDMA Reads that were prepared for a Call.
+struct Round {
+    pull: PullBox<Shared<Server>>,
+    /// The first byte that they read, and the byte behind the last one.
+    from: u32,
+    upto: u32,
+    /// A part of the data is left for another round.
+    more: bool,
+    /// Nothing can be read now: the registrations or the entries of the send queue are all in use.
+    is_starved: bool,
+}
+
 impl Open<'_> {
     /// Begins with a Call that has just arrived, or that has waited for registrations.
     pub(super) fn begin(&self, mut message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
+        if message.note().pull.is_some() {
+            self.next_round(message);
+            return Delivered::nothing();
+        }
         match self.plan(&mut message, &mut rqst) {
             Begun::Inline(start) => rqst.deliver_inline(message, start),
             Begun::Placed(placed, len) => self.deliver(message, rqst, placed, len),
@@ -184,7 +200,26 @@ impl Open<'_> {
         }
     }
 
+    /// Reads more of the data of a Call that is read in rounds.
+    #[cold]
+    fn next_round(&self, mut message: Message) {
+        let Some(pull) = message.note_mut().pull.take() else {
+            return self.shared().lose(CloseReason::NotPosted);
+        };
+        self.shared().lock().role.pulling += 1;
+        let added = match message.note().open(message.bytes()) {
+            Some((fixed, call, _)) => {
+                let layout = Layout::of(&call, message.note().joined.is_some());
+                self.add_reads(&fixed, &call, layout, message.note().read, pull)
+            }
+            None => Err(Begun::Lost(CloseReason::NotPosted)),
+        };
+        let begun = self.begun(&mut message, added);
+        self.read(message, begun);
+    }
+
     /// Carries out the decision about a Call whose data has to be read.
+    #[inline(always)]
     fn read(&self, message: Message, begun: Begun) {
         match begun {
             Begun::Inline(_) | Begun::Placed(..) => {}
@@ -220,13 +255,11 @@ impl Open<'_> {
         self.shared().role.xprt.work_pending();
     }
 
+    /// Decides about a Call of which nothing has been read.
+    #[inline(always)]
     fn plan(&self, message: &mut Message, rqst: &mut Rqst<'_, Message>) -> Begun {
-        if let Some(pull) = message.note_mut().pull.take() {
-            self.shared().lock().role.pulling += 1;
-            return self.read_rest(message, pull);
-        }
         let bytes = message.bytes();
-        let Some((_, call, stream)) = message.note().open(bytes) else {
+        let Some((fixed, call, stream)) = message.note().open(bytes) else {
             return Begun::Lost(CloseReason::NotPosted);
         };
         let joined = message.note().joined.is_some();
@@ -240,26 +273,31 @@ impl Open<'_> {
                 Err(_) => Begun::Lost(CloseReason::NoMemory),
             };
         }
-        let count = Layout::of(&call, joined).len(&call).div_ceil(PAGE_SIZE);
+        let layout = Layout::of(&call, joined);
+        let count = layout.len(&call).div_ceil(PAGE_SIZE);
         let Ok(pull) = self.begin_pulling(rqst, count) else {
             self.end_pulling();
             return Begun::Lost(CloseReason::NoMemory);
         };
-        self.read_rest(message, pull)
+        let added = self.add_reads(&fixed, &call, layout, 0, pull);
+        self.begun(message, added)
     }
 
-    /// Prepares RDMA Reads for the data of a Call that is still missing. If registrations or entries of
-    /// the send queue do not suffice, a part of the data is read first, and the rest in further rounds.
-    fn read_rest(&self, message: &mut Message, mut pull: PullBox<Shared<Server>>) -> Begun {
-        let Some((fixed, call, _)) = message.note().open(message.bytes()) else {
-            return Begun::Lost(CloseReason::NotPosted);
-        };
-        let layout = Layout::of(&call, message.note().joined.is_some());
+    /// Prepares RDMA Reads for the data of a Call from byte `from` on. If registrations or entries of the
+    /// send queue do not suffice, a part of the data is read first, and the rest in further rounds.
+    #[inline(always)]
+    fn add_reads(
+        &self,
+        fixed: &FixedWords,
+        call: &Call<'_>,
+        layout: Layout,
+        from: u32,
+        mut pull: PullBox<Shared<Server>>,
+    ) -> Result<Round, Begun> {
         let qp = self.endpoint().qp();
-        let (xid, from) = (fixed.xid.0, message.note().read);
         let (mut upto, mut len, mut segments) = (from, 0, 0);
         let registering = self.registering();
-        let added = for_each_piece(&call, layout, |at, piece_len, piece| {
+        let added = for_each_piece(call, layout, |at, piece_len, piece| {
             let end = at + piece_len;
             let Piece::Remote(segment) = piece else {
                 return Ok(());
@@ -282,38 +320,67 @@ impl Open<'_> {
         let more = match added {
             Ok(()) => false,
             Err(error) if error == EAGAIN || error == errno::message_size() => true,
-            Err(error) => {
-                Pull::cancel(pull, qp);
-                if from != 0 {
-                    self.end_rounds();
-                }
-                self.end_pulling();
-                return if error == ENOMEM {
-                    Begun::Lost(CloseReason::NoMemory)
-                } else {
-                    // The error is final: another attempt would fail as well.
-                    Begun::Refused(fixed, ErrorReport::System)
-                };
-            }
+            Err(error) => return Err(self.not_read(fixed, from, pull, error)),
         };
         let begins_rounds = more && from == 0;
-        if more && pull.work_requests() == 0 || begins_rounds && !self.begin_rounds() {
-            if from == 0 {
-                Pull::cancel(pull, qp);
+        let is_starved = more && pull.work_requests() == 0 || begins_rounds && !self.begin_rounds();
+        if !is_starved {
+            settings::READS.add(segments);
+            trace::svc_read(|| {
+                let sqecount = pull.work_requests();
+                (self.cid(), fixed.xid.0, len, segments as u32, sqecount)
+            });
+        }
+        Ok(Round {
+            pull,
+            from,
+            upto,
+            more,
+            is_starved,
+        })
+    }
+
+    /// Notes the RDMA Reads of a Call in its message.
+    #[inline(always)]
+    fn begun(&self, message: &mut Message, added: Result<Round, Begun>) -> Begun {
+        let round = match added {
+            Ok(round) => round,
+            Err(begun) => return begun,
+        };
+        let note = message.note_mut();
+        if round.is_starved {
+            if round.from == 0 {
+                Pull::cancel(round.pull, self.endpoint().qp());
             } else {
-                message.note_mut().pull = Some(pull);
+                note.pull = Some(round.pull);
             }
             return Begun::Starved;
         }
-        settings::READS.add(segments);
-        trace::svc_read(|| {
-            let sqecount = pull.work_requests();
-            (self.cid(), xid, len, segments as u32, sqecount)
-        });
-        let note = message.note_mut();
-        note.read = upto;
-        note.more = more;
-        Begun::Pull(pull, from)
+        note.read = round.upto;
+        note.more = round.more;
+        Begun::Pull(round.pull, round.from)
+    }
+
+    /// Gives up a Call whose RDMA Reads cannot be prepared.
+    #[cold]
+    fn not_read(
+        &self,
+        fixed: &FixedWords,
+        from: u32,
+        pull: PullBox<Shared<Server>>,
+        error: Error,
+    ) -> Begun {
+        Pull::cancel(pull, self.endpoint().qp());
+        if from != 0 {
+            self.end_rounds();
+        }
+        self.end_pulling();
+        if error == ENOMEM {
+            Begun::Lost(CloseReason::NoMemory)
+        } else {
+            // The error is final: another attempt would fail as well.
+            Begun::Refused(*fixed, ErrorReport::System)
+        }
     }
 
     /// Notes that a Call is read in rounds. Returns `false` if the connection has another such Call. Between
@@ -386,39 +453,24 @@ impl Open<'_> {
     /// Delivers a Call whose data has been read.
     pub(super) fn complete(&self, mut message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
         if message.note().more {
-            let begun = self.plan(&mut message, &mut rqst);
-            self.read(message, begun);
+            self.next_round(message);
             return Delivered::nothing();
         }
         let Some(mut pull) = message.note_mut().pull.take() else {
             return Delivered::nothing();
         };
-        let bytes = message.bytes();
-        let joined = message.note().joined.is_some();
-        let opened = message.note().open(bytes).zip(pull.memory_mut());
-        let opened = opened.and_then(|((fixed, call, stream), data)| {
-            // Only what is all in this message begins anywhere in it.
-            let start = bytes.len().saturating_sub(stream.len());
-            let layout = Layout::of(&call, joined);
-            fill(data, &call, layout, stream).ok()?;
-            // What decides about a Long Call has just been read.
-            let mut refused = None;
-            if call.kind == Kind::Nomsg {
-                let mut first = [0; CALL_START];
-                let first = first.get_mut(..CALL_START.min(call.len as usize))?;
-                data.read(0, first).ok()?;
-                let version = message.note().kept.version();
-                refused = responder::check_long(version, fixed.xid, first, &call.chunks).err();
-            }
-            let placed = rqst.put_pages(data).ok()?;
-            // What the request has had instead goes with what this side keeps.
-            data.rest();
-            Some((fixed, start, layout, call.len, placed, refused))
-        });
-        let Some((fixed, start, layout, len, placed, refused)) = opened else {
+        let Some(put) = put(&message, &mut pull, &mut rqst) else {
             self.shared().lose(CloseReason::NotPosted);
             return Delivered::nothing();
         };
+        let Put {
+            fixed,
+            start,
+            layout,
+            len,
+            placed,
+            refused,
+        } = put;
         message.note_mut().pull = Some(pull);
         //= V1-003, V1-024
         if let Some(report) = refused {
@@ -471,6 +523,52 @@ impl Open<'_> {
             self.shared().lose(why);
         }
     }
+}
+
+/// A Call whose data is in the pages of a request.
+struct Put {
+    fixed: FixedWords,
+    /// The place of the Payload stream in the message.
+    start: usize,
+    layout: Layout,
+    len: u32,
+    placed: Placed,
+    /// The reason to refuse a Long Call, of which all has been read.
+    refused: Option<ErrorReport>,
+}
+
+/// Puts the pages that RDMA Reads have filled into a request.
+#[inline(always)]
+fn put(
+    message: &Message,
+    pull: &mut PullBox<Shared<Server>>,
+    rqst: &mut Rqst<'_, Message>,
+) -> Option<Put> {
+    let data = pull.memory_mut()?;
+    let bytes = message.bytes();
+    let (fixed, call, stream) = message.note().open(bytes)?;
+    let layout = Layout::of(&call, message.note().joined.is_some());
+    fill(data, &call, layout, stream).ok()?;
+    let mut refused = None;
+    if call.kind == Kind::Nomsg {
+        let mut first = [0; CALL_START];
+        let first = first.get_mut(..CALL_START.min(call.len as usize))?;
+        data.read(0, first).ok()?;
+        let version = message.note().kept.version();
+        refused = responder::check_long(version, fixed.xid, first, &call.chunks).err();
+    }
+    let placed = rqst.put_pages(data).ok()?;
+    // The pages that the request has given in exchange go with those that this side keeps.
+    data.rest();
+    Some(Put {
+        fixed,
+        // Only a Payload stream that is all in this message begins anywhere in it.
+        start: bytes.len().saturating_sub(stream.len()),
+        layout,
+        len: call.len,
+        placed,
+        refused,
+    })
 }
 
 /// Puts a Payload stream that came in several parts into pages of the request.
