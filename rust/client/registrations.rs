@@ -15,7 +15,10 @@
 
 use super::{
     marshal::segment,
-    request::RdmaRqst,
+    request::{
+        RdmaRqst,
+        Request, //
+    },
     role::Client, //
 };
 use crate::{
@@ -68,6 +71,7 @@ use crate::{
             Unexposed, //
         }, //
     },
+    sunrpc::XprtHandle,
     support::{
         errno,
         gate::Gate,
@@ -578,6 +582,7 @@ pub(super) type Current = SpinLock<Option<Arc<Gate<Endpoint<Client>>>>>;
 /// It belongs to the transport, and enters the connection only to look at it and to add what it has
 /// made. So a connection that is closed does not wait for an allocation.
 pub(super) struct Refill {
+    xprt: XprtHandle<Request>,
     current: Arc<Current>,
     /// The size that is short, in pages.
     short: Atomic<u32>,
@@ -586,8 +591,9 @@ pub(super) struct Refill {
 }
 
 impl Refill {
-    pub(super) fn new(current: Arc<Current>) -> Self {
+    pub(super) fn new(xprt: XprtHandle<Request>, current: Arc<Current>) -> Self {
         Self {
+            xprt,
             current,
             short: Atomic::new(0),
             most: Atomic::new(0),
@@ -674,6 +680,7 @@ impl Run for Refill {
             return;
         };
         let _nofs = NofsScope::enter();
+        let _reserves = self.xprt.reserves("registrations");
         let pages = self.short.load(Relaxed);
         for _ in 0..MORE {
             if !self.add(&gate, pages) {

@@ -58,7 +58,10 @@ use crate::{
         Backchannel,
         XprtHandle, //
     },
-    support::racy::Racy, //
+    support::{
+        memalloc::ReserveScope,
+        racy::Racy, //
+    }, //
 };
 use kernel::{
     sync::{
@@ -176,6 +179,11 @@ impl Role for Client {
 
     fn cid(&self) -> u32 {
         self.cid
+    }
+
+    #[inline]
+    fn reserves(&self) -> Option<ReserveScope> {
+        self.xprt.reserves("completion")
     }
 
     #[inline]

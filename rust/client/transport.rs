@@ -115,7 +115,10 @@ impl Transport for Rdma {
         let history = Arc::pin_init(History::new(), GFP_KERNEL)?;
         let sender = SendCell::new(&xprt, None);
         let current = Arc::pin_init(new_spinlock!(None), GFP_KERNEL)?;
-        let refill = Arc::pin_init(Job::new(Refill::new(current.clone())), GFP_KERNEL)?;
+        let refill = Arc::pin_init(
+            Job::new(Refill::new(xprt.clone(), current.clone())),
+            GFP_KERNEL,
+        )?;
         Arc::pin_init(
             pin_init!(Self {
                 xprt,
@@ -386,6 +389,7 @@ impl Show for Rdma {
             }
             seq_print!(seq, "idle_sends={sends}\n");
         }
+        seq_print!(seq, "swapping={}\n", self.xprt.swappers());
         seq_print!(seq, "registrations={}\n", self.stats.mrs_allocated.get());
         seq_print!(seq, "requests={}\n", self.xprt.max_reqs());
         seq_print!(seq, "connects={}\n", self.xprt.core_stats().connect_count);

@@ -45,6 +45,7 @@ use crate::{
     },
     support::{
         errno,
+        memalloc::ReserveScope,
         trace, //
     }, //
 };
@@ -69,6 +70,11 @@ fn handle_of(invalidated: &Option<Invalidated>) -> Option<Handle> {
 impl<R: Role> Handler for Shared<R> {
     type Waiter = R::Waiter;
     type Note = R::Note;
+
+    #[inline]
+    fn reserves(&self) -> Option<ReserveScope> {
+        self.role.reserves()
+    }
 
     fn cm_event(&self, event: cm::Event<'_>) {
         use cm::Event as E;

@@ -113,6 +113,7 @@ use crate::{
         errno,
         memalloc::{
             patiently,
+            ReserveScope,
             GFP_NORETRY, //
         },
         net::{
@@ -172,6 +173,11 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
 
     /// The number of the connection, for traces.
     fn cid(&self) -> u32;
+
+    /// As [`Handler::reserves`](crate::rdma::Handler::reserves).
+    fn reserves(&self) -> Option<ReserveScope> {
+        None
+    }
 
     /// A good RPC message arrived whole, of the [usual](Self::USUAL) kind; `invalidated` is the memory that
     /// the peer invalidated with it. The endpoint is locked as long as the role keeps `state`.

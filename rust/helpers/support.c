@@ -44,6 +44,16 @@ __rust_helper void rust_helper_memalloc_nofs_restore(unsigned int flags)
 	memalloc_nofs_restore(flags);
 }
 
+__rust_helper unsigned int rust_helper_memalloc_noreclaim_save(void)
+{
+	return memalloc_noreclaim_save();
+}
+
+__rust_helper void rust_helper_memalloc_noreclaim_restore(unsigned int flags)
+{
+	memalloc_noreclaim_restore(flags);
+}
+
 __rust_helper void rust_helper_non_block_start(void)
 {
 	non_block_start();

@@ -15,6 +15,7 @@ use super::recv::Received;
 use super::rw::PullBox;
 use super::send::SendBufs;
 use super::wqe::Status;
+use crate::support::memalloc::ReserveScope;
 
 /// The user of a connection: its events and completions arrive here.
 ///
@@ -26,6 +27,12 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
     type Waiter: Send;
     /// What is kept with each Receive.
     type Note: Send + Sync + Default;
+
+    /// Lets the current task use the reserves of memory for a completion, as long as the result lives, if
+    /// memory reclaim may wait for that. Context: completion.
+    fn reserves(&self) -> Option<ReserveScope> {
+        None
+    }
 
     /// Something happened to the connection.
     ///

@@ -288,6 +288,7 @@ unsafe extern "C" fn work_done_callback<W: Work>(
 ) {
     // SAFETY: ib_core calls from the poll of this queue.
     let mut cx = unsafe { Completions::<W::Handler>::of(cq) };
+    let _reserves = cx.handler().reserves();
     // SAFETY: an element of `ib_cq.wc`, which ib_core leaves alone until this returns.
     let wc = Wc(unsafe { &*wc });
     // SAFETY: kernel users of a queue from ib_alloc_cq() set the arm `wr_cqe`, and ours do.

@@ -4,6 +4,7 @@
 //! patience.
 
 use crate::bindings;
+use crate::support::trace;
 use kernel::alloc::Flags;
 use kernel::ffi::c_uint;
 use kernel::prelude::*;
@@ -76,6 +77,41 @@ impl Drop for NofsScope {
     fn drop(&mut self) {
         // SAFETY: `flags` is what the matching `memalloc_nofs_save` of this task returned.
         unsafe { bindings::memalloc_nofs_restore(self.flags) };
+    }
+}
+
+/// While this lives, allocations of the current task may use the reserves of memory, and neither reclaim
+/// memory nor wait for it (`PF_MEMALLOC`).
+///
+/// The reserves are small. Work has a right to them if memory comes free by it, and if it takes a bounded
+/// amount.
+pub(crate) struct ReserveScope {
+    flags: c_uint,
+    _task: NotThreadSafe,
+}
+
+impl ReserveScope {
+    /// Enters the scope, and says in a trace event for which `work`. Context: process.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enter(work: &'static str) -> Self {
+        let this = Self {
+            // SAFETY: changes a flag of the current task only.
+            flags: unsafe { bindings::memalloc_noreclaim_save() },
+            _task: NotThreadSafe,
+        };
+        trace::reserves(|| (work,));
+        this
+    }
+}
+
+impl Drop for ReserveScope {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        // SAFETY: `flags` is the value that the matching `memalloc_noreclaim_save` of this task has
+        // returned.
+        unsafe { bindings::memalloc_noreclaim_restore(self.flags) };
     }
 }
 

@@ -137,6 +137,9 @@ events! {
     /// A connection has to be closed, or is; why.
     fn disconnect = xprtrdma_disconnect(cid: u32, why: &'a str);
 
+    /// Work of a transport that is used for swap begins, and may use the reserves of memory.
+    fn reserves = rpcrdma_reserves(work: &'a str);
+
     /// A Call was made: the bytes of its head, page list and tail, how arguments and results
     /// travel, and the Segments for either.
     fn marshal = xprtrdma_marshal(

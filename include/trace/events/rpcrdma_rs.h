@@ -90,6 +90,21 @@ TRACE_EVENT(xprtrdma_disconnect,
 	TP_printk("cid=%u why=\"%s\"", __entry->cid, __get_str(why))
 );
 
+/* The flag of the task, as the allocator finds it. */
+TRACE_EVENT(rpcrdma_reserves,
+	TP_PROTO(const struct rpcrdma_bytes *work),
+	TP_ARGS(work),
+	TP_STRUCT__entry(
+		__string_len(work, work->data, work->len)
+		__field(bool, memalloc)
+	),
+	TP_fast_assign(
+		__assign_str(work);
+		__entry->memalloc = current->flags & PF_MEMALLOC;
+	),
+	TP_printk("work=\"%s\" memalloc=%d", __get_str(work), __entry->memalloc)
+);
+
 /*
  * Sending
  */

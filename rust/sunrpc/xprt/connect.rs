@@ -336,6 +336,7 @@ unsafe extern "C" fn worker_callback<T: Transport>(work: *mut bindings::work_str
     // SAFETY: which is the `connect_work` of a live `Instance<T>`: `destroy` cancels it first.
     let this = unsafe { &*kernel::container_of!(work, Instance<T>, xprt.connect_work) };
     let _nofs = NofsScope::enter();
+    let _reserves = this.xprt.reserves("connecting");
     let shared = this.shared();
     let mut status = EAGAIN.to_errno();
     if let Some(attempt) = shared.connecting.attempt() {

@@ -102,6 +102,7 @@ impl<T: Transport> Instance<T> {
 
     /// Closes the connection and tells the core.
     pub(super) fn disconnect(&self, lock: &mut SendLock<'_>) {
+        let _reserves = self.xprt.reserves("closing");
         self.close(lock);
         connect::disconnected(self);
         write_once!(

@@ -21,6 +21,7 @@
 //! [`write_once!`], which asks for the lock.
 
 use crate::bindings;
+use crate::support::memalloc::ReserveScope;
 use crate::support::net::{
     Net,
     SockAddr, //
@@ -28,6 +29,10 @@ use crate::support::net::{
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use credit::Orphans;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
 use kernel::types::{
     NotThreadSafe,
     Opaque, //
@@ -168,6 +173,28 @@ impl Xprt {
     #[inline]
     fn has_backlog(&self) -> bool {
         read_once!(self, backlog.qlen) != 0
+    }
+
+    /// Returns the counter of the core's clients that swap over the transport (`rpc_clnt.cl_swapper`).
+    #[inline]
+    fn swapper(&self) -> &Atomic<i32> {
+        // SAFETY: an `atomic_t`. The core reads it by atomic_read() (xprt_needs_memalloc), and leaves
+        // changes of it to the transport.
+        unsafe { Atomic::from_ptr(&raw mut (*self.as_raw()).swapper.counter) }
+    }
+
+    /// Returns the number of the core's clients that swap over the transport, whatever the number of their
+    /// swap files is.
+    #[inline]
+    pub(crate) fn swappers(&self) -> i32 {
+        self.swapper().load(Relaxed)
+    }
+
+    /// Lets the current task use the reserves of memory for `work`, as long as the result lives, if the
+    /// kernel swaps over the transport: memory reclaim may wait for that work. Context: process.
+    #[inline]
+    pub(crate) fn reserves(&self, work: &'static str) -> Option<ReserveScope> {
+        (self.swappers() != 0).then(|| ReserveScope::enter(work))
     }
 
     /// Whether the core takes the transport for connected.

@@ -32,6 +32,7 @@ use kernel::ffi::{
 };
 use kernel::prelude::*;
 use kernel::seq_file::SeqFile;
+use kernel::sync::atomic::Relaxed;
 
 /// The operations of `T` as the core calls them.
 pub(super) struct VTable<T: Transport>(PhantomData<T>);
@@ -203,12 +204,12 @@ impl<T: Transport> VTable<T> {
         };
         // SAFETY: the request is in a slot of ours.
         let slot = unsafe { Slot::<T::Request>::from_rqst(rqst) };
+        // SAFETY: a task's transport is that of its request, and one of ours.
+        let this = unsafe { Self::this((*task).tk_xprt) };
         // SAFETY: the task owns the slot and has not encoded the request.
-        match unsafe { slot.provide_buffers() } {
+        match unsafe { slot.provide_buffers(&this.xprt) } {
             Ok(0) => 0,
             Ok(grown) => {
-                // SAFETY: a task's transport is that of its request, and one of ours.
-                let this = unsafe { Self::this((*task).tk_xprt) };
                 this.shared().transport.buffers_grew(grown);
                 0
             }
@@ -406,12 +407,41 @@ impl<T: Transport> VTable<T> {
         this.shared().transport.print_stats(&this.xprt, seq);
     }
 
-    /// Nothing is prepared for swap; like the kernel's transport, it is not refused either.
-    extern "C" fn enable_swap_callback(_xprt: *mut bindings::rpc_xprt) -> c_int {
+    /// Counts a client of the core that swaps over the transport from now on. The core lets the holder of
+    /// the send lock use the reserves of memory then (xprt_needs_memalloc in `net/sunrpc/sched.c`), and
+    /// [`Xprt::reserves`](super::Xprt::reserves) the other work of the transport. There is nothing else to prepare: unlike a
+    /// socket, a queue pair has no flag for this.
+    ///
+    /// # Safety
+    ///
+    /// Called by xprt_enable_swap only, for rpc_clnt_swap_activate (`net/sunrpc/clnt.c`), which holds a
+    /// reference to the transport and no lock.
+    unsafe extern "C" fn enable_swap_callback(xprt: *mut bindings::rpc_xprt) -> c_int {
+        // SAFETY: the core calls with a transport of ours.
+        let this = unsafe { Self::this(xprt) };
+        this.xprt.swapper().fetch_add(1, Relaxed);
         0
     }
 
-    extern "C" fn disable_swap_callback(_xprt: *mut bindings::rpc_xprt) {}
+    /// Takes back the count of [`Self::enable_swap_callback`]. A transport that a client got while it swapped
+    /// was not counted, and stays at zero.
+    ///
+    /// # Safety
+    ///
+    /// Called by xprt_disable_swap only, for rpc_clnt_swap_deactivate (`net/sunrpc/clnt.c`), which holds a
+    /// reference to the transport and no lock.
+    unsafe extern "C" fn disable_swap_callback(xprt: *mut bindings::rpc_xprt) {
+        // SAFETY: the core calls with a transport of ours.
+        let this = unsafe { Self::this(xprt) };
+        let swapper = this.xprt.swapper();
+        let mut count = swapper.load(Relaxed);
+        while count > 0 {
+            match swapper.cmpxchg(count, count - 1, Relaxed) {
+                Ok(_) => break,
+                Err(changed) => count = changed,
+            }
+        }
+    }
 
     /// # Safety
     ///

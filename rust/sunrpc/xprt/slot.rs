@@ -5,7 +5,10 @@
 //! A slot belongs either to the table or to one RPC task. It holds the `rpc_rqst`, the buffers
 //! that the Call is encoded into and the Reply is decoded from, and what the transport adds.
 
-use super::TransportLock;
+use super::{
+    TransportLock,
+    Xprt, //
+};
 use crate::bindings;
 use crate::support::racy::Racy;
 use core::cell::UnsafeCell;
@@ -134,7 +137,7 @@ impl<S> Slot<S> {
     ///
     /// To be called by the task that owns the slot only, before the request is encoded.
     #[inline]
-    pub(super) unsafe fn provide_buffers(&self) -> Result<usize> {
+    pub(super) unsafe fn provide_buffers(&self, xprt: &Xprt) -> Result<usize> {
         let rqst = self.rqst();
         // SAFETY: the slot's owner is the only one to touch the buffers.
         let buffers = unsafe { &mut *self.buffers.get() };
@@ -142,10 +145,10 @@ impl<S> Slot<S> {
         let (call, reply) = unsafe { ((*rqst).rq_callsize, (*rqst).rq_rcvsize) };
         let mut grown = 0;
         if buffers.call.len < call {
-            grown += buffers.call.grow(call)?;
+            grown += buffers.call.grow(xprt, call)?;
         }
         if buffers.reply.len < reply {
-            grown += buffers.reply.grow(reply)?;
+            grown += buffers.reply.grow(xprt, reply)?;
         }
         // SAFETY: the request is its owner's, which calls this.
         unsafe { (*rqst).rq_buffer = buffers.call.start };
@@ -181,8 +184,13 @@ impl Buffer {
     ///
     /// A worker gets memory the way sunrpc's own buffers do (rpc_task_gfp_mask): it must not wait
     /// for memory that only the RPCs behind it set free, for then the workqueue's rescuer would.
+    ///
+    /// A task that waits here keeps its slot from the RPCs that swap memory out. Therefore usual lengths come
+    /// from the reserves if need be. Each slot asks for them once, and keeps what it gets.
     #[cold]
-    fn grow(&mut self, len: usize) -> Result<usize> {
+    fn grow(&mut self, xprt: &Xprt, len: usize) -> Result<usize> {
+        let is_usual = len <= USUAL_BUFFER;
+        let _reserves = is_usual.then(|| xprt.reserves("buffers")).flatten();
         // Small sizes are rounded up, so that a slot soon fits all common requests.
         let asked = len;
         let len = len.next_power_of_two();
