@@ -81,7 +81,8 @@ pub(super) fn resolve(
     //= V2-043, V2-173, V2-174, V2-175, V2-176
     let resolved = unresolved.resolve(peer, RESOLVE_TIMEOUT)?;
     let device = resolved.attributes()?;
-    let sizes = Sizes::new(&device, xprt.max_reqs()).inspect_err(|_| {
+    let is_swapping = xprt.swappers() != 0;
+    let sizes = Sizes::new(&device, xprt.max_reqs(), is_swapping).inspect_err(|_| {
         if net::may_log() {
             let name = device.name;
             pr_err!("the RDMA device {name} cannot register memory as RPC over RDMA needs it\n");

@@ -56,6 +56,12 @@ const FIRST_SENDS: u32 = 1;
 /// One Receive more, because its message is handled before it is posted again.
 const FIRST_RECEIVES: u32 = RecvCredits::receives(FIRST_MESSAGES) + 1;
 
+/// The most RPCs in flight on a connection that is made while the kernel swaps over its transport, and the
+/// most bytes of its messages. The memory of this connection comes from the reserves, which devices and
+/// networks need as well, and where pages seldom lie next to each other.
+const SWAP_REQUESTS: u32 = 16;
+const SWAP_MESSAGE: u32 = PAGE_SIZE;
+
 /// As many Segments as a header may always have, as far as this side is concerned (version 2).
 const SEGMENTS: u32 = 64;
 
@@ -97,13 +103,21 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
+    /// Returns the resources for `requests` RPCs in flight, or for fewer. With `is_swapping`, the kernel swaps
+    /// over the transport.
+    ///
     /// # Errors
     ///
     /// `EOPNOTSUPP`: the device cannot do what RPC over RDMA needs.
-    pub(crate) fn new(device: &Attributes, requests: u32) -> Result<Self> {
+    pub(crate) fn new(device: &Attributes, requests: u32, is_swapping: bool) -> Result<Self> {
         if !device.memory_management || device.max_registration_pages == 0 {
             return Err(errno::not_supported());
         }
+        let (requests, longest) = if is_swapping {
+            (requests.min(SWAP_REQUESTS), SWAP_MESSAGE)
+        } else {
+            (requests, u32::MAX)
+        };
         let device_has = Device {
             registration_pages: device.max_registration_pages,
             max_qp_wr: device.max_qp_wr,
@@ -129,12 +143,12 @@ impl Sizes {
             receives: resources.receives,
             recv_batch: resources.recv_batch,
             v1: Lengths {
-                send: settings::inline_send(),
-                recv: settings::inline_recv(),
+                send: settings::inline_send().min(longest),
+                recv: settings::inline_recv().min(longest),
             },
             v2: Lengths {
-                send: settings::message(),
-                recv: settings::message(),
+                send: settings::message().min(longest),
+                recv: settings::message().min(longest),
             },
             chunk_segments: resources.chunk_segments,
             qp: qp::Size {
