@@ -18,6 +18,8 @@ churn DIR COUNT STOP    COUNT processes change, read and compare files of their 
 settled DIR             compares what churn has left with what it should be
 fill FILE MIB           writes a file of this size, and has it written out
 filled FILE MIB         compares it
+exceed MIB ROUNDS       has more memory than there is, changes all of it as often as ROUNDS says, and compares
+                        each page twice each time
 swap MIB                has so much memory swapped out and compares it when it comes back
 ask DESCRIPTOR COUNT    asks for the attributes of an open file, once, and COUNT times in vain
 setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
@@ -26,8 +28,10 @@ checkxattr FILE SIZE    compares it with the pattern
 
 import errno
 import functools
+import math
 import mmap
 import os
+import struct
 import sys
 import threading
 import time
@@ -460,6 +464,29 @@ def swap(mib):
         check(memory, pattern(size, seed), "what was swapped out")
 
 
+def page_by_page(part, seed):
+    """A MiB whose pages name their place and the round, so that no page passes for another."""
+    block = bytearray(pattern(1 << 20, seed + part))
+    for page in range(0, len(block), mmap.PAGESIZE):
+        struct.pack_into("<3Q", block, page, part, page, seed)
+    return block
+
+
+def exceed(mib, rounds):
+    """Compares in the order in which the pages were written, and then in another."""
+    count = int(mib)
+    memory = mmap.mmap(-1, count << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    step = next(n for n in range(count * 5 // 8, count) if math.gcd(n, count) == 1)
+    for seed in range(1, int(rounds) + 1):
+        for part in range(count):
+            memory[part << 20:part + 1 << 20] = page_by_page(part, seed)
+        for order in (1, step):
+            for number in range(count):
+                part = number * order % count
+                check(memory[part << 20:part + 1 << 20], page_by_page(part, seed),
+                      f"MiB {part} in round {seed}")
+
+
 def populate(path, count):
     """One file in ten; the rest are made faster."""
     names = [f"{n}" + "x" * (n * 37 % 190) for n in range(int(count))]
@@ -552,7 +579,7 @@ def checkxattr(path, size):
     check(room.raw[:length], pattern(int(size)), "user.test")
 
 
-COMMANDS = {f.__name__: f for f in (put, get, ask, limit, write, compare, together, churn, settled, fill, filled, swap,
+COMMANDS = {f.__name__: f for f in (put, get, ask, limit, write, compare, together, churn, settled, fill, filled, exceed, swap,
                                     populate, list_when_told, list_each_when_told, list_at_once, setxattr,
                                     checkxattr)}
 COMMANDS |= {"list": list_names, "sizes": put_and_get}
