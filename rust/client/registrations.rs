@@ -304,12 +304,6 @@ enum Entry {
     Inline(LocalInvBox<Shared<Client>>, Unexposed),
     /// Sent with chunks.
     Exposed(Exposed),
-    /// Sent, and the Reply has come after the request left the receive queue: the task is about to
-    /// give the request up. With the registrations, if there are any.
-    Answered(
-        LocalInvBox<Shared<Client>>,
-        Result<Unexposed, MrList<Registered>>,
-    ),
     /// Whoever took it has not given the box back yet.
     Taken,
 }
@@ -319,6 +313,9 @@ struct Row {
     entry: Entry,
     /// The XID of the Call that was sent last. It is apart because an entry is moved as a whole.
     xid: u32,
+    /// The Reply has come after the request left the receive queue: the task is about to give the
+    /// request up.
+    answered: bool,
 }
 
 /// A request that its task has given up.
@@ -339,7 +336,12 @@ impl Table {
         for _ in 0..slots {
             let inv = endpoint.patiently(LocalInv::new)?;
             let entry = Entry::Idle(inv);
-            rows.push(Row { entry, xid: 0 }, GFP_NORETRY)?;
+            let row = Row {
+                entry,
+                xid: 0,
+                answered: false,
+            };
+            rows.push(row, GFP_NORETRY)?;
         }
         Ok(Self(rows))
     }
@@ -371,6 +373,7 @@ impl Table {
         };
         core::mem::forget(core::mem::replace(entry, sent));
         row.xid = rqst.xid();
+        row.answered = false;
         rqst.set_outstanding(true);
     }
 
@@ -462,31 +465,27 @@ impl Table {
     /// Marks the request that a Reply belongs to for which no RPC waits. Returns whether there is one:
     /// then its task has not given it up yet, but will.
     fn answered(&mut self, reply: u32) -> bool {
-        let is_its = |row: &Row| {
-            row.xid == reply && matches!(row.entry, Entry::Inline(..) | Entry::Exposed(_))
+        let is_its = |row: &&mut Row| {
+            let is_sent = matches!(row.entry, Entry::Inline(..) | Entry::Exposed(_));
+            row.xid == reply && is_sent && !row.answered
         };
-        let Some(index) = self.0.iter().position(is_its) else {
-            return false;
-        };
-        self.change(index as u32, |entry| match entry {
-            Entry::Inline(inv, proof) => (Entry::Answered(inv, Ok(proof)), ()),
-            Entry::Exposed(Exposed { mrs, inv, .. }) => (Entry::Answered(inv, Err(mrs)), ()),
-            other => (other, ()),
-        })
-        .is_some()
+        match self.0.iter_mut().find(is_its) {
+            Some(row) => {
+                row.answered = true;
+                true
+            }
+            None => false,
+        }
     }
 
     /// Takes a sent request because its task gives it up, or because the connection has ended.
     fn abandon(&mut self, index: u32) -> Option<Abandoned> {
-        let xid = self.0.get(index as usize).map(|row| row.xid);
-        let taken = |exposed, owed| Some(Abandoned { exposed, owed });
+        let row = self.0.get(index as usize)?;
+        let owed = (!row.answered).then_some(row.xid);
+        let taken = |exposed| Some(Abandoned { exposed, owed });
         self.change(index, |entry| match entry {
-            Entry::Inline(inv, _) => (Entry::Idle(inv), taken(None, xid)),
-            Entry::Exposed(Exposed { mrs, inv, .. }) => {
-                (Entry::Taken, taken(Some((mrs, inv)), xid))
-            }
-            Entry::Answered(inv, Ok(_)) => (Entry::Idle(inv), taken(None, None)),
-            Entry::Answered(inv, Err(mrs)) => (Entry::Taken, taken(Some((mrs, inv)), None)),
+            Entry::Inline(inv, _) => (Entry::Idle(inv), taken(None)),
+            Entry::Exposed(Exposed { mrs, inv, .. }) => (Entry::Taken, taken(Some((mrs, inv)))),
             other => (other, None),
         })?
     }

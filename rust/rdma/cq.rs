@@ -19,6 +19,7 @@ use super::recv::RecvBatch;
 use super::Handler;
 use crate::bindings;
 use crate::support::memalloc::GFP_NORETRY;
+use crate::support::racy::Racy;
 use crate::support::work::{
     Job,
     Run, //
@@ -46,7 +47,7 @@ pub(super) struct Shared<H: Handler> {
     /// Tells the handler of an event of the queue pair. Dropping it waits for that.
     pub(super) event: Pin<KBox<Job<EventOf<H>>>>,
     /// The number of Receives that are posted again together, when completions give them back.
-    pub(super) recv_batch: Atomic<u32>,
+    pub(super) recv_batch: Racy<u32>,
     own: UnsafeCell<Own<H>>,
 }
 
@@ -171,7 +172,7 @@ impl<H: Handler> Cq<H> {
                 receives: Atomic::new(false),
                 ledger: Ledger::new()?,
                 event: KBox::pin_init(Job::new(event), GFP_NORETRY)?,
-                recv_batch: Atomic::new(1),
+                recv_batch: Racy::new(1),
                 own: UnsafeCell::new(Own {
                     qp: core::ptr::null_mut(),
                     qp_id: QpId::NONE,

@@ -295,7 +295,7 @@ impl<H: Handler> Qp<H> {
     /// Has Receives that a completion gives back posted `batch` at a time. There must be as many
     /// Receives more than the peer has credits for. Before, each is posted at once.
     pub(crate) fn set_recv_batch(&self, batch: u32) {
-        self.shared().recv_batch.store(batch, Relaxed);
+        self.shared().recv_batch.set(batch.max(1));
     }
 
     /// How many work requests fit when no others are there but Sends that owe no completion. As

@@ -210,7 +210,7 @@ impl<H: Handler> Completions<'_, H> {
     pub(crate) fn repost(&mut self, message: Received<H>) {
         let qp = self.qp();
         let receives = &mut self.own().receives;
-        receives.set_batch(qp.shared().recv_batch.load(Relaxed));
+        receives.batch = qp.shared().recv_batch.get();
         if receives.repost(qp, message).is_err() {
             self.handler().lost(Status::NOT_POSTED);
         }
