@@ -285,7 +285,7 @@ impl Open<'_> {
 
     /// Prepares RDMA Reads for the data of a Call from byte `from` on. If registrations or entries of the
     /// send queue do not suffice, a part of the data is read first, and the rest in further rounds.
-    #[inline(always)]
+    #[inline(never)]
     fn add_reads(
         &self,
         fixed: &FixedWords,

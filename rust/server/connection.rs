@@ -377,10 +377,12 @@ impl svc::Connection for Connection {
     }
 
     fn work(&self, work: Work, rqst: Rqst<'_, Message>) -> Delivered {
-        match (self.open(), work) {
-            (Some(open), Work::Begin(call)) => open.begin(call, rqst),
-            (Some(open), Work::Complete(call)) => open.complete(call, rqst),
-            (None, _) => Delivered::nothing(),
+        let Some(open) = self.open() else {
+            return Delivered::nothing();
+        };
+        match work {
+            Work::Begin(call) => open.begin(call, rqst),
+            Work::Complete(call) => open.complete(call, rqst),
         }
     }
 
