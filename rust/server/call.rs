@@ -185,7 +185,18 @@ struct Round {
 
 impl Open<'_> {
     /// Begins with a Call that has just arrived, or that has waited for registrations.
-    pub(super) fn begin(&self, mut message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
+    #[inline]
+    pub(super) fn begin(&self, message: Message, rqst: Rqst<'_, Message>) -> Delivered {
+        // Apart, so that for a Call without Read chunks nothing else of it is decoded.
+        match inline_start(&message) {
+            Some(start) => rqst.deliver_inline(message, start),
+            None => self.begin_reading(message, rqst),
+        }
+    }
+
+    /// Begins with a Call whose data or whose message is not all where it was received.
+    #[inline(never)]
+    fn begin_reading(&self, mut message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
         if message.note().pull.is_some() {
             self.next_round(message);
             return Delivered::nothing();
@@ -569,6 +580,15 @@ fn put(
         placed,
         refused,
     })
+}
+
+/// Returns the place of the Payload stream in a message that is a whole Call without Read chunks.
+#[inline(always)]
+fn inline_start(message: &Message) -> Option<usize> {
+    let bytes = message.bytes();
+    let (_, call, stream) = message.note().open(bytes)?;
+    let is_whole = call.chunks.reads.is_empty() && message.note().joined.is_none();
+    is_whole.then(|| bytes.len() - stream.len())
 }
 
 /// Puts a Payload stream that came in several parts into pages of the request.
