@@ -39,10 +39,10 @@ from verbs import waiting
 from wire import PRIVATE_DATA, SECONDS, Lost, announcement, words
 
 CONNECTIONS, CALLS = 16, 8
-# Two Replies with RDMA Writes to so many Segments, or four Calls with RDMA Reads from these, are more than
-# a send queue has room for.
+# The Segments of a Reply's RDMA Writes and of a Call's RDMA Reads: two such Replies, or four such Calls, are
+# more than a send queue has room for.
 WRITTEN, READ = 220, 145
-# How many Receives there are in the end.
+# The number of Receives in the end.
 ENOUGH = 64
 
 

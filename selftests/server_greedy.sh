@@ -64,7 +64,7 @@ delayed() {
 	on_server cat /proc/sys/sunrpc/svc_rdma/rdma_stat_sq_starve
 }
 
-# The server has done with the Calls what it can do: a slow kernel takes its time for as many Segments.
+# The server has begun with all Calls: a slow kernel takes its time for their Segments.
 calls_are_processed() {
 	for _ in $(seq 20); do
 		count=$(delayed)

@@ -109,7 +109,7 @@ reserved() {
 	}
 }
 
-# work COUNT: so many processes write and as many read, and then the connection is lost.
+# work COUNT: COUNT processes write and COUNT read, and then the connection is lost.
 work() {
 	"$here/io.py" together "$dir" "$1" 2000000
 	before=$(transport connect_count)
@@ -149,8 +149,8 @@ work_may_use_the_reserves() {
 	no_reserves
 }
 
-# swaps VERSION CALLS: a process works on twice as much memory as the client has. One of so many RPCs breaks
-# the connection; with 0, none does.
+# swaps VERSION CALLS: a process works on twice the memory of the client. One of CALLS RPCs breaks the
+# connection; with 0, no RPC does.
 swaps() {
 	VERS=$1
 	total=$(number meminfo MemTotal)

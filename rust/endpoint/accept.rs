@@ -402,7 +402,7 @@ impl<R: Responder> Endpoint<R> {
             if !state.sends.is_empty() {
                 return Ok(state);
             }
-            // The number of buffers is that of the Replies under way, each of which has had a thread.
+            // Each buffer belongs to a Reply under way, which has had a thread.
             let len = self.send_len(&state);
             drop(state);
             let buffer = SendBuf::new(self.pd.clone(), len);

@@ -174,7 +174,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// The number of the connection, for traces.
     fn cid(&self) -> u32;
 
-    /// As [`Handler::reserves`](crate::rdma::Handler::reserves).
+    /// Lets a completion use the reserves of memory, for [`Handler::reserves`](crate::rdma::Handler::reserves).
     fn reserves(&self) -> Option<ReserveScope> {
         None
     }

@@ -71,7 +71,7 @@ impl<R: Role> Tick for Ticking<R> {
         drop(state);
         match due {
             Ok(due) => {
-                // What was told may be what a Reply has waited for.
+                // A Reply may have waited for the credits of the grant.
                 shared.go_on(endpoint.qp());
                 let left = due.and_then(|due| Msecs::try_from(due.0.saturating_sub(now().0)).ok());
                 // What is due already waits for something else, such as a credit.

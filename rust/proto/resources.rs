@@ -111,7 +111,7 @@ pub fn resources(requests: u32, data_pages: u32, device: &Device) -> Option<Reso
     let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
     let largest_send = per_call.saturating_add(1);
     let left = queue.saturating_sub(largest_send).saturating_sub(per_call);
-    // Send buffers are at most twice as many as RPCs.
+    // There are at most two Send buffers for each RPC.
     let signal_interval = bounded(left / 8, 1, MOST_UNSIGNALED.min(requests));
     let unsignaled = signal_interval.saturating_sub(1);
     let fixed = unsignaled.saturating_add(largest_send);

@@ -684,7 +684,7 @@ impl<H: Pulls> Pull<H> {
         self.what.work_requests
     }
 
-    /// Undoes what was added; it was not posted. The memory stays. Context: any.
+    /// Undoes all that was added and not posted. The memory stays. Context: any.
     pub(crate) fn undo(&mut self, qp: &Qp<H>) {
         if self.what.qp == qp.id() {
             self.what.unmap(qp);

@@ -85,12 +85,12 @@ pub(crate) struct Delayed {
 type Composed = (SendBox<Shared<Server>>, usize);
 
 impl Delayed {
-    /// Returns a Reply that has to wait, without what is written for it. If it is one message with a Payload
-    /// stream behind the header, `payload` writes that. Context: may sleep.
+    /// Returns a Reply that has to wait, without the data of its RDMA Writes. `payload` writes the Payload stream
+    /// of a Reply that is one message. Context: may sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EINVAL`: `payload` does not write as many bytes.
+    /// `ENOMEM`; `EINVAL`: `payload` writes another number of bytes.
     #[cold]
     #[inline(never)]
     pub(super) fn new(
@@ -274,7 +274,7 @@ impl Open<'_> {
         call.note_mut().delayed = Some(delayed);
         state.role.replies.push(call);
         shared.note_waiting(Waiting::Replies);
-        // What made room before the lock was taken has not seen this Reply.
+        // A completion that made room before the lock was taken has not seen this Reply.
         shared.go_on_locked(state, qp);
         drop(left);
         if shared.has_waiting_replies() {

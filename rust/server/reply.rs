@@ -153,7 +153,7 @@ impl Open<'_> {
         let last = 1 + write.as_ref().map_or(0, Write::work_requests);
         let mut wanted = None;
         let message = reply.message();
-        // It may have left for what is written.
+        // The message may be part of the memory that RDMA Writes send.
         let read = |at, out: &mut [u8]| match (message, &write) {
             (Some(message), _) => message.read(at, out),
             (None, Some(write)) => write.memory().read(at, out),

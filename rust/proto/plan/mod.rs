@@ -145,7 +145,7 @@ pub struct Plan {
     pub read_bytes: u32,
     /// How many Segments the Read chunks have, a Position Zero Read chunk included.
     pub read_segments: u32,
-    /// How many bytes the Write chunks hold.
+    /// The number of bytes that the Write chunks hold.
     pub write_bytes: u32,
     /// How many Segments the Write chunks have.
     pub write_segments: u32,

@@ -204,7 +204,7 @@ impl<T: Transport> VTable<T> {
         };
         // SAFETY: the request is in a slot of ours.
         let slot = unsafe { Slot::<T::Request>::from_rqst(rqst) };
-        // SAFETY: a task's transport is that of its request, and one of ours.
+        // SAFETY: a task and its request have the same transport, which is one of ours.
         let this = unsafe { Self::this((*task).tk_xprt) };
         // SAFETY: the task owns the slot and has not encoded the request.
         match unsafe { slot.provide_buffers(&this.xprt) } {

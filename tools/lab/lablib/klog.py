@@ -5,7 +5,7 @@ import re
 
 from pathlib import Path
 
-# What a kernel says when a processor has done nothing else for long: a loop, or a host that has not run the
+# Reports of a kernel whose processor has done nothing else for long: a loop, or a host that has not run the
 # emulated machine.
 STALLS = (
     r"BUG: soft lockup", r"\bstall(ed)? on CPU", r"rcu.*detected (expedited )?stalls?",
