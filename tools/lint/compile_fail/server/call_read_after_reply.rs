@@ -7,7 +7,7 @@ use crate::endpoint::{CloseReason, Endpoint};
 
 fn control(endpoint: &Endpoint<Server>, call: Message) -> Result<(), CloseReason> {
     let _ = call.bytes().len();
-    let Some(mut sending) = endpoint.sending(1) else {
+    let Ok(mut sending) = endpoint.sending(1) else {
         return Ok(());
     };
     sending.receive_again(call);
@@ -16,7 +16,7 @@ fn control(endpoint: &Endpoint<Server>, call: Message) -> Result<(), CloseReason
 
 #[cfg(wrong)]
 fn wrong(endpoint: &Endpoint<Server>, call: Message) -> usize {
-    let Some(mut sending) = endpoint.sending(1) else {
+    let Ok(mut sending) = endpoint.sending(1) else {
         return 0;
     };
     sending.receive_again(call);
