@@ -565,7 +565,9 @@ server_calls_the_client() {
 # first one goes on when the second one has gone.
 in_two_namespaces() {
 	VERS=$1
+	with 2 2
 	make_namespace
+	trap 'remove_namespace; speak_as_told' EXIT
 	mount_export nconnect=3
 	begin_io 3
 	mkdir "$local/mnt"
