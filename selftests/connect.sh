@@ -92,6 +92,14 @@ a_silent_server_holds_nothing() {
 	: >"$dir/file"
 	trap answers_again EXIT
 	on_server ip address add "$other/24" dev "$interface"
+	# A device that does not have the address yet cannot answer from it.
+	# shellcheck disable=SC2046 # Four numbers.
+	gid=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' $(echo "$other" | tr . ' '))
+	on_server sh -c "for _ in \$(seq 50); do
+		! grep -q $gid /sys/class/infiniband/*/ports/1/gids/* 2>/dev/null || exit 0
+		sleep 0.1
+	done
+	exit 1" || fail "the server's device does not get the address"
 	# Frames to the server go to a hardware address that no interface has.
 	ip neigh replace "$SERVER" lladdr 02:00:00:00:00:99 nud permanent dev "$client"
 	moves_to "$SERVER"
@@ -124,6 +132,7 @@ a_silent_server_holds_nothing() {
 answers_again() {
 	ip neigh delete "$SERVER" dev "$client"
 	on_server ip address delete "$other/24" dev "$interface"
+	revive_device on_server
 	ping -q -c 1 -W 5 "$SERVER" >/dev/null
 }
 
