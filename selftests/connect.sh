@@ -58,24 +58,6 @@ waits_longer_after_each_refusal() {
 	[ $(($(date +%s) - begun)) -le 6 ] || fail "the server was there all the time"
 }
 
-# Each connection ends before a message of the server arrives. The attempts to connect are as far apart as
-# those to a server that refuses them.
-waits_longer_without_a_message() {
-	VERS=3
-	mount_export "nolock,noac"
-	: >"$dir/file"
-	before=$(transport connect_count)
-	breaks_every 1
-	stat "$dir/file" >/dev/null &
-	sleep 10
-	connections=$(($(transport connect_count) - before))
-	echo 0 >$breaking/probability
-	all_succeed $!
-	note "$connections connections in 10 s"
-	[ "$connections" -ge 2 ] || fail "that tests nothing"
-	[ "$connections" -le 7 ] || fail "1, 2, and 4 s were to pass between them"
-}
-
 # A server that answers nothing, which an attempt to connect finds out after a minute. The attempt holds
 # neither the change of the server's address nor the end of the mount.
 a_silent_server_holds_nothing() {
@@ -276,7 +258,6 @@ ports_are_taken() {
 
 tests \
 	"waits_longer_after_each_refusal" \
-	"waits_longer_without_a_message" \
 	"a_silent_server_holds_nothing" \
 	"ports_are_taken" \
 	"a_refusal_costs_no_memory" \

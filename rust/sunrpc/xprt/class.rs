@@ -58,6 +58,7 @@ impl<T: Transport> Class for Requester<T> {
             connect_timeout: connect::TIMEOUT,
             max_reconnect_timeout: connect::TIMEOUT,
             bind_timeout: connect::BIND_TIMEOUT,
+            reestablish_timeout: connect::FIRST_BACKOFF,
             idle_timeout: connect::IDLE_TIMEOUT,
             // Side protocols that look at the transport's address shall use TCP.
             prot: bindings::IPPROTO_TCP as i32,

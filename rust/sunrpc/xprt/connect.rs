@@ -45,8 +45,8 @@ const HZ: c_ulong = bindings::HZ;
 pub(super) const TIMEOUT: c_ulong = 60 * HZ;
 /// How long a lookup of the server's port may take.
 pub(super) const BIND_TIMEOUT: c_ulong = 60 * HZ;
-/// The wait after the first failed attempt. Each further attempt that leads to no message of the
-/// server doubles it, up to `TIMEOUT` or the limit of the upper layer (NFSv4: half a lease).
+/// The wait after the first failed attempt; doubled by each further one, up to `TIMEOUT` or what
+/// the upper layer sets (NFSv4: half a lease), until a message arrives.
 pub(super) const FIRST_BACKOFF: c_ulong = HZ;
 /// An idle connection is closed after this time.
 pub(super) const IDLE_TIMEOUT: c_ulong = 5 * 60 * HZ;
@@ -91,16 +91,10 @@ enum Stage<C> {
     Ready { attempt: Attempt, connection: C },
 }
 
-/// The last attempt.
-struct Last {
-    peer: SockAddr,
-    failed: bool,
-}
-
 struct State<C> {
     stage: Stage<C>,
-    /// The attempt before the next, unless the next one may be made at once.
-    last: Option<Last>,
+    /// The server that the last attempt did not reach: the next attempt has to wait.
+    failed: Option<SockAddr>,
 }
 
 /// The state of connecting of a transport.
@@ -122,7 +116,7 @@ impl<C: Unpin> Connecting<C> {
     /// No connection, and no attempt.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            state <- new_spinlock!(State { stage: Stage::Idle, last: None }),
+            state <- new_spinlock!(State { stage: Stage::Idle, failed: None }),
         })
     }
 
@@ -140,8 +134,8 @@ impl<C: Unpin> Connecting<C> {
                     peer: xprt.peer(),
                     since: read_once!(xprt, stat.connect_start),
                 };
-                let delay = match &state.last {
-                    Some(last) if last.peer == attempt.peer => back_off(xprt, last.failed),
+                let delay = match state.failed {
+                    Some(failed) if failed == attempt.peer => back_off(xprt),
                     _ => 0,
                 };
                 state.stage = Stage::Trying {
@@ -189,22 +183,22 @@ impl<C: Unpin> Connecting<C> {
         let mut state = self.state.lock();
         let given_up = matches!(state.stage, Stage::Trying { given_up: true, .. });
         state.stage = Stage::Idle;
-        // A shortage of this side is no reason to spare the server, and the RPCs wait anyway.
-        let counts = !matches!(result, Err(ConnectError::NoMemory | ConnectError::GivenUp));
-        state.last = counts.then_some(Last {
-            peer: attempt.peer,
-            failed: result.is_err(),
-        });
         match result {
             Ok(connection) if given_up => (again, Some(connection)),
             Ok(connection) => {
+                state.failed = None;
                 state.stage = Stage::Ready {
                     attempt,
                     connection,
                 };
                 (again, None)
             }
-            Err(error) => (if given_up { again } else { error.to_errno() }, None),
+            Err(error) => {
+                // A shortage of this side is no reason to spare the server, and the RPCs wait anyway.
+                let is_its = !matches!(error, ConnectError::NoMemory | ConnectError::GivenUp);
+                state.failed = is_its.then_some(attempt.peer);
+                (if given_up { again } else { error.to_errno() }, None)
+            }
         }
     }
 
@@ -234,23 +228,13 @@ impl<C: Unpin> Connecting<C> {
     }
 }
 
-/// Returns the time until the next attempt, and doubles the wait for the attempt after it.
-///
-/// A message of the server sets the wait to 0. A server that accepts connections and ends them before
-/// it sends a message is therefore spared like a server that refuses them.
-///
-/// Context: with the send lock, from `connect`.
-fn back_off(xprt: &Xprt, failed: bool) -> c_ulong {
-    let double = || {
-        // SAFETY: writes `reestablish_timeout`; the send lock serialises the calls.
-        unsafe { bindings::xprt_reconnect_backoff(xprt.as_raw(), FIRST_BACKOFF) };
-    };
-    if failed && read_once!(xprt, reestablish_timeout) == 0 {
-        double();
-    }
+/// Returns how long the next attempt has to wait after one that has failed, and doubles that time for
+/// the one after it. Context: with the send lock, from `connect`.
+fn back_off(xprt: &Xprt) -> c_ulong {
     // SAFETY: reads fields of a live transport that only connecting changes.
     let delay = unsafe { bindings::xprt_reconnect_delay(xprt.as_raw()) };
-    double();
+    // SAFETY: writes `reestablish_timeout`; the send lock serialises the calls.
+    unsafe { bindings::xprt_reconnect_backoff(xprt.as_raw(), FIRST_BACKOFF) };
     delay
 }
 

@@ -26,6 +26,7 @@ use crate::support::net::{
     Net,
     SockAddr, //
 };
+use connect::FIRST_BACKOFF;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use credit::Orphans;
@@ -275,12 +276,12 @@ impl Xprt {
         unsafe { bindings::xprt_write_space(self.as_raw()) };
     }
 
-    /// Lets the next connection be made at once, because a message arrived from the peer.
+    /// A message arrived from the peer: the wait after failed attempts to connect begins anew.
     #[inline]
     pub(crate) fn peer_is_alive(&self) {
-        if read_once!(self, reestablish_timeout) != 0 {
+        if read_once!(self, reestablish_timeout) != FIRST_BACKOFF {
             // As the C transports do when they hear of the peer.
-            write_once!(&Unlocked(self), reestablish_timeout = 0);
+            write_once!(&Unlocked(self), reestablish_timeout = FIRST_BACKOFF);
         }
     }
 
