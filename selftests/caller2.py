@@ -757,6 +757,25 @@ def a_lower_ceiling(talk):
     """The server keeps to it at once, although it has had more credits before."""
     talk.open()
     talk.lives()
+    lower_the_ceiling(talk)
+
+
+#= V2-049
+def a_lower_ceiling_while_sends_have_no_completion(talk):
+    """The server counts Sends in flight whose completions it has not asked for. With several Send buffers,
+    it asks for a completion once in half a ceiling."""
+    for lone_replies in range(1, 5):
+        talk.open()
+        xids = {talk.ask() for _ in range(8)}
+        expect({talk.hear().xid for _ in xids} == xids, "other Replies")
+        for _ in range(lone_replies):
+            talk.lives()
+        lower_the_ceiling(talk)
+        talk = Talk(talk.caller)
+
+
+def lower_the_ceiling(talk):
+    """Makes a Call with a ceiling and a grant of one message, whose Reply is three messages."""
     xid, call = talk.caller.next_xid(), a_file()
     talk.raw(words(xid, 2, 1 << 16 | 1, MSG, 0, 0) + NO_LISTS + call(xid))
     # Of the three parts, each waits for the credit of the one before.

@@ -200,11 +200,17 @@ impl Grant {
 /// Never more messages are on their way than the peer's ceiling. A Send whose completion is
 /// reported late still counts as on its way; credits that arrive meanwhile are held back until
 /// then. They are not lost: the peer counts them as given and would not give them again.
+///
+/// A ceiling below the number of Sends on their way applies to the Sends after it. The earlier Sends had
+/// credits, so each has a Receive. If they counted, a completion that was not asked for would be the
+/// condition for the next Send, and only the next Send can ask for a completion.
 //= V2-044, V2-046, V2-047, V2-049, V2-172, V2-187, D-09, D-11, D-13
 #[derive(Clone, Copy, Debug)]
 pub struct SendCredits {
     balance: u32,
     outstanding: u32,
+    /// The number of Sends that have not completed and that a lower ceiling does not count.
+    earlier: u32,
     /// Credits that wait for completions, as many as are outstanding at most.
     held: u32,
     ceiling: u32,
@@ -217,6 +223,7 @@ impl SendCredits {
         Self {
             balance,
             outstanding: 0,
+            earlier: 0,
             held: 0,
             ceiling: balance,
         }
@@ -228,7 +235,7 @@ impl SendCredits {
         self.balance
     }
 
-    /// Returns how many messages were sent whose Send has not completed.
+    /// Returns the number of Sends that have not completed and that the ceiling counts.
     pub const fn outstanding(&self) -> u32 {
         self.outstanding
     }
@@ -255,7 +262,9 @@ impl SendCredits {
     #[inline]
     //= D-09
     pub fn handle_sent(&mut self, count: u32) {
-        self.outstanding = self.outstanding.saturating_sub(count);
+        let counted = count.saturating_sub(self.earlier);
+        self.earlier = self.earlier.saturating_sub(count);
+        self.outstanding = self.outstanding.saturating_sub(counted);
         self.settle(0);
     }
 
@@ -289,12 +298,23 @@ impl SendCredits {
     //= V2-039, V2-045, V2-048, V2-049, V2-053, D-09, D-10
     pub fn handle_grant(&mut self, grant: Grant) -> bool {
         if grant.ceiling != 0 {
-            self.ceiling = grant.ceiling.into();
+            self.set_ceiling(grant.ceiling.into());
         }
         // A ceiling of zero says nothing; what was granted has Receives all the same.
         self.ceiling = self.ceiling.max(1);
         self.settle(grant.granted.into());
         grant.granted != 0 && grant.ceiling != 0
+    }
+
+    /// Takes over a ceiling.
+    #[inline(always)]
+    //= V2-049, D-09
+    fn set_ceiling(&mut self, ceiling: u32) {
+        if ceiling < self.ceiling && ceiling <= self.outstanding {
+            self.earlier = self.earlier.saturating_add(self.outstanding);
+            self.outstanding = 0;
+        }
+        self.ceiling = ceiling;
     }
 
     /// Makes sure that one message can be sent, which the peer always expects while starting.

@@ -144,9 +144,13 @@ impl Connection {
         }
         let conveyed = v2::decode_plain(&fixed, rest, kind)?;
         let (mut send, mut recv) = (self.send, self.recv);
+        let grant = Grant::from_word(fixed.credit);
+        if u32::from(grant.ceiling) != send.ceiling() {
+            return None;
+        }
         let plain = recv.handle_message() && !recv.is_short();
-        let granted = send.handle_grant(Grant::from_word(fixed.credit));
-        if !plain || send.ceiling() != self.send.ceiling() {
+        let granted = send.handle_grant(grant);
+        if !plain {
             return None;
         }
         (self.send, self.recv) = (send, recv);

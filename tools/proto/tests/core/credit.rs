@@ -145,6 +145,31 @@ fn v2_grants_add_up_to_the_ceiling() {
     assert_eq!(send.balance(), 1);
 }
 
+//= V2-049, D-09 (test)
+#[test]
+fn a_lower_ceiling_does_not_count_the_sends_before_it() {
+    let mut send = SendCredits::new(0);
+    send.handle_grant(grant(64, 64));
+    for _ in 0..5 {
+        assert!(send.take());
+    }
+    // None of the five has asked for a completion. The next Send asks.
+    send.handle_grant(grant(1, 4));
+    assert_eq!(send.balance(), 4);
+    assert!(send.take());
+    assert_eq!((send.balance(), send.outstanding()), (3, 1));
+    // The earlier Sends complete first, and make no room for more than four.
+    send.handle_sent(5);
+    assert_eq!((send.balance(), send.outstanding()), (3, 1));
+    send.handle_sent(1);
+    send.handle_grant(grant(9, 4));
+    assert_eq!((send.balance(), send.outstanding()), (4, 0));
+    // A ceiling with room for another Send counts the Sends before it.
+    assert!(send.take() && send.take());
+    send.handle_grant(grant(9, 3));
+    assert_eq!((send.balance(), send.outstanding()), (1, 2));
+}
+
 //= V2-045, D-09 (test)
 #[test]
 fn credits_that_arrive_before_completions_are_not_lost() {
