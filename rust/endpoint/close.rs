@@ -181,8 +181,10 @@ impl<R: Role> Endpoint<R> {
             standing,
         } = self;
         // From here on failures are expected.
+        let was_closing = shared.closing.xchg(1, Relaxed) != 0;
+        // A completed Send has another posted with the lock, and only if `closing` is not set: none is after this.
         let stands = shared.lock().protocol.is_some();
-        if shared.closing.xchg(1, Relaxed) == 0 && stands {
+        if !was_closing && stands {
             shared.note(CloseReason::Unneeded);
         }
         id.disconnect();

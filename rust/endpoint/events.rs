@@ -186,7 +186,10 @@ impl<R: Role> Shared<R> {
     pub(super) fn make_room<L>(&self, qp: &QpRef<Self>, ended: impl FnOnce(&mut State<R>) -> L) {
         let mut state = self.lock();
         let left = ended(&mut state);
-        let lost = state.may_have_more() && state.transmit(qp).is_err();
+        // A Send behind the marker of ib_drain_sq() would get no completion: Endpoint::close() sets `closing`
+        // and takes the lock before it drains.
+        let may_post = !self.is_closing() && state.may_have_more();
+        let lost = may_post && state.transmit(qp).is_err();
         drop(state);
         drop(left);
         if lost {

@@ -11,10 +11,9 @@ STALLS = (
     r"BUG: soft lockup", r"\bstall(ed)? on CPU", r"rcu.*detected (expedited )?stalls?",
 )
 STALL = re.compile("|".join(STALLS))
-# The faults that the module finds in itself, and in devices. A work request that a device has lost is no report,
-# because devices in software lose some (todo.rst).
+# The faults that the module finds in itself, and in devices: these may be, where they are made to fail.
 OF_MODULE = ("cannot be given back to the RDMA device", "a memory registration could not be destroyed")
-OF_DEVICE = ("an RDMA device does not end the work of a queue pair",)
+OF_DEVICE = ("an RDMA device has not completed", "an RDMA device does not end the work of a queue pair")
 REPORT = re.compile("|".join((
     *STALLS,
     r"\bBUG: ", r"kernel BUG at", r"\bWARNING: ", r"\bOops\b", r"Kernel panic", r"rust_kernel: panicked",
