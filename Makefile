@@ -191,7 +191,7 @@ check-end: python
 
 .PHONY: soak check-nightly check-mistakes nightly-mutations check-mutations
 check-mistakes: python ## Mistakes in the protocol core that the host's tests must find (half an hour)
-	@STEP_SECONDS=14400 $(step) --ktap 'seeded mistakes of the core' tools/proto/mutations/check --all
+	@STEP_SECONDS=14400 $(step) --ktap 'seeded mistakes of the core' tools/proto/mutations/check --all --workers 2
 
 nightly-mutations:
 	@STEP_SECONDS=43200 $(step) --ktap 'seeded mistakes of the kernel code' tools/mutations/check

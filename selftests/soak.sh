@@ -153,6 +153,7 @@ fault_settings() {
 		;;
 	server)
 		[ $bytes -ge 4096 ] || bytes=4096
+		[ $bytes -le 65536 ] || bytes=65536
 		on_server sh -c "cd /proc/sys/sunrpc/svc_rdma && echo $bytes >max_req_size && echo $number >max_version"
 		;;
 	esac
