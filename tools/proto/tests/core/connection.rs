@@ -194,6 +194,10 @@ fn version_2_may_be_handled_in_a_hurry() {
         connection.handle_message(NOW, props(0, &[0]), None);
         for (message, handle) in [
             (v2_msg(9, other, &rpc(9, other, 40)), None),
+            (
+                join(&[9, 3, CREDIT, 0, flags, 0, 0, 0, 0], &rpc(9, flags, 40)),
+                None,
+            ),
             (v2_msg(9, flags, &rpc(9, other, 40)), None),
             (v2_msg(9, flags, &rpc(8, flags, 40)), None),
             (v2_msg(9, flags | 2, &rpc(9, flags, 40)), None),

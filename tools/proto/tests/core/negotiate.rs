@@ -155,4 +155,5 @@ fn a_server_that_asks_for_version_2_is_believed() {
     let mut unknown = Memory::default();
     rose.remember(now, &mut unknown);
     assert!(!unknown.opens_by_call(now));
+    assert_eq!(unknown.first(now, Versions::BOTH), Version::V2);
 }

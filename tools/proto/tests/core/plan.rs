@@ -92,6 +92,25 @@ fn large_reply_without_eligible_result_gets_a_reply_chunk() {
     assert_eq!(plan.header_len, 28 + 4 + 32);
 }
 
+/// A buffer may have an empty head: its Reply chunk begins in the first part that is not empty.
+#[test]
+fn a_reply_chunk_has_no_empty_region() {
+    for (receive, part) in [
+        (buf(0, 65536, 0), PartName::Pages),
+        (buf(0, 0, 65536), PartName::Tail),
+    ] {
+        let call = shape(buf(100, 0, 0), &[], receive, &[]);
+        let plan = plan(&call, &Limits::v1(4096, 4096)).unwrap();
+        assert!(plan.reply_chunk);
+        let regions: Vec<_> = plan.registrations(&call).collect();
+        assert_eq!(regions.len(), 1);
+        assert_eq!(
+            (regions[0].part, regions[0].range.clone()),
+            (part, 0..65536)
+        );
+    }
+}
+
 #[test]
 fn protected_messages_are_never_reduced() {
     let send = buf(100, 9000, 0);

@@ -232,6 +232,24 @@ fn who_says_nothing_is_given_up() {
     }
 }
 
+/// A client that calls before its proof gets no message any more, also none that is owed.
+#[test]
+fn a_peer_that_is_given_up_gets_nothing() {
+    let mut client = Host::new(Side::Client, None);
+    let mut server = Host::new(Side::Server, Some(1));
+    server.hears(&client.says().unwrap());
+    let mut owing = server.connection.clone();
+    assert!(owing
+        .poll_transmit(NOW, false, false, &mut [0; MAX_CONTROL_LEN])
+        .is_some());
+    let header = [7_u32, 2, 0x0010_0004, 0, 0, 0, 0, 0, 0];
+    let mut call: Vec<u8> = header.iter().flat_map(|word| word.to_be_bytes()).collect();
+    call.extend(common::rpc(7, 0, 40));
+    server.hears(&call);
+    assert!(server.connection.is_given_up());
+    assert!(server.says().is_none());
+}
+
 /// What a client and a server with the same key say in the handshake.
 fn said() -> (Handshake, Handshake, [Vec<u8>; 3]) {
     let mut client = Handshake::new(Side::Client, channel(), [1; 32]);
