@@ -96,7 +96,7 @@ check: python ## Every test; ends with: N passed, N failed
 # Of what follows, as many at a time as there are processors.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
-lint_parts = layers map unsafe text format conformance conformance-tool lints checks probe
+lint_parts = layers map unsafe text prose format conformance conformance-tool lints checks probe
 host_parts = core oracle fuzzing model mistakes cost dissector
 build_parts = debian debian-7.3 clippy ownership
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
@@ -111,6 +111,8 @@ lint-unsafe:
 	@$(step) 'unsafe code' tools/lint/unsafe
 lint-text:
 	@$(step) 'text' tools/lint/text
+lint-prose:
+	@$(step) 'prose' tools/lint/prose
 lint-format:
 	@$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck
 lint-conformance:

@@ -2,10 +2,10 @@
 
 //! RPC over RDMA: a transport of the Linux NFS client and server (RFC 8166, RFC 8797).
 //!
-//! Layers, each using only those above it:
+//! Layers, each of which uses only the layers above it in this list:
 //!
 //! - `proto`: the protocol, pure; `bindings`: the C side, raw
-//! - `support`, `rdma`, `sunrpc`: the C side, safe; they do not know each other
+//! - `support`, `rdma`, `sunrpc`: the C side, safe; neither uses the other
 //! - `endpoint`: one connection of either role
 //! - `client`: the requester
 //! - `server`: the responder
@@ -48,7 +48,7 @@ module! {
     },
 }
 
-/// The loaded module; what is registered goes in this order.
+/// The loaded module. The registrations are dropped in this order.
 struct RpcRdma {
     _responder: server::Registration,
     _requester: sunrpc::Registration<client::transport::Rdma>,
@@ -59,7 +59,7 @@ struct RpcRdma {
     _queue: support::work::Queue,
 }
 
-/// The value of a parameter, of which Linux 7.2 gives a reference, and 7.3 a copy.
+/// Returns the value of a parameter. Linux 7.2 returns a reference, Linux 7.3 a copy.
 fn value(parameter: impl Borrow<i32>) -> i32 {
     *parameter.borrow()
 }

@@ -35,8 +35,8 @@
 
 #include <trace/events/rpcrdma_rs.h>
 
-/* bindgen takes HZ for that of user space, which is defined first (include/asm-generic/param.h). */
+/* For bindgen HZ is the HZ of user space, which is defined first (include/asm-generic/param.h). */
 static const unsigned long rpcrdma_hz = HZ;
 
-/* bindgen knows no flags that are made by casts of macros. */
+/* bindgen does not evaluate flags that are made by casts of macros. */
 static const gfp_t rpcrdma_gfp_noretry = GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN;

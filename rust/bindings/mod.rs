@@ -23,7 +23,7 @@
 )]
 
 mod generated {
-    // What the included file defines itself hides what kernel::bindings only declares.
+    // Definitions of the included file hide the declarations of kernel::bindings.
     pub use kernel::bindings::*;
     use kernel::ffi;
     use pin_init::MaybeZeroable;
@@ -44,7 +44,7 @@ mod helpers {
 pub use generated::*;
 pub use helpers::*;
 
-/// Jiffies per second. It hides `kernel::bindings::HZ`, which is 100 whatever the kernel's is.
+/// Jiffies per second. It hides `kernel::bindings::HZ`, which is always 100.
 pub const HZ: kernel::ffi::c_ulong = rpcrdma_hz;
 
 /// Flags of an allocation that fails when one round of reclaim has not helped.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What `make modules BOUNCE=y` has in place of mapping memory for DMA: the device works on a copy,
- * as with swiotlb. RDMA devices that are software map nothing, so with them a wrong direction, and
- * a sync or an unmapping that is missing, would never show. Here they spoil data or warn. Memory
- * that an IOMMU cannot make one range of addresses is refused, as the kernel refuses it.
+ * DMA mappings of `make modules BOUNCE=y`: the device works on a copy of the memory, as with
+ * swiotlb. Software RDMA devices map nothing, so with them a wrong direction, a missing sync or a
+ * missing unmapping has no effect. Here these mistakes spoil data or warn. Memory that an IOMMU
+ * cannot map to one range of addresses is refused, as the kernel refuses it.
  *
- * Nothing here is fast, and it is no part of a module that anybody uses.
+ * For tests only: it is slow, and no module for production contains it.
  */
 
 #include <linux/bug.h>
@@ -34,13 +34,13 @@ enum {
 static unsigned int bounce_copies = BOUNCE_KEEPS;
 module_param_named(copies, bounce_copies, uint, 0644);
 
-/* Limits below those of the device; 0 leaves the device's own. */
+/* Limits below the limits of the device; 0 keeps the limit of the device. */
 static unsigned int limit_sges, limit_work_requests, limit_registration_pages;
 module_param_named(sges, limit_sges, uint, 0644);
 module_param_named(work_requests, limit_work_requests, uint, 0644);
 module_param_named(registration_pages, limit_registration_pages, uint, 0644);
 
-/* The number of pieces above which the device prefers registrations; 0 leaves the device's own. */
+/* The number of pieces above which the device prefers registrations; 0 keeps the device's number. */
 static unsigned int prefer_registrations;
 module_param_named(prefer_registrations, prefer_registrations, uint, 0644);
 
@@ -70,7 +70,7 @@ struct bounce {
 	enum dma_data_direction dir;
 };
 
-/* What is mapped, by the address that the device has. */
+/* The mappings, by the address that the device has. */
 static DEFINE_XARRAY(bounces);
 /* Protection domains. With the last one, all mappings must have gone. */
 static atomic_t bounce_domains;
@@ -108,7 +108,7 @@ static u64 bounce_map(void *memory, size_t size, enum dma_data_direction dir, gf
 	if (!pages)
 		goto no_pages;
 	b->copy = pages + offset;
-	/* In both directions: of what a device may write it need not write everything. */
+	/* In both directions, because a device may leave a part of the memory unwritten. */
 	memcpy(b->copy, memory, size);
 	if (xa_err(xa_store(&bounces, (unsigned long)b->copy, b, gfp | __GFP_NOWARN)))
 		goto no_entry;

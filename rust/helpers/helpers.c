@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What Rust cannot call: static inlines and macros of the kernel's headers.
- * Each helper does what its name says and nothing else; the Rust side sees
- * it without the prefix.
+ * Static inlines and macros of the kernel's headers, which Rust cannot call.
+ * The Rust side calls a helper by its name without the prefix.
  */
 
 #define __rust_helper

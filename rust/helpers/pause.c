@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What `make modules BOUNCE=y` has beside bounce.c: it pauses where two events meet within
- * microseconds, so that a test can decide which of them is first.
+ * Pauses of `make modules BOUNCE=y`, where two events may happen within microseconds: a test can
+ * decide which event is first.
  *
- * Nothing here is fast, and it is no part of a module that anybody uses.
+ * For tests only: no module for production contains it.
  */
 
 #include <linux/delay.h>

@@ -180,8 +180,8 @@ __rust_helper int rust_helper_ib_qp_fail(struct ib_qp *qp)
 }
 
 /*
- * Waits for the completion of @cq that is being handled. No other is handled from here on, whatever
- * the device reports.
+ * Waits for the completion of @cq that is being handled. No later completion of the device is
+ * handled.
  */
 __rust_helper void rust_helper_ib_cq_stop(struct ib_cq *cq)
 {

@@ -137,7 +137,7 @@ __rust_helper void rust_helper_xprt_fail(struct rpc_rqst *rqst, int status)
 	cmpxchg(&rqst->rq_task->tk_rpc_status, 0, status);
 }
 
-/* As above, for a request that waits for a reply: completes it, and lets go of it. */
+/* As rust_helper_xprt_fail(), for a request that waits for a reply: completes and unpins it. */
 __rust_helper void rust_helper_xprt_fail_and_unpin(struct rpc_rqst *rqst, int status)
 {
 	rust_helper_xprt_fail(rqst, status);
@@ -145,10 +145,10 @@ __rust_helper void rust_helper_xprt_fail_and_unpin(struct rpc_rqst *rqst, int st
 }
 
 /*
- * Has a pinned request sent again on the connection that it was sent on, and lets go of it; not if
- * the sender is still about to note the connection (xprt_request_transmit(), which takes the
- * request off the queue behind that). The core sends again what was sent on another connection, so
- * that is what is noted; call_decode() takes a Reply without bytes for one that was cut short.
+ * Makes the core send a pinned request again on the same connection, and unpins it. Returns false
+ * if the sender has not stored the connect cookie yet (xprt_request_transmit() takes the request
+ * off the transmit queue after that). The core retransmits only requests whose cookie differs, so
+ * a different cookie is stored; call_decode() treats a Reply without bytes as truncated.
  */
 __rust_helper bool rust_helper_xprt_send_again_and_unpin(struct rpc_rqst *rqst)
 {
@@ -166,7 +166,7 @@ __rust_helper bool rust_helper_xprt_send_again_and_unpin(struct rpc_rqst *rqst)
 	return noted;
 }
 
-/* Lets go of a pinned request that goes on waiting. */
+/* Unpins a request, which continues to wait. */
 __rust_helper void rust_helper_xprt_unpin(struct rpc_rqst *rqst)
 {
 	struct rpc_xprt *xprt = rqst->rq_xprt;
@@ -177,9 +177,9 @@ __rust_helper void rust_helper_xprt_unpin(struct rpc_rqst *rqst)
 }
 
 /*
- * Gives one credit back that no request has, and wakes the next sender if that was what it waits
- * for. The core does both for a request only (__xprt_put_cong), of which it looks at nothing but
- * what is set here. The caller holds the transport lock.
+ * Gives back a credit that no request holds, and wakes the next sender that waits for a credit. The
+ * core does both for a request only (__xprt_put_cong), and reads only the fields that are set here.
+ * The caller holds the transport lock.
  */
 __rust_helper void rust_helper_xprt_put_credit(struct rpc_xprt *xprt)
 {
@@ -294,7 +294,7 @@ rust_helper_svc_xprt_lookup_call(struct svc_xprt *svc, __be32 xid)
 	return xprt ? rust_helper_xprt_lookup_and_pin(xprt, xid) : NULL;
 }
 
-/* Whether a single request is in flight, which is then that of whoever asks. */
+/* Returns whether a single request is in flight, which is then the caller's. */
 __rust_helper bool rust_helper_xprt_has_one_request(struct rpc_xprt *xprt)
 {
 	bool one;

@@ -153,7 +153,7 @@ __rust_helper void rust_helper_retire_keyring(struct key *ring)
 	key_revoke(ring);
 }
 
-/* Waits until the links are made for which @check was called before. */
+/* Waits until the links are made for which the check function was called before. */
 __rust_helper void rust_helper_wait_for_links(struct key *ring)
 {
 	down_read(&ring->sem);
@@ -161,8 +161,8 @@ __rust_helper void rust_helper_wait_for_links(struct key *ring)
 }
 
 /*
- * Writes as many serial numbers of the keys in a keyring as @size bytes hold, and returns how many
- * bytes all serial numbers take.
+ * Writes serial numbers of the keys in a keyring, at most @size bytes. Returns the bytes that all
+ * serial numbers take.
  */
 __rust_helper long rust_helper_keyring_serials(const struct key *ring, key_serial_t *serials,
 					       size_t size)

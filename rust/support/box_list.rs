@@ -3,8 +3,8 @@
 //! A list of boxes that are linked through themselves: it never allocates, and moving a box, or a
 //! whole list, takes the same few instructions however long the lists are.
 //!
-//! `kernel::list::List` wants reference counted items. Here a box belongs to the list it is in,
-//! and to nobody else.
+//! `kernel::list::List` requires reference counted items. Here the list that a box is in owns the
+//! box.
 
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -16,7 +16,7 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// The place for the link to the next box, which nobody but the list reads or writes.
+/// The link to the next box. Only the list reads and writes it.
 pub(crate) struct Link<N>(*mut N);
 
 // SAFETY: a link is used through the list only, and the list is `Send` only if its boxes are.
@@ -60,7 +60,7 @@ unsafe impl<N: Node + Send> Send for BoxList<N> {}
 unsafe impl<N: Node + Sync> Sync for BoxList<N> {}
 
 impl<N: Node> BoxList<N> {
-    /// An empty list.
+    /// Makes an empty list.
     pub(crate) const fn new() -> Self {
         // INVARIANT: there is no box.
         Self {
@@ -70,12 +70,12 @@ impl<N: Node> BoxList<N> {
         }
     }
 
-    /// Whether it is empty.
+    /// Returns whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_null()
     }
 
-    /// The first box.
+    /// Returns the first box.
     pub(crate) fn first(&self) -> Option<&N> {
         // SAFETY: null, or a box of the list (type invariant), which is borrowed.
         unsafe { self.head.as_ref() }
@@ -85,7 +85,7 @@ impl<N: Node> BoxList<N> {
         node.wrapping_byte_add(N::LINK).cast()
     }
 
-    /// The box behind `node`.
+    /// Returns the box behind `node`.
     ///
     /// # Safety
     ///
@@ -113,7 +113,7 @@ impl<N: Node> BoxList<N> {
         if self.head.is_null() {
             self.tail = node;
         }
-        // INVARIANT: `node` is linked to what was first, or is the only box.
+        // INVARIANT: `node` is linked to the first box so far, or is the only box.
         self.head = node;
     }
 
@@ -128,7 +128,7 @@ impl<N: Node> BoxList<N> {
             // SAFETY: `tail` is the last box of the list (type invariant).
             unsafe { Self::set_next(self.tail, node) };
         }
-        // INVARIANT: what was last is linked to `node`, or it is the only box.
+        // INVARIANT: the last box so far is linked to `node`, or `node` is the only box.
         self.tail = node;
     }
 
@@ -145,7 +145,7 @@ impl<N: Node> BoxList<N> {
         Some(unsafe { KBox::from_raw(node) })
     }
 
-    /// Moves all of `other` behind the others.
+    /// Moves all boxes of `other` behind the boxes of this list.
     pub(crate) fn append(&mut self, other: Self) {
         let other = ManuallyDrop::new(other);
         if other.head.is_null() {
@@ -157,16 +157,16 @@ impl<N: Node> BoxList<N> {
             // SAFETY: `tail` is the last box of the list (type invariant).
             unsafe { Self::set_next(self.tail, other.head) };
         }
-        // INVARIANT: the chain of `other` follows, whose boxes nobody else has any more.
+        // INVARIANT: the chain of `other` follows, and `other` does not own its boxes any more.
         self.tail = other.tail;
     }
 
-    /// Gives all boxes away to whoever has learnt their addresses.
+    /// Gives up the ownership of all boxes: the holder of their addresses owns them.
     pub(crate) fn leak(self) {
         let _ = ManuallyDrop::new(self);
     }
 
-    /// All of them from the first on.
+    /// Returns all boxes from the first on.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &N> + Clone {
         let mut at = self.head;
         core::iter::from_fn(move || {
@@ -178,7 +178,7 @@ impl<N: Node> BoxList<N> {
         })
     }
 
-    /// Calls `f` for each from the first on.
+    /// Calls `f` for each box from the first on.
     ///
     /// # Safety
     ///
@@ -193,7 +193,7 @@ impl<N: Node> BoxList<N> {
         }
     }
 
-    /// Takes the box if there is just one, and `f` says yes to it.
+    /// Takes the box if the list has exactly one box, and `f` returns true for it.
     #[inline]
     pub(crate) fn take_only(&mut self, f: impl FnOnce(&N) -> bool) -> Option<KBox<N>> {
         if !ptr::eq(self.head, self.tail) || !f(self.first()?) {
@@ -206,7 +206,7 @@ impl<N: Node> BoxList<N> {
         Some(unsafe { KBox::from_raw(node) })
     }
 
-    /// Takes the first box that `f` says yes to.
+    /// Takes the first box for which `f` returns true.
     pub(crate) fn take(&mut self, f: impl Fn(&N) -> bool) -> Option<KBox<N>> {
         if f(self.first()?) {
             return self.pop();
@@ -232,7 +232,7 @@ impl<N: Node> BoxList<N> {
         }
     }
 
-    /// Frees what is left, out of the way of lists that are empty.
+    /// Frees the boxes. Out of line, because most lists are empty when they are dropped.
     #[cold]
     fn clear(&mut self) {
         while self.pop().is_some() {}
@@ -253,7 +253,7 @@ impl<N: Node> Drop for BoxList<N> {
     }
 }
 
-/// Boxes that anybody may add, and that are taken all at once, without a lock.
+/// A stack of boxes without a lock. Any task may add a box; all boxes are taken at once.
 ///
 /// # Invariants
 ///
@@ -270,7 +270,7 @@ unsafe impl<N: Node + Send> Send for BoxStack<N> {}
 unsafe impl<N: Node + Send> Sync for BoxStack<N> {}
 
 impl<N: Node> BoxStack<N> {
-    /// An empty stack.
+    /// Makes an empty stack.
     pub(crate) const fn new() -> Self {
         // INVARIANT: there is no box.
         Self {
@@ -285,10 +285,10 @@ impl<N: Node> BoxStack<N> {
         let node = KBox::into_raw(node);
         let mut head = self.head.load(Relaxed);
         loop {
-            // SAFETY: the box was given to the stack just now, and nobody finds it there yet.
+            // SAFETY: the box was given to the stack just now, and `head` does not lead to it yet.
             unsafe { BoxList::set_next(node, head) };
-            // INVARIANT: `node` is linked to what was first. Boxes are never taken one by one, so
-            // what is first is linked to the others, even if it was taken and added meanwhile.
+            // INVARIANT: `node` is linked to the first box. Boxes are never taken one by one, so the
+            // first box is linked to the others, even if it was taken and added meanwhile.
             match self.head.cmpxchg(head, node, Full) {
                 Ok(_) => return,
                 Err(first) => head = first,
@@ -304,7 +304,7 @@ impl<N: Node> BoxStack<N> {
         let mut at = head;
         while !at.is_null() {
             tail = at;
-            // SAFETY: a box of the chain that was taken, and nobody else has it.
+            // SAFETY: a box of the chain that was taken, which this function owns.
             at = unsafe { BoxList::next(at) };
         }
         // INVARIANT: the chain that was taken, and its last.

@@ -9,7 +9,7 @@ use kernel::prelude::*;
 use kernel::time::{msecs_to_jiffies, Msecs};
 use kernel::types::Opaque;
 
-/// An event that happens once; everybody who waits, and who waits later, sees it.
+/// An event that happens once. All waiters see it, and so do later waiters.
 #[pin_data]
 pub(crate) struct Completion {
     #[pin]
@@ -22,7 +22,7 @@ unsafe impl Send for Completion {}
 unsafe impl Sync for Completion {}
 
 impl Completion {
-    /// An event that has not happened.
+    /// Makes an event that has not happened.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: the slot is valid, uninitialised memory that stays pinned.
@@ -30,27 +30,27 @@ impl Completion {
         })
     }
 
-    /// The event has not happened (again). To be called while nobody waits.
+    /// Resets the event, which then has not happened. No task may be waiting.
     pub(crate) fn reset(&self) {
         // SAFETY: `inner` was initialised by `new` and is alive.
         unsafe { bindings::reinit_completion(self.inner.get()) };
     }
 
-    /// The event happens. Context: any.
+    /// Lets the event happen, and wakes all waiters. Context: any.
     pub(crate) fn complete_all(&self) {
         // SAFETY: `inner` was initialised by `new` and is alive.
         unsafe { bindings::complete_all(self.inner.get()) };
     }
 
-    /// Waits for the event. Context: process, sleeps, not interruptible.
+    /// Waits for the event, not interruptibly. Context: process, may sleep.
     pub(crate) fn wait(&self) {
         // SAFETY: `inner` was initialised by `new` and is alive while `self` is borrowed.
         unsafe { bindings::wait_for_completion(self.inner.get()) };
     }
 
-    /// Waits for the event, at most `timeout` milliseconds; says whether it happened.
+    /// Waits for the event at most `timeout` milliseconds, not interruptibly. Returns whether it happened.
     ///
-    /// Context: process, sleeps, not interruptible.
+    /// Context: process, may sleep.
     pub(crate) fn wait_timeout(&self, timeout: Msecs) -> bool {
         // SAFETY: `inner` was initialised by `new` and is alive while `self` is borrowed.
         let left = unsafe {

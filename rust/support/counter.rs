@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A number that all processors count up.
+//! A counter that all processors increment.
 
 use super::sysctl::Count;
 use kernel::{
@@ -11,32 +11,32 @@ use kernel::{
     }, //
 };
 
-/// How many processors have a part of their own. Others share one.
+/// The number of parts. With more processors than parts, processors share parts.
 const PARTS: usize = 64;
 
-/// What some processor has counted: a cache line of its own, which it need not take from another.
+/// The count of one processor, in a cache line of its own.
 #[repr(align(64))]
 struct Part(Atomic<usize>);
 
-/// A counter of everything since the module was loaded, or since it was set to zero.
+/// A counter that starts at zero when the module is loaded. An administrator can reset it.
 pub(crate) struct Counter([Part; PARTS]);
 
 impl Counter {
-    /// Nothing yet.
+    /// Makes a counter at zero.
     pub(crate) const fn new() -> Self {
         Self([const { Part(Atomic::new(0)) }; PARTS])
     }
 
-    /// Counts one more. Context: any.
+    /// Adds one. Context: any.
     #[inline]
     pub(crate) fn count(&self) {
         self.add(1);
     }
 
-    /// Counts so many more. Context: any.
+    /// Adds `number`. Context: any.
     #[inline]
     pub(crate) fn add(&self, number: usize) {
-        // It may go on elsewhere in between: then one processor counts in the part of another.
+        // The task may migrate here: then one processor counts in the part of another.
         let part = CpuId::current().as_u32() as usize % PARTS;
         self.0[part].0.fetch_add(number, Relaxed);
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files in debugfs that print what an object says of itself.
+//! Files in debugfs that print the state of an object.
 //!
-//! The kernel crate's `debugfs` is not used because its files have no owner: one that somebody
-//! holds open while the module goes is closed through operations that are gone.
+//! The kernel crate's `debugfs` is not used because its files have no owner: a file that is open
+//! while the module is unloaded would be closed through operations that are gone.
 //!
-//! As debugfs wants it, what cannot be created is not there, and nobody is told.
+//! A file or directory that cannot be created is missing, without a message, as usual for debugfs.
 
 use super::foreign::Context;
 use super::global::Global;
@@ -17,7 +17,7 @@ use kernel::seq_file::SeqFile;
 use kernel::str::CString;
 use kernel::sync::Arc;
 
-/// What a file prints.
+/// The content of a file.
 pub(crate) trait Show: Send + Sync + 'static {
     /// Prints it. Context: process, may sleep.
     fn show(&self, seq: &SeqFile);
@@ -27,7 +27,7 @@ pub(crate) trait Show: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `0` is what `debugfs_create_dir` returned, maybe an error pointer.
+/// `0` is the return value of `debugfs_create_dir`, which may be an error pointer.
 struct Dir(*mut bindings::dentry);
 
 // SAFETY: a dentry belongs to no task; debugfs takes the locks of the file system.
@@ -74,7 +74,7 @@ impl Drop for Root {
 ///
 /// # Invariants
 ///
-/// `dentry` is what `debugfs_create_file_full` returned, maybe an error pointer; the data of its
+/// `dentry` is the return value of `debugfs_create_file_full`, maybe an error pointer; the data of its
 /// inode is `_shown`.
 pub(crate) struct File {
     dentry: *mut bindings::dentry,
@@ -120,7 +120,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: by the type invariant, and a drop happens once. The call waits until nobody is
+        // SAFETY: by the type invariant, and a drop happens once. The call waits until no reader is
         // between debugfs_file_get and debugfs_file_put (fs/debugfs/file.c), where files are read.
         unsafe { bindings::debugfs_remove(self.dentry) };
     }
@@ -165,8 +165,8 @@ impl<T: Show> Operations<T> {
         seq: *mut bindings::seq_file,
         _: *mut kernel::ffi::c_void,
     ) -> kernel::ffi::c_int {
-        // SAFETY: `private` is what `open_callback` passed to single_open, a `T` that lives until
-        // the file is removed.
+        // SAFETY: `private` is the pointer that `open_callback` passed to single_open, to a `T` that
+        // lives until the file is removed.
         let shown = unsafe { &*(*seq).private.cast::<T>() };
         // SAFETY: valid for the duration of the call.
         shown.show(unsafe { SeqFile::from_raw(seq) });

@@ -27,17 +27,17 @@ declare_errno! {
     no_slot => EBADSLT;
     /// The peers have no common protocol, or no RDMA device or route leads to the peer.
     protocol => EPROTO;
-    /// Somebody else has this side's port.
+    /// Another socket or id uses the local port.
     address_in_use => EADDRINUSE;
-    /// So has this very pair of addresses and ports.
+    /// Another connection has the same pair of addresses and ports.
     address_not_available => EADDRNOTAVAIL;
-    /// The message does not fit what the transport can carry.
+    /// The message is longer than the transport can carry.
     message_size => EMSGSIZE;
     /// No route leads to the peer.
     network_unreachable => ENETUNREACH;
     /// The network interface is down.
     network_down => ENETDOWN;
-    /// The device lacks something.
+    /// The device lacks a capability that the transport needs.
     not_supported => EOPNOTSUPP;
     /// An attempt to connect was given up by its own side.
     canceled => ECANCELED;

@@ -6,25 +6,25 @@ use core::ptr::NonNull;
 use kernel::ffi::c_void;
 use kernel::sync::Arc;
 
-/// What a C object keeps for us as a pointer, and whose memory the C side reads and writes
+/// A value that a C object keeps as a pointer, and whose memory the C side reads and writes
 /// meanwhile.
 ///
 /// # Safety
 ///
-/// What [`Self::memory`] returns stays at its place until the object is dropped or changed, also
-/// while it is a pointer.
+/// The memory that [`Self::memory`] returns stays at its place until the value is dropped or changed,
+/// also while it is a pointer.
 pub(crate) unsafe trait Lent: Send + Sized {
-    /// Turns it into a pointer.
+    /// Converts the value to a pointer.
     fn into_ptr(self) -> NonNull<c_void>;
 
-    /// Takes it back.
+    /// Converts the pointer back to the value.
     ///
     /// # Safety
     ///
     /// `ptr` must be from [`Self::into_ptr`], and not be used again.
     unsafe fn from_ptr(ptr: NonNull<c_void>) -> Self;
 
-    /// Its memory.
+    /// Returns the memory of the value.
     fn memory(&mut self) -> &mut [u8];
 }
 
@@ -65,7 +65,7 @@ impl Context {
         }
     }
 
-    /// The pointer to hand to C.
+    /// Returns the pointer for the C side.
     pub(crate) fn as_ptr(&self) -> *mut c_void {
         self.ptr.cast_mut()
     }

@@ -34,8 +34,8 @@ struct Reference(NonNull<bindings::key>);
 
 // SAFETY: `usage` is a refcount_t, and key_put() may be called by any task.
 unsafe impl Send for Reference {}
-// SAFETY: a shared reference gives access to what is constant (`type`, `description`), atomic (`flags`,
-// `state`) or read under RCU (`payload`, the links of a keyring).
+// SAFETY: a shared reference gives access to fields that are constant (`type`, `description`), atomic
+// (`flags`, `state`) or read under RCU (`payload`, the links of a keyring).
 unsafe impl Sync for Reference {}
 
 impl Drop for Reference {
@@ -95,7 +95,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Those of [`Reference::validate`]. `EINVAL`: the key is shorter.
+    /// The errors of [`Reference::validate`]. `EINVAL`: the key is shorter.
     pub(crate) fn check(&self, least: usize) -> Result {
         self.0.validate()?;
         match self.with_payload(<[u8]>::len) {
@@ -110,7 +110,7 @@ impl Key {
         self.0.validate().ok()?;
         self.with_payload(|secret| {
             let mut mac = [0; 32];
-            // SAFETY: the lengths are those of the slices; `mac` has SHA256_DIGEST_SIZE.
+            // SAFETY: the lengths are the lengths of the slices; `mac` has SHA256_DIGEST_SIZE.
             unsafe {
                 bindings::hmac_sha256_usingrawkey(
                     secret.as_ptr(),
@@ -211,7 +211,7 @@ impl Keyring {
         Ok(Self(()))
     }
 
-    /// Whether the keyring was neither revoked nor invalidated. Context: process, may sleep.
+    /// Returns whether the keyring was neither revoked nor invalidated. Context: process, may sleep.
     pub(crate) fn is_usable() -> bool {
         ring().is_some_and(|ring| ring.validate().is_ok())
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What to do where memory is short: flags and scopes that say what an allocation may do, and
-//! patience.
+//! Allocations while memory is short: flags, scopes that restrict the allocations of a task, and
+//! repeated attempts.
 
 use crate::bindings;
 use crate::support::trace;
@@ -12,14 +12,14 @@ use kernel::time::delay::fsleep;
 use kernel::time::Delta;
 use kernel::types::NotThreadSafe;
 
-/// Flags for memory whose lack is handled: the allocation tries reclaim once, and fails then. Without
+/// Flags for an allocation whose failure is handled: it tries reclaim once, and then fails. Without
 /// them a small allocation in a [`NofsScope`] never fails: it tries again until other tasks free
-/// memory, which may need the very task that waits.
+/// memory, and these tasks may be waiting for the allocating task.
 ///
 /// The kernel crate has no constant for `__GFP_NORETRY`.
 pub(crate) const GFP_NORETRY: Flags = {
-    // SAFETY: `Flags` is a `u32` alone, and its operators make any value. What is asserted below
-    // holds if this is so.
+    // SAFETY: `Flags` contains a `u32` only, and its operators make any value. The assertion below
+    // fails otherwise.
     unsafe { core::mem::transmute::<bindings::gfp_t, Flags>(bindings::GFP_NORETRY) }
 };
 
@@ -29,20 +29,20 @@ const _: () = {
     assert!(raw == bindings::GFP_KERNEL);
 };
 
-/// How often something is tried for which there is no memory, and the time between.
+/// The number of attempts to allocate, and the time between them.
 const ATTEMPTS: u32 = 50;
 const PAUSE: Delta = Delta::from_millis(20);
 
-/// What `make` makes. As long as there is no memory for it, it is tried again, for a second.
+/// Calls `make`, and calls it again for a second as long as it returns `ENOMEM`.
 ///
-/// For what is one of hundreds that have to be there together: if each failure undid the others,
-/// a shortage of which each feels little would leave none.
+/// For objects that are needed in sets of hundreds: a mild shortage of memory would otherwise make
+/// each set fail as a whole.
 ///
-/// Context: process, sleeps.
+/// Context: process, may sleep.
 ///
 /// # Errors
 ///
-/// The last of `make`.
+/// The error of the last call of `make`.
 pub(crate) fn patiently<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         match make() {
@@ -53,17 +53,17 @@ pub(crate) fn patiently<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
     make()
 }
 
-/// While this lives, no allocation of the current task enters a file system.
+/// A scope in which no allocation of the current task enters a file system.
 ///
-/// The transport works for NFS writeback: reclaim that waits for NFS inside it would wait for
-/// itself.
+/// NFS writeback waits for the transport. Reclaim inside the transport that waits for NFS would
+/// deadlock.
 pub(crate) struct NofsScope {
     flags: c_uint,
     _task: NotThreadSafe,
 }
 
 impl NofsScope {
-    /// Enters the scope. Context: process.
+    /// Enters the scope. Context: process, does not sleep.
     pub(crate) fn enter() -> Self {
         Self {
             // SAFETY: changes a flag of the current task only.
@@ -75,23 +75,23 @@ impl NofsScope {
 
 impl Drop for NofsScope {
     fn drop(&mut self) {
-        // SAFETY: `flags` is what the matching `memalloc_nofs_save` of this task returned.
+        // SAFETY: `flags` is the return value of the matching `memalloc_nofs_save` of this task.
         unsafe { bindings::memalloc_nofs_restore(self.flags) };
     }
 }
 
-/// While this lives, allocations of the current task may use the reserves of memory, and neither reclaim
-/// memory nor wait for it (`PF_MEMALLOC`).
+/// A scope in which allocations of the current task may use the reserves of memory, and neither
+/// reclaim memory nor wait for it (`PF_MEMALLOC`).
 ///
-/// The reserves are small. Work has a right to them if memory comes free by it, and if it takes a bounded
-/// amount.
+/// The reserves are small. Only work that frees memory, and that allocates a bounded amount, may use
+/// them.
 pub(crate) struct ReserveScope {
     flags: c_uint,
     _task: NotThreadSafe,
 }
 
 impl ReserveScope {
-    /// Enters the scope, and says in a trace event for which `work`. Context: process.
+    /// Enters the scope, and traces the name of the `work`. Context: process, does not sleep.
     #[cold]
     #[inline(never)]
     pub(crate) fn enter(work: &'static str) -> Self {
@@ -115,18 +115,18 @@ impl Drop for ReserveScope {
     }
 }
 
-/// While this lives, the current task waits for nothing, and so for no memory.
+/// A scope in which the current task does not sleep, and so does not wait for memory.
 ///
-/// For a path that memory reclaim itself may be waiting for. A kernel with
-/// `CONFIG_DEBUG_ATOMIC_SLEEP` reports whatever might sleep meanwhile, whether it does or not; on
-/// others this is nothing. So it is with `CONFIG_PREEMPT_RT`, where the spinlocks of such a path sleep.
+/// For a path that memory reclaim may be waiting for. A kernel with `CONFIG_DEBUG_ATOMIC_SLEEP`
+/// reports each function that may sleep, whether it sleeps or not. On other kernels the scope has no
+/// effect, nor with `CONFIG_PREEMPT_RT`, where the spinlocks of such a path sleep.
 pub(crate) struct NoWaitScope(NotThreadSafe);
 
-/// Whether the kernel can tell waiting from the locks of such a path.
+/// True if the kernel reports functions that may sleep, but not the spinlocks of such a path.
 const IS_CHECKED: bool = cfg!(all(CONFIG_DEBUG_ATOMIC_SLEEP, not(CONFIG_PREEMPT_RT)));
 
 impl NoWaitScope {
-    /// Enters the scope. Context: process.
+    /// Enters the scope. Context: process, does not sleep.
     #[inline(always)]
     pub(crate) fn enter() -> Self {
         if IS_CHECKED {

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 /// Size of a page as a `u32`.
 pub(crate) const PAGE_SIZE: u32 = kernel::page::PAGE_SIZE as u32;
 
-/// How many bytes of memory the machine has. Context: any.
+/// Returns the bytes of memory of the machine. Context: any.
 pub(crate) fn total() -> usize {
     // SAFETY: totalram_pages() reads a counter that the kernel always has (`_totalram_pages`,
     // mm/show_mem.c), atomically.
@@ -70,23 +70,23 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// How many pages it touches.
+    /// Returns the number of pages that the piece touches.
     #[inline]
     pub(crate) fn page_count(&self) -> u32 {
         (self.offset + self.len).div_ceil(PAGE_SIZE)
     }
 
-    /// Where it is.
+    /// Returns the memory that the piece lies in.
     pub(crate) fn memory(&self) -> Memory<'a> {
         self.memory
     }
 
-    /// Where in the first page it starts.
+    /// Returns the offset in the first page, in bytes.
     pub(crate) fn offset(&self) -> u32 {
         self.offset
     }
 
-    /// Number of bytes, not zero.
+    /// Returns the number of bytes, which is not zero.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }

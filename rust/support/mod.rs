@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel crate does not give yet: small safe wrappers that know neither RDMA nor sunrpc.
+//! Small safe wrappers that the kernel crate lacks, independent of RDMA and of sunrpc.
 
 pub(crate) mod box_list;
 pub(crate) mod completion;

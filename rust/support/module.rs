@@ -7,21 +7,21 @@
 use crate::bindings;
 use kernel::prelude::*;
 
-/// Our own module.
+/// Returns `THIS_MODULE`.
 pub(crate) fn this_module() -> *mut bindings::module {
     // SAFETY: THIS_MODULE is an address that the linker knows; nothing is read.
     unsafe { bindings::this_module() }
 }
 
-/// The parameter `host_auth`, a text.
+/// Returns the parameter `host_auth`, a text.
 pub(crate) fn host_auth() -> &'static CStr {
-    // SAFETY: a C string that nobody writes after the module's parameters were parsed.
+    // SAFETY: a C string that is not written after the module's parameters were parsed.
     unsafe { CStr::from_char_ptr(bindings::host_auth()) }
 }
 
-/// The parameter `svc_host_auth`, a text.
+/// Returns the parameter `svc_host_auth`, a text.
 pub(crate) fn svc_host_auth() -> &'static CStr {
-    // SAFETY: a C string that nobody writes after the module's parameters were parsed.
+    // SAFETY: a C string that is not written after the module's parameters were parsed.
     unsafe { CStr::from_char_ptr(bindings::svc_host_auth()) }
 }
 

@@ -11,14 +11,14 @@ use core::ptr::NonNull;
 use kernel::ffi::c_int;
 use kernel::fmt;
 
-/// Whether the log has room for one more message about what a peer does. Context: any.
+/// Returns whether the rate limit of the log admits another message about a peer. Context: any.
 pub(crate) fn may_log() -> bool {
     // SAFETY: net_ratelimit() takes a lock of its own only, which it does not wait for.
     unsafe { bindings::net_ratelimit() != 0 }
 }
 
-/// Whether the log has room for another message about host authentication, whose rate limit other messages
-/// do not share. Context: any.
+/// Returns whether the log admits another message about host authentication, which has a rate limit of
+/// its own. Context: any.
 pub(crate) fn may_log_hostauth() -> bool {
     // SAFETY: __ratelimit() tries a lock of its own and does not wait for it.
     unsafe { bindings::may_log_hostauth() }
@@ -59,12 +59,12 @@ impl SockAddr {
         let family = unsafe { (*address.cast::<bindings::sockaddr>()).sa_family };
         let (address, port): (IpAddr, u16) = match u32::from(family) {
             bindings::AF_INET => {
-                // SAFETY: the family says what the address is.
+                // SAFETY: the family is the type of the address.
                 let v4 = unsafe { &*address.cast::<bindings::sockaddr_in>() };
                 (v4.sin_addr.s_addr.to_ne_bytes().into(), v4.sin_port)
             }
             bindings::AF_INET6 => {
-                // SAFETY: the family says what the address is.
+                // SAFETY: the family is the type of the address.
                 let v6 = unsafe { &*address.cast::<bindings::sockaddr_in6>() };
                 // SAFETY: all arms of the union are 16 bytes (`struct in6_addr`).
                 let bytes = unsafe { v6.sin6_addr.in6_u.u6_addr8 };
@@ -106,9 +106,9 @@ impl Link {
         Self { net, index }
     }
 
-    /// Whether the interface has this name now. Context: any.
+    /// Returns whether the interface has this name now. Context: any.
     pub(crate) fn has_name(&self, name: &str) -> bool {
-        // SAFETY: the namespace is alive by its type invariant; the length is that of the name.
+        // SAFETY: the namespace is alive by its type invariant; the length is the length of the name.
         unsafe {
             bindings::interface_has_name(
                 self.net.as_raw(),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that moves: a message in pages that belong to whoever has it.
+//! Messages in pages that are moved between owners.
 //!
 //! `sunrpc` takes pages out of a request and `rdma` has a device read or write them. Between the
-//! two they are a [`PageBuf`], and nobody else can reach or free them.
+//! two they belong to a [`PageBuf`], and no other code can reach or free them.
 
 use super::memory::PAGE_SIZE;
 use crate::bindings;
@@ -17,29 +17,29 @@ use kernel::prelude::*;
 pub(crate) struct Run {
     /// The page that it begins in.
     page: NonNull<bindings::page>,
-    /// Where in that page.
+    /// The offset in that page, in bytes.
     offset: u32,
     /// Its length in bytes.
     len: u32,
 }
 
 impl Run {
-    /// A piece of one page.
+    /// Makes a piece of one page.
     pub(crate) fn new(page: NonNull<bindings::page>, offset: u32, len: u32) -> Self {
         Self { page, offset, len }
     }
 
-    /// The page that it begins in.
+    /// Returns the page that it begins in.
     pub(crate) fn page(&self) -> *mut bindings::page {
         self.page.as_ptr()
     }
 
-    /// Where in that page it begins, in bytes.
+    /// Returns the offset in that page, in bytes.
     pub(crate) fn offset(&self) -> u32 {
         self.offset
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -54,7 +54,7 @@ impl Run {
 /// body lie in the elements from `body_first` on, `body_offset` bytes from the start of the first.
 pub(crate) struct PageBuf {
     owned: KVec<NonNull<bindings::page>>,
-    /// How many bytes of the message are before what is here.
+    /// The number of bytes of the message before the first byte of this buffer.
     start: u32,
     head: Option<Run>,
     body_first: usize,
@@ -70,18 +70,18 @@ unsafe impl Sync for PageBuf {}
 
 /// Where the pieces of a message lie among pages.
 pub(crate) struct Pieces {
-    /// How many bytes of the message are elsewhere, before these.
+    /// The number of bytes of the message before these pieces, which lie elsewhere.
     pub(crate) start: u32,
-    /// What comes first.
+    /// The first piece.
     pub(crate) head: Option<Run>,
-    /// What follows, in bytes from the start of the first page.
+    /// The body, in bytes from the start of the first page.
     pub(crate) body: Range<usize>,
-    /// What comes last.
+    /// The last piece.
     pub(crate) tail: Option<Run>,
 }
 
 impl PageBuf {
-    /// No memory.
+    /// Makes a buffer without memory.
     pub(crate) const fn empty() -> Self {
         // INVARIANT: there is nothing.
         Self {
@@ -95,7 +95,7 @@ impl PageBuf {
         }
     }
 
-    /// There is no message any more; the pages stay.
+    /// Forgets the message, and keeps the pages.
     fn forget(&mut self) {
         self.start = 0;
         self.head = None;
@@ -105,14 +105,13 @@ impl PageBuf {
         self.tail = None;
     }
 
-    /// Gives all pages back to the kernel. What their addresses were kept in stays, for the next.
+    /// Gives all pages back to the kernel. The vector of their addresses keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.forget();
         release(&mut self.owned);
     }
 
-    /// As [`clear`](Self::clear), but for a buffer that waits for its next use: one page stays, and
-    /// nothing that is large.
+    /// Shrinks a buffer that waits for its next use: keeps one page and a short vector at most.
     pub(crate) fn rest(&mut self) {
         self.forget();
         if self.owned.len() > Self::PAGES_AT_REST {
@@ -126,19 +125,19 @@ impl PageBuf {
     const PAGES_AT_REST: usize = 1;
     const ENTRIES_AT_REST: usize = 64;
 
-    /// Becomes a buffer of `count` whole pages: those that have stayed, or those of `entries`, which
-    /// are null then. Says which: whether they are those of `entries`.
+    /// Becomes a buffer of `count` whole pages: the pages that it kept, or the pages of `entries`, which
+    /// are null then. Returns whether the pages are the pages of `entries`.
     ///
     /// Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EINVAL`: there are not as many pages.
+    /// `ENOMEM`; `EINVAL`: `entries` has fewer pages than `count`.
     ///
     /// # Safety
     ///
     /// Each of `entries` that is not null must be a page of order 0 in the direct map, with a
-    /// reference that becomes this object's, and which nobody else reads or writes.
+    /// reference that becomes this object's. No other code may read or write it.
     pub(crate) unsafe fn take_whole(
         &mut self,
         entries: &mut [*mut bindings::page],
@@ -159,17 +158,17 @@ impl PageBuf {
         Ok(taken)
     }
 
-    /// How many bytes of the message are here.
+    /// Returns the number of bytes of the message in this buffer.
     pub(crate) fn len(&self) -> u32 {
         let ends = [self.head, self.tail].into_iter().flatten();
         ends.fold(self.body_len, |len, run| len + run.len)
     }
 
-    /// Puts the pages into the first of `entries`, and takes those that were there.
+    /// Exchanges the pages with the pages of the first entries of `entries`.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: there are not as many entries.
+    /// `EINVAL`: `entries` is shorter than the buffer has pages.
     ///
     /// # Safety
     ///
@@ -178,7 +177,7 @@ impl PageBuf {
         let entries = entries.get_mut(..self.owned.len()).ok_or(EINVAL)?;
         self.forget();
         let mut kept = 0;
-        // INVARIANT: what was in the entries is this object's now, as the caller promises.
+        // INVARIANT: the pages of the entries are this object's now, as the caller promises.
         for (index, entry) in entries.iter_mut().enumerate() {
             let before = NonNull::new(*entry);
             if let Some(page) = self.owned.get(index) {
@@ -193,8 +192,8 @@ impl PageBuf {
         Ok(())
     }
 
-    /// Becomes the message whose pieces lie among `entries`, whose pages it takes; they are null
-    /// then. What is not in them was said to be elsewhere.
+    /// Becomes the message whose pieces lie in the pages of `entries`. Takes the pages; the entries are
+    /// null then.
     ///
     /// Context: process, may sleep.
     ///
@@ -240,8 +239,8 @@ impl PageBuf {
         Ok(())
     }
 
-    /// The pieces that the bytes `range` of the message lie in, in order; fewer if there are not so
-    /// many, none if it begins elsewhere.
+    /// Returns the pieces that the bytes `range` of the message lie in, in order. They are shorter than
+    /// `range` if the message is, and empty if `range` begins before this buffer.
     #[inline]
     pub(crate) fn runs(&self, range: Range<u32>) -> Runs<'_> {
         let (from, to) = match range.start.checked_sub(self.start) {
@@ -249,7 +248,7 @@ impl PageBuf {
             None => (0, 0),
         };
         let mut before = 0;
-        // Which of the next `len` bytes are meant.
+        // Returns the part of the next `len` bytes that lies in the range.
         let mut meant = |len: u32| {
             let end = before + len;
             let part = from.clamp(before, end) - before..to.clamp(before, end) - before;
@@ -277,11 +276,11 @@ impl PageBuf {
         }
     }
 
-    /// Copies `data` to byte `at`, of a buffer of [whole](Self::whole) pages.
+    /// Copies `data` to byte `at` of a buffer of whole pages ([`take_whole`](Self::take_whole)).
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the buffer is not as long, or not one of whole pages.
+    /// `EINVAL`: the buffer is shorter, or does not consist of whole pages.
     pub(crate) fn write(&mut self, at: u32, mut data: &[u8]) -> Result {
         let end = at.checked_add(data.len() as u32).ok_or(EINVAL)?;
         if end > self.body_len || self.start != 0 || self.head.is_some() || self.body_offset != 0 {
@@ -292,8 +291,8 @@ impl PageBuf {
             // SAFETY: a page of this object, in the direct map (type invariant).
             let page = unsafe { bindings::page_address(run.page()) };
             let to = page.cast::<u8>().wrapping_add(run.offset as usize);
-            // SAFETY: the piece lies within the page, which nobody else has (`whole`), so `data`
-            // is elsewhere.
+            // SAFETY: the piece lies within the page, which this object alone reads and writes
+            // (`take_whole`), so `data` does not overlap with it.
             unsafe { core::ptr::copy_nonoverlapping(now.as_ptr(), to, now.len()) };
             data = later;
         }
@@ -306,14 +305,14 @@ impl PageBuf {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the buffer is not as long.
+    /// `EINVAL`: the buffer is shorter.
     pub(crate) fn read(&self, at: u32, mut out: &mut [u8]) -> Result {
         let end = at.checked_add(out.len() as u32).ok_or(EINVAL)?;
         for run in self.runs(at..end) {
             let (now, later) = out.split_at_mut_checked(run.len as usize).ok_or(EINVAL)?;
             // SAFETY: the piece lies within the page, which is this object's, and `now` has room
-            // for it. A page of the page cache may be written meanwhile, by whoever writes to the
-            // file: memcpy_from_page() is C, where that gives some of the bytes and no more.
+            // for it. A task that writes to the file may write to a page of the page cache
+            // meanwhile: memcpy_from_page() is C, where such a race gives a mix of old and new bytes.
             unsafe {
                 bindings::copy_from_page(
                     now.as_mut_ptr().cast(),
@@ -380,8 +379,8 @@ fn take(owned: &mut KVec<NonNull<bindings::page>>, entries: &mut [*mut bindings:
 /// Gives pages back to the kernel.
 fn release(pages: &mut KVec<NonNull<bindings::page>>) {
     if !pages.is_empty() {
-        // SAFETY: `release_pages` takes an array of pages, each with a reference to give back,
-        // which are those of the vector. `NonNull` has the layout of a pointer.
+        // SAFETY: `release_pages` takes an array of pages, each with a reference to give back: the
+        // pages of the vector. `NonNull` has the layout of a pointer.
         unsafe { bindings::release_page_array(pages.as_mut_ptr().cast(), pages.len() as i32) };
         pages.clear();
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values that others may look at while they change, where any of the values is good enough.
+//! Values that other tasks may read while they change, where an old value does no harm.
 //!
 //! C header: `include/asm-generic/rwonce.h` (`READ_ONCE`, `WRITE_ONCE`). The kernel crate's atomics
-//! do the same with relaxed order, but call a function of the kernel for each access, which shows
-//! on the way of every RPC.
+//! do the same with relaxed order, but call a function of the kernel for each access, which is
+//! measurable on the path of an RPC.
 
 use core::cell::UnsafeCell;
 
@@ -14,7 +14,7 @@ use core::cell::UnsafeCell;
 pub(crate) struct Racy<T: Copy>(UnsafeCell<T>);
 
 // SAFETY: accesses are volatile and of a size that the processor reads and writes at once, so
-// nobody sees half a value (Documentation/memory-barriers.txt, "READ_ONCE()").
+// no reader sees half a value (Documentation/memory-barriers.txt, "READ_ONCE()").
 unsafe impl<T: Copy + Send> Sync for Racy<T> {}
 
 impl<T: Copy> Racy<T> {

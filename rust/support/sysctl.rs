@@ -2,8 +2,8 @@
 
 //! Settings that userspace reads and writes below `/proc/sys` (`struct ctl_table`).
 //!
-//! A setting is a static atomic. The kernel writes it by itself, after it has checked the range;
-//! whoever uses it loads it at the moment when it counts, and gets the newest value.
+//! A setting is a static atomic. The kernel checks the range and writes the value; its users load it
+//! when they need it, and get the newest value.
 
 use crate::bindings;
 use core::ptr::NonNull;
@@ -22,11 +22,11 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Gives `setting` a `value` to begin with, that of the module parameter `name`.
+    /// Sets `setting` to `value`, the value of the module parameter `name`.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: it is out of range, which the kernel's log says.
+    /// `EINVAL`: the value is out of range; the kernel's log has a message.
     pub(crate) fn begin(&self, setting: &Atomic<i32>, value: i32, name: &str) -> Result {
         if value < self.min || value > self.max {
             pr_err!("{name}={value}: has to be {} to {}\n", self.min, self.max);
@@ -41,18 +41,18 @@ impl Range {
 ///
 /// # Invariants
 ///
-/// All that the table points to lives as long as the module and is what `proc_dointvec` and
+/// All that the table points to lives as long as the module, and has the type that `proc_dointvec` and
 /// `proc_dointvec_minmax` expect: integers of `maxlen` bytes.
 #[repr(transparent)]
 pub(crate) struct Entry(bindings::ctl_table);
 
-// SAFETY: the kernel only reads a `ctl_table` (it takes it as const), and what `data` points to is
-// an atomic, which `proc_int_conv` (kernel/sysctl.c) writes with WRITE_ONCE.
+// SAFETY: the kernel only reads a `ctl_table` (it takes it as const), and `data` points to an
+// atomic, which `proc_int_conv` (kernel/sysctl.c) writes with WRITE_ONCE.
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    /// The setting `name`, refused with `EINVAL` beyond its range. Without a range every `int`
-    /// is taken.
+    /// Makes the setting `name`. A value out of range is refused with `EINVAL`; without a range every
+    /// `int` is accepted.
     pub(crate) const fn new(
         name: &'static CStr,
         value: &'static Atomic<i32>,
@@ -103,7 +103,7 @@ impl Entry {
         Self::with_handler(name, value, LONGEST, Some(text_callback::<T>))
     }
 
-    /// Makes a file of `value`, to which `handler` gives access as that of `maxlen` bytes.
+    /// Makes a file of `value`, which `handler` reads and writes as `maxlen` bytes.
     const fn with_handler<T>(
         name: &'static CStr,
         value: &'static T,
@@ -128,7 +128,8 @@ impl Entry {
 ///
 /// # Safety
 ///
-/// `table` must be that of [`Entry::text`] for a `T`, and the other arguments those of a `proc_handler`.
+/// `table` must be the table of [`Entry::text`] for a `T`, and the other arguments the arguments of a
+/// `proc_handler`.
 unsafe extern "C" fn text_callback<T: Text>(
     table: *const bindings::ctl_table,
     write: kernel::ffi::c_int,
@@ -136,7 +137,7 @@ unsafe extern "C" fn text_callback<T: Text>(
     len: *mut usize,
     position: *mut bindings::loff_t,
 ) -> kernel::ffi::c_int {
-    // SAFETY: sysctl keeps the table registered during the call, nobody writes it, and a copy owns nothing.
+    // SAFETY: sysctl keeps the table registered during the call and does not write it; a copy owns nothing.
     let mut table = unsafe { core::ptr::read(table) };
     // SAFETY: the data is a `T`, which is static.
     let setting = unsafe { &*table.data.cast::<T>() };
@@ -146,7 +147,7 @@ unsafe extern "C" fn text_callback<T: Text>(
         if *position != 0 || *len > LONGEST {
             return EINVAL.to_errno();
         }
-        // SAFETY: the kernel's copy of what is written (proc_sys_call_handler()).
+        // SAFETY: the kernel's copy of the bytes that userspace writes (proc_sys_call_handler()).
         let text = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), *len) };
         let set = core::str::from_utf8(text)
             .map_err(|_| EINVAL)
@@ -172,17 +173,17 @@ unsafe extern "C" fn text_callback<T: Text>(
     unsafe { bindings::proc_dostring(&table, write, buffer, len, position) }
 }
 
-/// A number that is found when it is asked for, and that userspace can only set to zero.
+/// A number that is computed for each read, and that userspace can only set to zero.
 pub(crate) trait Count: Sync + 'static {
-    /// The number. Context: process.
+    /// Returns the number. Context: process, does not sleep.
     fn sum(&self) -> usize;
 
-    /// Begins at zero again. Context: process.
+    /// Sets the number to zero. Context: process, does not sleep.
     fn reset(&self);
 }
 
 impl Entry {
-    /// The number `name`, which any write sets to zero.
+    /// Makes the number `name`, which any write sets to zero.
     pub(crate) const fn counter<C: Count>(name: &'static CStr, value: &'static C) -> Self {
         let maxlen = core::mem::size_of::<usize>();
         Self::with_handler(name, value, maxlen, Some(counter_callback::<C>))
@@ -193,8 +194,8 @@ impl Entry {
 ///
 /// # Safety
 ///
-/// `table` must be that of [`Entry::counter`] for a `C`, and the other arguments what a `proc_handler`
-/// gets.
+/// `table` must be the table of [`Entry::counter`] for a `C`, and the other arguments the arguments of a
+/// `proc_handler`.
 unsafe extern "C" fn counter_callback<C: Count>(
     table: *const bindings::ctl_table,
     write: kernel::ffi::c_int,
@@ -202,7 +203,7 @@ unsafe extern "C" fn counter_callback<C: Count>(
     len: *mut usize,
     position: *mut bindings::loff_t,
 ) -> kernel::ffi::c_int {
-    // SAFETY: sysctl keeps the table registered during the call, nobody writes it, and a copy owns nothing.
+    // SAFETY: sysctl keeps the table registered during the call and does not write it; a copy owns nothing.
     let mut table = unsafe { core::ptr::read(table) };
     // SAFETY: the data is a `C`, which is static.
     let counter = unsafe { &*table.data.cast::<C>() };
@@ -216,11 +217,11 @@ unsafe extern "C" fn counter_callback<C: Count>(
     unsafe { bindings::proc_doulongvec_minmax(&table, write, buffer, len, position) }
 }
 
-/// Registered settings; dropping it takes the files away.
+/// Registered settings. Dropping the table removes their files.
 ///
 /// # Invariants
 ///
-/// `header` is what `register_sysctl_sz` returned.
+/// `header` is the return value of `register_sysctl_sz`.
 pub(crate) struct Table {
     header: NonNull<bindings::ctl_table_header>,
 }
@@ -231,7 +232,7 @@ unsafe impl Send for Table {}
 unsafe impl Sync for Table {}
 
 impl Table {
-    /// Makes `entries` appear in `/proc/sys/DIRECTORY`. Context: process, may sleep.
+    /// Registers `entries` in `/proc/sys/DIRECTORY`. Context: process, may sleep.
     ///
     /// # Errors
     ///

@@ -2,19 +2,19 @@
 
 //! Trace events, of the system `rpcrdma` (include/trace/events/rpcrdma_rs.h).
 //!
-//! An event that nobody listens to costs one instruction that does nothing where the kernel has
-//! jump labels, and the test of a counter elsewhere (User Mode Linux). Its fields are a closure,
-//! so that nothing of them is computed then.
+//! A disabled event costs one no-op instruction where the kernel has jump labels, and the test of a
+//! counter elsewhere (User Mode Linux). Its fields are a closure, so they are computed only if the
+//! event is enabled.
 
 use super::net::SockAddr;
 use crate::bindings;
 use kernel::ffi::c_char;
 
-/// A value that an event takes, and what C gets of it.
+/// A field of an event, and the argument that C gets for it.
 trait Field {
-    /// What lives until C has returned.
+    /// The value that lives until C has returned.
     type Held;
-    /// What C is called with.
+    /// The argument of the C function.
     type Passed;
 
     fn hold(self) -> Self::Held;
@@ -82,7 +82,7 @@ impl Field for &SockAddr {
     }
 }
 
-/// Tells the compiler that whoever calls this is seldom reached.
+/// Tells the compiler that the caller of this function is seldom reached.
 #[cold]
 #[inline]
 fn seldom() {}
@@ -97,7 +97,7 @@ macro_rules! events {
             #[allow(clippy::extra_unused_lifetimes)]
             #[inline(always)]
             pub(crate) fn $name<'a>(fields: impl FnOnce() -> ($($ty,)*)) {
-                // SAFETY: the key is that of a tracepoint that C defines (rpcrdma_events.c).
+                // SAFETY: the key belongs to a tracepoint that C defines (rpcrdma_events.c).
                 let enabled = unsafe {
                     kernel::jump_label::static_branch_unlikely!(
                         bindings::[<__tracepoint_ $event>],
@@ -109,7 +109,7 @@ macro_rules! events {
                     seldom();
                     let ($($arg,)*) = fields();
                     $(let $arg = Field::hold($arg);)*
-                    // SAFETY: the event copies what its arguments point to (`TP_fast_assign`
+                    // SAFETY: the event copies the data behind its arguments (`TP_fast_assign`
                     // there) before it returns, and until then they are borrowed.
                     unsafe { bindings::[<rust_do_trace_ $event>]($(<$ty as Field>::pass(&$arg)),*) };
                 }
@@ -122,8 +122,8 @@ events! {
     /// An attempt to connect has ended, with 0 or an error number.
     fn connect = xprtrdma_connect(cid: u32, peer: &'a SockAddr, rc: i32);
 
-    /// Both sides have said how large messages may be; the bytes that hold, and those that this
-    /// side could do.
+    /// The inline thresholds of a connection are known: the agreed ones, and the largest ones that this
+    /// side supports, in bytes.
     fn thresholds = xprtrdma_inline_thresh(
         cid: u32,
         inline_send: u32,
@@ -134,14 +134,14 @@ events! {
         peer: &'a SockAddr,
     );
 
-    /// A connection has to be closed, or is; why.
+    /// A connection is closed, or has to be closed, for the reason `why`.
     fn disconnect = xprtrdma_disconnect(cid: u32, why: &'a str);
 
-    /// Work of a transport that is used for swap begins, and may use the reserves of memory.
+    /// Work of a transport that carries swap begins, and may use the reserves of memory.
     fn reserves = rpcrdma_reserves(work: &'a str);
 
-    /// A Call was made: the bytes of its head, page list and tail, how arguments and results
-    /// travel, and the Segments for either.
+    /// A Call was marshalled: the bytes of its head, page list and tail, the forms in which arguments and
+    /// results are conveyed, and the number of Segments for each.
     fn marshal = xprtrdma_marshal(
         cid: u32,
         xid: u32,
@@ -154,10 +154,10 @@ events! {
         writes: u32,
     );
 
-    /// A Call was not made; why.
+    /// A Call was not marshalled, for the reason `why`.
     fn marshal_failed = xprtrdma_marshal_failed(cid: u32, xid: u32, why: &'a str);
 
-    /// A Send was posted, with so many registrations, of so many bytes.
+    /// A Send of `len` bytes was posted, with `mrs` registrations.
     fn post_send = xprtrdma_post_send(cid: u32, xid: u32, mrs: u32, len: u32);
 
     /// Memory was mapped for the device and will be registered by the next Send.
@@ -197,29 +197,29 @@ events! {
     /// The device has reported an event after which the queue pair does not work.
     fn qp_event = rpcrdma_qp_event(cid: u32, event: &'a str);
 
-    /// A Reply arrived, with such a grant.
+    /// A Reply arrived, which grants `credits`.
     fn reply = xprtrdma_reply(cid: u32, xid: u32, credits: u32);
 
     /// A Reply arrived that no RPC waits for.
     fn reply_unknown = xprtrdma_reply_rqst_err(cid: u32, xid: u32, why: &'a str);
 
-    /// A Reply arrived that cannot be used; why.
+    /// A Reply arrived that cannot be used, for the reason `why`.
     fn reply_bad = xprtrdma_reply_hdr_err(cid: u32, xid: u32, why: &'a str);
 
-    /// The peer has refused a Call; what it says.
+    /// The peer has refused a Call, for the reason `why`.
     fn reply_error = xprtrdma_reply_error(cid: u32, xid: u32, why: &'a str);
 
-    /// So many Calls may be in flight from now on.
+    /// The congestion window changed: `limit` Calls may be in flight.
     fn credits = xprtrdma_credits(cid: u32, limit: u32);
 
-    /// A Call of the server arrived, of so many bytes.
+    /// A Call of `len` bytes from the server arrived.
     fn callback = xprtrdma_cb_call(cid: u32, xid: u32, len: u32);
 
-    /// The Reply to a Call of the server was sent, of so many bytes.
+    /// The Reply of `len` bytes to a Call from the server was sent.
     fn callback_reply = xprtrdma_cb_reply(cid: u32, xid: u32, len: u32);
 
-    /// A client was accepted: the bytes that hold for a message each way, how many Calls at a time
-    /// it has now and may get, and how many RDMA Reads may be outstanding.
+    /// A client was accepted: the inline thresholds in bytes, the number of Calls that it may have in
+    /// flight now and at most, and the number of RDMA Reads that may be outstanding.
     fn svc_accept = svcrdma_accept(
         cid: u32,
         inline_send: u32,
@@ -231,11 +231,11 @@ events! {
         peer: &'a SockAddr,
     );
 
-    /// A client was refused; why, and the error number if there is one.
+    /// A client was refused, for the reason `why`; `rc` is an error number or 0.
     fn svc_refuse = svcrdma_refuse(peer: &'a SockAddr, why: &'a str, rc: i32);
 
-    /// A Call arrived: for how many credits it asks, how long the RPC message is and how it
-    /// travels, and the Segments of the Read list, the Write list and the Reply chunk.
+    /// A Call arrived: the credits that it requests, the length and the form of the RPC message, and the
+    /// number of Segments of the Read list, the Write list and the Reply chunk.
     fn svc_call = svcrdma_decode_rqst(
         cid: u32,
         xid: u32,
@@ -247,7 +247,7 @@ events! {
         reply: u32,
     );
 
-    /// RDMA Reads for a Call are about to be posted, of so many bytes.
+    /// RDMA Reads of `len` bytes for a Call are about to be posted.
     fn svc_read = svcrdma_post_read_chunk(
         cid: u32,
         xid: u32,
@@ -259,8 +259,8 @@ events! {
     /// The RDMA Reads of a Call have ended, with 0 or an error number.
     fn svc_read_ended = svcrdma_read_finished(cid: u32, xid: u32, rc: i32);
 
-    /// A Reply is about to be posted, of so many bytes: how it travels, the Segments and bytes that
-    /// are written by RDMA, the work requests, and the handle that the client's device invalidates.
+    /// A Reply of `len` bytes is about to be posted: its form, the Segments and bytes of its RDMA Writes,
+    /// the number of work requests, and the handle that the client's device invalidates.
     fn svc_reply = svcrdma_post_send(
         cid: u32,
         xid: u32,
@@ -272,25 +272,25 @@ events! {
         handle: u32,
     );
 
-    /// A Call is answered by an error message; what that says, or what was wrong.
+    /// A Call is answered by an error message, for the reason `why`.
     fn svc_error = svcrdma_error(cid: u32, xid: u32, why: &'a str);
 
-    /// So many Calls at a time are granted from the next Reply on.
+    /// The grant changed: the next Reply grants `limit` Calls.
     fn svc_credits = svcrdma_credits(cid: u32, limit: u32);
 
     /// A Reply has to wait for room in the send queue, or for a credit.
     fn svc_full = svcrdma_sq_full(cid: u32);
 
-    /// A Call to the client is about to be posted, of so many bytes.
+    /// A Call of `len` bytes to the client is about to be posted.
     fn svc_callback = svcrdma_cb_call(cid: u32, xid: u32, len: u32);
 
-    /// A Call to the client was not sent, and why.
+    /// A Call to the client was not sent, for the reason `why`.
     fn svc_callback_unsent = svcrdma_cb_unsent(cid: u32, xid: u32, why: &'a str);
 
-    /// The Reply to a Call to the client arrived, of so many bytes.
+    /// The Reply of `len` bytes to a Call to the client arrived.
     fn svc_callback_reply = svcrdma_cb_reply(cid: u32, xid: u32, len: u32);
 
-    /// What a connection that is about to begin brings along beside what the next event says.
+    /// The configuration of a connection that is about to begin; the next event has the rest.
     fn protocol_config = rpcrdma_protocol_config(
         cid: u32,
         ceiling: u32,

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work that is done later, in process context, on a queue of the module's own.
+//! Deferred work in process context, on a workqueue of the module.
 //!
-//! Memory reclaim may wait for work of the module, and work of the module may wait for a peer. No queue
-//! of the system is made for both. The module's queue is unbound, and its rescuer thread runs the work
+//! Memory reclaim may wait for work of the module, and work of the module may wait for a peer. No
+//! workqueue of the system allows both. The module's queue is unbound, and its rescuer thread runs the work
 //! when there is no memory for another thread (`WQ_MEM_RECLAIM`).
 //!
 //! C header: `include/linux/workqueue.h`. The kernel crate's work items keep themselves alive by
-//! a reference and cannot be waited for; a module has to be able to wait, or its code would go
-//! away below them.
+//! a reference and cannot be waited for. A module has to wait for its work items before it is unloaded.
 
 use crate::bindings;
 use kernel::{
@@ -67,14 +66,14 @@ pub(crate) unsafe fn start_delayed(work: &Opaque<bindings::delayed_work>, delay:
     unsafe { bindings::mod_delayed_work(queue(), work.get(), delay) };
 }
 
-/// What a [`Job`] does.
+/// The work of a [`Job`].
 pub(crate) trait Run: Send + Sync + 'static {
-    /// Does it. Context: a workqueue, may sleep.
+    /// Does the work. Context: process, may sleep.
     fn run(&self);
 }
 
-/// Work that can be asked for from any context. It runs once for all requests that come before it
-/// begins, and never twice at a time.
+/// Work that can be requested from any context. It runs once for all requests before it begins, and
+/// never twice at a time.
 #[pin_data(PinnedDrop)]
 #[repr(C)]
 pub(crate) struct Job<T: Run> {
@@ -89,7 +88,7 @@ unsafe impl<T: Run> Send for Job<T> {}
 unsafe impl<T: Run> Sync for Job<T> {}
 
 impl<T: Run> Job<T> {
-    /// A job that nobody has asked for.
+    /// Makes a job that is not requested.
     pub(crate) fn new(target: T) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `slot` is uninitialised memory that stays pinned; INIT_WORK writes all of it.
@@ -100,19 +99,19 @@ impl<T: Run> Job<T> {
         })
     }
 
-    /// What the job works on.
+    /// Returns the object that the job works on.
     pub(crate) fn target(&self) -> &T {
         &self.target
     }
 
-    /// Asks for the job. Context: any.
+    /// Requests the job. Context: any.
     pub(crate) fn request(&self) {
         // SAFETY: initialised by `new`; drop waits for it. The queue exists while the module has
         // anything.
         unsafe { bindings::queue_work(queue(), self.work.get()) };
     }
 
-    /// Waits until the job does not run, and never does it again. Context: process, sleeps; not from the job.
+    /// Waits until the job does not run, and disables it. Context: process, may sleep. Not from the job.
     pub(crate) fn stop(&self) {
         // SAFETY: initialised by `new`, and drop waits for it.
         unsafe { bindings::disable_work_sync(self.work.get()) };
@@ -121,21 +120,21 @@ impl<T: Run> Job<T> {
 
 #[pinned_drop]
 impl<T: Run> PinnedDrop for Job<T> {
-    /// Waits until the job does not run and will not. Context: process, sleeps.
+    /// Cancels the job, and waits until it does not run. Context: process, may sleep.
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: initialised by `new`, and nobody asks for it any more: `self` is borrowed alone.
+        // SAFETY: initialised by `new`. `self` is borrowed alone, so no request follows.
         unsafe { bindings::cancel_work_sync(self.work.get()) };
     }
 }
 
-/// What a [`Clock`] does.
+/// The work of a [`Clock`].
 pub(crate) trait Tick: Send + Sync + 'static {
-    /// Does it, and returns after how many milliseconds to do it again, if at all. Context: a
-    /// workqueue, may sleep.
+    /// Does the work. Returns the time until the next run in milliseconds, or `None` to stop the clock.
+    /// Context: process, may sleep.
     fn tick(&self) -> Option<Msecs>;
 }
 
-/// Work that is done again and again, never twice at a time.
+/// Periodic work, which never runs twice at a time.
 #[pin_data(PinnedDrop)]
 #[repr(C)]
 pub(crate) struct Clock<T: Tick> {
@@ -150,7 +149,7 @@ unsafe impl<T: Tick> Send for Clock<T> {}
 unsafe impl<T: Tick> Sync for Clock<T> {}
 
 impl<T: Tick> Clock<T> {
-    /// A clock that stands.
+    /// Makes a clock that is not started.
     pub(crate) fn new(target: T) -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `slot` is uninitialised memory that stays pinned; INIT_DELAYED_WORK writes
@@ -162,7 +161,8 @@ impl<T: Tick> Clock<T> {
         })
     }
 
-    /// Does the work after `delay` milliseconds, whatever was asked for before. Context: any.
+    /// Starts the clock: the next run is after `delay` milliseconds, instead of at an earlier start's
+    /// time. Context: any.
     pub(crate) fn start(&self, delay: Msecs) {
         // SAFETY: initialised by `new`; drop waits for it.
         unsafe { start_delayed(&self.work, msecs_to_jiffies(delay)) };
@@ -171,11 +171,11 @@ impl<T: Tick> Clock<T> {
 
 #[pinned_drop]
 impl<T: Tick> PinnedDrop for Clock<T> {
-    /// Waits until the work is not done and will not be. Context: process, sleeps.
+    /// Stops the clock, and waits until its work does not run. Context: process, may sleep.
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: initialised by `new`; the work may ask for itself until this returns
-        // (`__cancel_work_sync` disables it meanwhile), and nobody else does: `self` is borrowed
-        // alone.
+        // SAFETY: initialised by `new`; the work may start itself until this returns
+        // (`__cancel_work_sync` disables it meanwhile). `self` is borrowed alone, so no other task
+        // starts it.
         unsafe { bindings::cancel_delayed_work_sync(self.work.get()) };
     }
 }

@@ -192,6 +192,38 @@ class Unsafe(Lint):
         self.assertIn("rust/rdma: unsafe blocks fell from 1 to 0", output)
 
 
+class Prose(Lint):
+    def verdict(self, name, text, *option):
+        self.write(name, text)
+        return self.run_lint("prose", *option, self.top, self.top / "budget")
+
+    def test_the_beginning_of_a_doc_comment(self):
+        for beginning in ("What the peer sends.", "Whether it is.", "As [`f`].", "How many there are."):
+            status, output = self.verdict("rust/a.rs", f"/// {beginning}\n", "--show")
+            self.assertEqual(status, 1)
+            self.assertIn("rust/a.rs:1: a doc comment begins with", output)
+        status, output = self.verdict("rust/a.rs", "/// Returns\n/// As [`f`] does.\n// Whether.\n")
+        self.assertEqual(status, 0, output)
+
+    def test_the_budget_only_falls(self):
+        self.assertEqual(self.verdict("README.rst", "Nobody sends what is whole.\n", "--update")[0], 0)
+        self.assertEqual(self.verdict("README.rst", "Nobody sends what is whole.\n")[0], 0)
+        for option in ((), ("--update",)):
+            status, output = self.verdict("README.rst", "Nobody sends what is.\nNobody.\n", *option)
+            self.assertEqual(status, 1)
+            self.assertIn("README.rst: 3 substitutes for nouns (what, nobody, so many, ...), 2 may be", output)
+        status, output = self.verdict("README.rst", "Nobody sends.\n")
+        self.assertEqual(status, 1)
+        self.assertIn("README.rst: 1 substitutes for nouns, 2 in the budget", output)
+        self.assertEqual(self.verdict("README.rst", "Nobody sends.\n", "--update")[0], 0)
+        self.assertEqual(self.verdict("README.rst", "Nobody sends.\n")[0], 0)
+
+    def test_code_is_no_prose(self):
+        text = "let what = 1;\n//= what nobody\n/// Sends ``what`` to [`nobody`].\n"
+        status, output = self.verdict("rust/a.rs", text)
+        self.assertEqual(status, 0, output)
+
+
 class Text(Lint):
     def verdict(self, name, text):
         self.write(name, text)
