@@ -40,7 +40,7 @@ module_param_named(sges, limit_sges, uint, 0644);
 module_param_named(work_requests, limit_work_requests, uint, 0644);
 module_param_named(registration_pages, limit_registration_pages, uint, 0644);
 
-/* The number of pieces above which the device prefers registrations; 0 keeps the device's number. */
+/* The number of pieces above which the device prefers registrations; 0 keeps its number. */
 static unsigned int prefer_registrations;
 module_param_named(prefer_registrations, prefer_registrations, uint, 0644);
 
