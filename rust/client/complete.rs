@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What arrives: from a message to the RPC that it completes.
+//! Replies: from a message to the RPC that it completes.
 //!
 //! The order keeps memory safe: the RPC is looked up and its exposure taken out of the table, the
-//! Reply is checked against what was offered, the peer's access to the RPC's memory ends (by the
+//! Reply is checked against the provided chunks, the peer's access to the RPC's memory ends (by the
 //! peer itself, or by LOCAL_INV), and only then is the Reply copied and the RPC completed.
 //!
-//! What excludes what:
+//! Mutual exclusion:
 //!
 //! - a second Reply, or one to an RPC that was not sent: the table has nothing to take
-//! - a task that gives up meanwhile: the request is pinned ([`Pinned`]), its release waits
+//! - a task that ends meanwhile: the request is pinned ([`Pinned`]), and its release waits
 //! - the connection that ends meanwhile: it drains the queue pair first, which waits for this
 //! - completing before the exposure has ended: [`finish`] demands [`Unexposed`]
 
@@ -84,7 +84,7 @@ use kernel::{
 type Message = Received<Shared<Client>>;
 type Inv = LocalInvBox<Shared<Client>>;
 
-/// What a message took out of the table of requests.
+/// The request that a message took out of the table of requests.
 pub(crate) enum Claim {
     /// The message concerns no RPC of ours.
     None,
@@ -94,7 +94,7 @@ pub(crate) enum Claim {
     Taken {
         rqst: Pinned,
         sent: Sent,
-        /// How many Calls the server allows from now on.
+        /// The number of Calls in flight that the server grants.
         limit: u32,
         /// The server has refused the Call, which goes again in another form.
         again: bool,
@@ -104,13 +104,13 @@ pub(crate) enum Claim {
 /// Where a checked Reply lies.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
-    /// In the last `len` bytes of what came; `written` bytes of results in the Write chunk.
+    /// In the last `len` bytes of the message; `written` bytes of results in the Write chunk.
     Inline { len: usize, written: u32 },
     /// In the Reply chunk.
     ReplyChunk { len: u32 },
     /// There is none: the server has refused the Call, which goes again.
     Again,
-    /// It is an error, or not what was asked for.
+    /// It is an error message, or a Reply that does not fit the Call.
     Failed,
 }
 
@@ -123,14 +123,14 @@ pub(crate) struct Pending {
     in_parts: bool,
 }
 
-/// What waits for memory to be invalidated.
+/// An RPC or a task that waits for memory to be invalidated.
 pub(crate) enum Waiter {
     /// A Reply that was checked, and the RPC it completes.
     Reply {
         rqst: Pinned,
         form: Form,
         message: Message,
-        /// What came in several parts, `message` being the last of them.
+        /// The joined message, if it arrived in several parts; `message` is the last part.
         joined: Option<Joined>,
     },
     /// The task of slot `index` gave up its RPC.
@@ -193,7 +193,7 @@ fn orphaned(client: &Client, protocol: &mut Protocol, requests: &mut Requests, x
     }
 }
 
-/// Checks a Reply against what the Call offered.
+/// Checks a Reply against the chunks that the Call provided.
 #[inline(always)]
 fn check(
     shared: &Shared<Client>,
@@ -225,7 +225,7 @@ fn check(
     settle(shared, rqst, sent, form, source, invalidated)
 }
 
-/// Takes what a message is for out of the table. Endpoint's lock held.
+/// Takes the request that a message is for out of the table. Endpoint's lock held.
 pub(super) fn claim(
     client: &Client,
     protocol: &mut Protocol,
@@ -262,7 +262,7 @@ pub(super) fn claim(
     }
 }
 
-/// Whether a Call that the server has refused goes again in another form.
+/// Decides whether a Call that the server has refused is sent again in another form.
 //= V2-105, D-06
 fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: ErrorReport) -> bool {
     let request = rqst.request();
@@ -375,8 +375,8 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
             }
         }
         Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
-        // The Call is sent again, on a connection that begins with the other version: whoever closes
-        // this one remembers it.
+        // The Call is sent again on a connection that begins with the other version, which is remembered
+        // when this connection is closed.
         Event::VersionChanged { refused: Some(_) } => Fate::Close(CloseReason::Protocol(
             connection::CloseReason::VersionChanged,
         )),
@@ -439,8 +439,8 @@ fn settle(
     Fate::Done
 }
 
-/// As [`settle`], when the peer has not invalidated all memory: at most one registration of
-/// several.
+/// Does the work of [`settle`] when the peer has not invalidated all registrations: it invalidates one
+/// at most.
 #[inline(never)]
 fn settle_exposed(
     shared: &Shared<Client>,
@@ -557,8 +557,8 @@ impl Waiter {
 
     /// The connection has ended, and with it the exposure.
     ///
-    /// The RPC of a good Reply goes on waiting: dropping the pin is all, and it is sent again. That of a
-    /// bad one has failed, whether its connection goes on or not.
+    /// The RPC of a good Reply continues to wait: its pin is dropped, and the core sends it again. The RPC
+    /// of a bad Reply fails, whether its connection continues or not.
     pub(super) fn retired(self, client: &Client, proof: Option<Unexposed>) {
         match (self, proof) {
             (
@@ -583,9 +583,9 @@ fn note_local_inv(client: &Client, xid: u32, exposed: &MrList<Registered>) {
     }
 }
 
-/// A task gives up its RPC: ends the exposure of its memory, and waits for that.
+/// Ends the exposure of the memory of an RPC whose task gives up.
 ///
-/// `endpoint` is the transport's connection. Returns what to wait for, if anything.
+/// `endpoint` is the transport's connection. Returns the object to wait for, if any.
 #[cold]
 //= V1-090, V2-184, V2-188
 pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Arc<Completion>> {
@@ -639,7 +639,7 @@ fn send_again(client: &Client, rqst: Pinned) {
 /// Puts the Reply where the RPC's decoder expects it, and returns its length.
 ///
 /// The decoder refuses a length that is no multiple of four. Some servers leave XDR pad out of an
-/// inline Reply, or pad it wrongly; what the decoder looks at is there all the same.
+/// inline Reply, or pad it wrongly; the bytes that the decoder reads are there all the same.
 #[inline(always)]
 fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: Form) -> Result<usize> {
     match form {
@@ -659,7 +659,7 @@ fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: Form) -> Result<
                 }
                 return Ok(padded_len(len as u32) as usize);
             }
-            // The results are in the page list already; what is inline goes around them.
+            // The results are in the page list already; the inline bytes go before and behind them.
             let (before, after) = payload.split_at_checked(head).unwrap_or((payload, &[]));
             reply.write(0, before).map_err(|_| EIO)?;
             if !after.is_empty() {

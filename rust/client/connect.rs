@@ -52,10 +52,10 @@ const RESOLVE_TIMEOUT: u32 = 5_000;
 /// 65 to 74 s.
 const CONNECT_TIMEOUT: u32 = 60_000;
 
-/// How many times a device sends a packet again. Few enough that a server whose address moved is
-/// noticed soon; RPC sends everything again on the next connection.
+/// The number of times that a device retransmits a packet. Few, so that a server whose address moved is
+/// detected soon; RPC retransmits each Call on the next connection.
 const RETRIES: u8 = 6;
-/// How often the server's device tries again when there is no Receive, in version 1. They are posted
+/// The number of times that the server's device retries when no Receive is posted, in version 1. They are posted
 /// for every credit, so a server that finds none is in error: show it.
 const RNR_RETRIES: u8 = 0;
 /// The same in version 2: for ever. One Receive stays for a message that takes no credit, and a server

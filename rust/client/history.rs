@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is remembered of a transport's connections: for those who look (debugfs), and for the next.
+//! The memory of a transport about its connections, for debugfs and for the next connection.
 
 use crate::{
     endpoint,
@@ -25,15 +25,15 @@ use kernel::{
 /// The memory, which every connection of the transport shares.
 #[pin_data]
 pub(super) struct History {
-    /// Protects what was last.
+    /// The last events.
     #[pin]
     last: SpinLock<Last>,
-    /// What the server has refused (version 2).
+    /// The refusals of the server (version 2).
     #[pin]
     refusals: SpinLock<Refusals>,
 }
 
-/// What was last.
+/// The last events of the transport's connections.
 #[derive(Clone, Copy)]
 pub(super) struct Last {
     /// Where the last attempt to connect went.
@@ -77,13 +77,13 @@ impl History {
         refusals.goes_again(retry, endpoint::now(), keep, known)
     }
 
-    /// Forgets what the server has refused long ago. Returns whether there was any of it. Context: any.
+    /// Forgets old refusals of the server. Returns whether there were any. Context: any.
     pub(super) fn expire(&self, now: Time) -> bool {
         self.refusals.lock().expire(now)
     }
 
-    /// Leaves out of the limits what the server does not take. Returns the state of the refusals. Context:
-    /// process.
+    /// Removes refused forms of a Call from the limits. Returns the state of the refusals. Context: process,
+    /// does not sleep.
     pub(super) fn narrow(&self, limits: &mut Limits) -> u32 {
         let mut refusals = self.refusals.lock();
         refusals.expire(endpoint::now());
@@ -91,7 +91,7 @@ impl History {
         refusals.changes()
     }
 
-    /// What was last. Context: process.
+    /// Returns the last events. Context: process, does not sleep.
     pub(super) fn last(&self) -> Last {
         *self.last.lock()
     }

@@ -105,16 +105,16 @@ use kernel::{
     }, //
 };
 
-/// What the sender has of a connection: it belongs to whoever holds the send lock.
+/// The sender's part of a connection. The holder of the send lock uses it.
 pub(super) struct SendSide {
     endpoint: Entered<Endpoint<Client>>,
-    /// What this side can do.
+    /// The limits of this side.
     own: Limits,
-    /// What both sides can do.
+    /// The limits of both sides.
     limits: Limits,
-    /// How many RPCs may be in flight.
+    /// The number of RPCs that may be in flight.
     requests: u32,
-    /// How many of the server's refusals the limits go by (version 2).
+    /// The state of the server's refusals for which the limits were made (version 2).
     refusals: u32,
     /// Idle registrations at hand.
     stash: Idles,
@@ -151,7 +151,7 @@ impl SendSide {
         })
     }
 
-    /// The connection stands: takes over what was agreed. Context: process, may sleep.
+    /// Takes over the agreed limits of a connection that is established. Context: process, may sleep.
     pub(super) fn begin(&mut self) -> Result {
         self.agree();
         if self.limits.version == Version::V2 {
@@ -160,12 +160,12 @@ impl SendSide {
         Ok(())
     }
 
-    /// Goes by what the server has said so far, and by what it has refused. Context: process.
+    /// Computes the limits from the server's properties and from its refusals. Context: process, does not sleep.
     #[cold]
     //= V2-055, V2-057, V2-138
     fn agree(&mut self) {
         let shared = self.endpoint.shared();
-        // What comes from here on is looked at with the next Call.
+        // The next Call takes over later properties.
         shared.role.news.set(false);
         let mut limits = self.own;
         if let Some((protocol, _)) = shared.lock().established() {
@@ -177,7 +177,7 @@ impl SendSide {
         }
         if limits.version == Version::V2 {
             self.refusals = shared.role.history.narrow(&mut limits);
-            // So many Send buffers are free when those are that a completion is asked for.
+            // The number of Send buffers that are free once all signaled Sends have completed.
             let room = limits.inline_send - Version::V2.empty_header_len();
             let most = room.saturating_mul(self.requests.saturating_sub(1));
             limits.continued_send = limits.continued_send.min(most).min(CONTINUED);
@@ -260,7 +260,7 @@ impl SendSide {
         }
     }
 
-    /// The request is not sent: nobody was told of its memory.
+    /// Takes back the registrations of a request that is not sent: no message names them.
     #[cold]
     fn put_back(&mut self, mrs: MrList<Mapped>) {
         self.stash.put_all(mrs.unmap());
@@ -469,7 +469,7 @@ fn post(
     }
 }
 
-/// As [`post`], in several messages, when there is room for all of them.
+/// Posts a Call in several messages, when there is room for all of them.
 #[inline(never)]
 //= V2-040, V2-041, V2-103
 fn post_parts(
@@ -530,10 +530,10 @@ fn post_parts(
     Ok(())
 }
 
-/// Copies the Payload stream, but for what is in chunks, behind the header.
+/// Copies the Payload stream without the data in chunks behind the header.
 #[inline]
 fn inline(rqst: &RdmaRqst, call: &CallShape<'_>, plan: &Plan, out: &mut [u8]) -> Option<usize> {
-    // What becomes a Read chunk is in the page list, and often nothing is behind it.
+    // The data of a Read chunk is in the page list, and often no byte follows it.
     let head_alone = plan.kind() == Kind::Msg && plan.pulled_up(call) == 0;
     if plan.read_segments != 0 && !head_alone {
         return inline_rest(rqst, call, plan, out);
@@ -543,7 +543,7 @@ fn inline(rqst: &RdmaRqst, call: &CallShape<'_>, plan: &Plan, out: &mut [u8]) ->
     Some(len)
 }
 
-/// As [`inline`], with Read chunks, and more than the head behind the header or nothing at all.
+/// Does the work of [`inline`] for Calls with Read chunks that send more than the head inline, or no byte.
 #[inline(never)]
 fn inline_rest(
     rqst: &RdmaRqst,
@@ -633,11 +633,11 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
             let shared = side.endpoint.shared();
             let most = shared.lock().protocol().map_or(0, Protocol::most_parts);
             if parts > most {
-                // The server takes less than it did: the next connection begins with what it takes.
+                // The server accepts less than before: the next connection begins with its new limits.
                 return SendError::NotConnected;
             }
             shared.role.xprt.wait_for_buffer_space();
-            // What came back before the core knew that we wait woke nobody: look again.
+            // Buffers that came back before the core noted the waiting task woke no task: look again.
             if shared.lock().has_room_for_parts(parts, mrs) {
                 shared.role.xprt.write_space();
             }
@@ -648,7 +648,7 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
         {
             let shared = side.endpoint.shared();
             shared.role.xprt.wait_for_buffer_space();
-            // A credit that came before the core knew that we wait woke nobody: look again.
+            // A credit that came before the core noted the waiting task woke no task: look again.
             if shared.lock().may_send(MsgType::Reply, 1) {
                 shared.role.xprt.write_space();
             }
@@ -662,7 +662,7 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
     }
 }
 
-/// The measures of a request. Those of its items that may be reduced go to `items`.
+/// Returns the lengths of a request. Writes its items that may be reduced to `items`.
 #[inline]
 //= V1-137
 fn shape<'a>(rqst: &RdmaRqst, [argument, result]: &'a mut [Item; 2]) -> CallShape<'a> {
@@ -707,8 +707,8 @@ fn measures(of: Measures) -> Buf {
     }
 }
 
-/// Maps what the plan names, in the order of the header, for this RPC only. When a registration is
-/// missing or memory cannot be mapped now, what was mapped comes back with the error.
+/// Maps the regions of the plan, in the order of the header, for this RPC only. When a registration is
+/// missing or memory cannot be mapped now, the mapped registrations come back with the error.
 #[inline]
 //= V1-026, V1-087, V1-088, V2-022, V2-182
 fn map_chunks(
@@ -730,7 +730,7 @@ fn map_chunks(
     Ok(mapped)
 }
 
-/// As [`map_chunks`], for more than the one registration that nearly all RPCs have.
+/// Does the work of [`map_chunks`] for RPCs with several registrations.
 #[inline(never)]
 fn map_many(
     side: &mut SendSide,
@@ -823,7 +823,7 @@ pub(super) fn segment(region: Region) -> Segment {
     }
 }
 
-/// What the event says of a Call that was made.
+/// Traces a Call that was marshalled.
 fn marshalled(
     cid: u32,
     rqst: &RdmaRqst,
@@ -865,7 +865,7 @@ fn marshalled(
     )
 }
 
-/// Counts what was sent.
+/// Counts the bytes of a Call that was sent.
 #[inline]
 fn count(stats: &Stats, call: &CallShape<'_>, plan: &Plan) {
     if plan.segments() != 0 {

@@ -5,14 +5,14 @@
 //! One RPC goes through these files in this order:
 //!
 //! 1. `transport`: sunrpc's operations; hands a request to
-//! 2. `marshal`, which asks `proto::plan` what goes where, maps the chunks (`registrations`),
+//! 2. `marshal`, which gets the form of the Call from `proto::plan`, maps the chunks (`registrations`),
 //!    and has the [endpoint](crate::endpoint) compose and post the message. Its Reply
 //!    arrives through the endpoint at
 //! 3. `complete`, which takes the request (`request`) out of the table of `registrations`, checks
-//!    the Reply against what was provided, has the memory invalidated, and completes the RPC.
+//!    the Reply against the provided chunks, invalidates the memory, and completes the RPC.
 //!
-//! `connect` makes the endpoint, `versions` knows which version to begin with, and `role` says what
-//! the endpoint's events mean here.
+//! `connect` makes the endpoint, `versions` returns the version to begin with, and `role` handles the
+//! endpoint's events.
 
 #![deny(unsafe_code)]
 

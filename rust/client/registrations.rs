@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registrations: those that are idle, and those of requests whose Reply is outstanding.
+//! Idle registrations, and registrations of requests whose Reply is outstanding.
 //!
-//! The requests live under the endpoint's lock. What a request exposes is one value, [`Exposed`],
-//! that holds the registrations together with the box that their invalidation will travel in;
-//! there is no way to have the one without the other. Whoever takes it out of the [`Table`] - the
-//! Reply's handler, a task that gives up, or the end of the connection - ends the exposure. Most
-//! requests have one registration, which the peer invalidates with its Reply; then nothing has to
-//! travel, and the box stays where it is.
+//! The endpoint's lock protects the requests. One value, [`Exposed`], holds the registrations of a request
+//! together with the box for their invalidation, so an invalidation always has its box. The code that
+//! takes it out of the [`Table`] ends the exposure: the Reply's handler, a task that gives up, or the end
+//! of the connection. Most requests have one registration, which the peer invalidates with its Reply; then
+//! no work request is posted, and the box stays where it is.
 //!
-//! Idle registrations are in the [`Pool`], or at hand with the sender, who takes all of the pool
-//! when it has none. None is made while a Call is being sent: when all are in use, [`Refill`]
-//! makes more, and the sender waits.
+//! Idle registrations are in the [`Pool`], or with the sender, which takes all of the pool when it has
+//! no idle registration. No registration is made while a Call is being sent: when all are in use,
+//! [`Refill`] makes more, and the sender waits.
 
 use super::{
     marshal::segment,
@@ -97,7 +96,7 @@ use kernel::{
     }, //
 };
 
-/// The most pages of a small registration: enough for what databases and metadata move.
+/// The most pages of a small registration: enough for the I/O of databases and for metadata.
 pub(super) const SMALL_PAGES: u32 = 16;
 
 /// Idle registrations, of two sizes, so that a small request does not hold the memory of a large
@@ -158,8 +157,7 @@ impl Idles {
     }
 }
 
-/// The idle registrations that no sender has at hand. Those who give them back, and the sender,
-/// need no lock for it.
+/// The idle registrations that the sender has not taken. It is used without a lock.
 pub(super) struct Pool {
     small: IdleStack,
     large: IdleStack,
@@ -187,7 +185,7 @@ impl Pool {
         self.take_wanted()
     }
 
-    /// As [`put`](Self::put), for several.
+    /// Puts several registrations, as [`put`](Self::put) does.
     pub(super) fn put_all(&self, mut mrs: MrList<Idle>) -> bool {
         let mut wanted = false;
         while let Some(mr) = mrs.pop() {
@@ -196,17 +194,17 @@ impl Pool {
         wanted
     }
 
-    /// The sender found too few, and has the core make it wait. Afterwards it has to look again:
-    /// what was given back before this woke nobody.
+    /// Notes that the sender found too few registrations and waits. Afterwards the sender has to look again:
+    /// a registration that was put before this woke no sender.
     ///
-    /// `Self::put` adds first and then looks whether a sender waits; here it is the other way
-    /// round. Both have a full barrier between, in adding and in taking, so one sees the other.
+    /// `Self::put` adds a registration, and then checks for a waiting sender. The sender notes that it
+    /// waits, and then takes registrations. Adding and taking are full barriers, so one sees the other.
     pub(super) fn want(&self) {
         self.wanted.set(true);
     }
 
-    /// Whether a sender waits; it is taken to be woken then. Who clears this wakes the sender
-    /// afterwards, so it does no harm if two do, or if it was set anew meanwhile.
+    /// Returns whether a sender waits, and clears that. The caller then wakes the sender, so it does no harm
+    /// if two callers do, or if the sender waits again meanwhile.
     #[inline]
     pub(super) fn take_wanted(&self) -> bool {
         let wanted = self.wanted.get();
@@ -216,8 +214,8 @@ impl Pool {
         wanted
     }
 
-    /// Takes a registration of the size that is not the one for `pages` pages. Says, too, whether
-    /// a sender waits for one of those that were not at hand meanwhile.
+    /// Takes a registration of the size that is not meant for `pages` pages. Also returns whether a sender
+    /// began to wait for a registration meanwhile.
     fn take_other(&self, pages: u32) -> (Option<Mr<Idle>>, bool) {
         let mut others = if pages <= SMALL_PAGES {
             self.large.take_all()
@@ -235,7 +233,7 @@ impl Pool {
     }
 }
 
-/// What a request exposes, and what its invalidation will travel in.
+/// The registrations of a request, and the box for their invalidation.
 pub(super) struct Exposed {
     pub(super) mrs: MrList<Registered>,
     pub(super) inv: LocalInvBox<Shared<Client>>,
@@ -254,7 +252,7 @@ pub(super) enum Sent {
 }
 
 impl Sent {
-    /// Checks a Reply against what was provided.
+    /// Checks a Reply against the provided chunks.
     #[inline(always)]
     pub(super) fn check<'a>(
         &self,
@@ -272,7 +270,7 @@ impl Sent {
                 reply::check_conveyed(xid, conveyed, start, &provided)
             }
             Self::Exposed(exposed) => {
-                // A copy for what is out of line: `conveyed` need not be in memory otherwise.
+                // A copy for the function that is not inlined: `conveyed` can stay in registers otherwise.
                 let conveyed = *conveyed;
                 exposed.check(xid, &conveyed, start)
             }
@@ -296,7 +294,7 @@ impl Exposed {
     }
 }
 
-/// What a slot's request is on this connection.
+/// The state of a slot's request on this connection.
 enum Entry {
     /// Not sent.
     Idle(LocalInvBox<Shared<Client>>),
@@ -304,7 +302,7 @@ enum Entry {
     Inline(LocalInvBox<Shared<Client>>, Unexposed),
     /// Sent with chunks.
     Exposed(Exposed),
-    /// Whoever took it has not given the box back yet.
+    /// It was taken, and its box has not come back yet.
     Taken,
 }
 
@@ -346,7 +344,7 @@ impl Table {
         Ok(Self(rows))
     }
 
-    /// Whether the slot's request can be sent: its last one is over.
+    /// Returns whether the slot's request can be sent: the last RPC in the slot has ended.
     #[inline]
     pub(super) fn is_idle(&self, index: u32) -> bool {
         matches!(
@@ -377,8 +375,8 @@ impl Table {
         rqst.set_outstanding(true);
     }
 
-    /// Takes a request whose Reply is outstanding. `by_peer` is what the peer has invalidated with
-    /// the Reply; it is used up if that was all.
+    /// Takes a request whose Reply is outstanding. `by_peer` is the registration that the peer has
+    /// invalidated with the Reply; it is used up if the request has no other registration.
     #[inline(always)]
     pub(super) fn take(&mut self, index: u32, by_peer: &mut Option<Invalidated>) -> Option<Sent> {
         // Apart, so that for the most frequent ones nothing else of an entry is moved.
@@ -402,7 +400,7 @@ impl Table {
         })?
     }
 
-    /// What can be done about a request that the server has refused (version 2).
+    /// Returns the next attempt for a request that the server has refused (version 2).
     #[cold]
     //= V2-105, D-06
     pub(super) fn react(
@@ -446,17 +444,17 @@ impl Table {
         retry::react(Version::V2, report, &sent, attempts, most)
     }
 
-    /// Exchanges an entry for what `f` makes of it.
+    /// Replaces an entry by the return value of `f`.
     #[inline(always)]
     fn change<T>(&mut self, index: u32, f: impl FnOnce(Entry) -> (Entry, T)) -> Option<T> {
         let entry = &mut self.0.get_mut(index as usize)?.entry;
         let (new, result) = f(core::mem::replace(entry, Entry::Taken));
-        // What is in place now has nothing to drop; without this, it would be looked at.
+        // The replaced entry has nothing to drop; without this, the compiler would check it.
         core::mem::forget(core::mem::replace(entry, new));
         Some(result)
     }
 
-    /// Gives back what [`take`](Self::take) took: the Reply was none, the RPC goes on waiting.
+    /// Puts back the value of [`take`](Self::take): the message was not a Reply, and the RPC continues to wait.
     pub(super) fn untake(&mut self, rqst: &RdmaRqst, exposed: Exposed) {
         self.change(rqst.index(), |_| (Entry::Exposed(exposed), ()));
         rqst.set_outstanding(true);
@@ -497,13 +495,13 @@ impl Table {
     }
 }
 
-/// What the client keeps under the endpoint's lock.
+/// The data of the client under the endpoint's lock.
 pub(crate) struct Requests {
     pub(super) table: Table,
     /// The XIDs of requests that were given up and whose Reply the peer owes. The capacity is the
     /// number of slots, which suffices because each of them has a credit.
     orphans: KVVec<u32>,
-    /// How many registrations there are, idle or not.
+    /// The number of registrations, idle or not.
     pub(super) mrs: u32,
 }
 
@@ -567,10 +565,10 @@ impl Requests {
     }
 }
 
-/// How many small registrations a connection starts with.
+/// The number of small registrations of a new connection.
 pub(super) const FIRST_SMALL: u32 = 8;
 
-/// How many are made at a time.
+/// The number of registrations that are made at a time.
 const MORE: u32 = 8;
 
 /// The connection of a transport, if there is one.
@@ -578,8 +576,8 @@ pub(super) type Current = SpinLock<Option<Arc<Gate<Endpoint<Client>>>>>;
 
 /// Makes registrations when a sender finds too few.
 ///
-/// It belongs to the transport, and enters the connection only to look at it and to add what it has
-/// made. So a connection that is closed does not wait for an allocation.
+/// It belongs to the transport, and enters the connection only to look at it and to add registrations. So
+/// closing a connection does not wait for an allocation.
 pub(super) struct Refill {
     xprt: XprtHandle<Request>,
     current: Arc<Current>,
@@ -648,8 +646,8 @@ impl Refill {
                 true
             }
             Err(_) => {
-                // Perhaps none is in use, since room was made by freeing what would do: the sender
-                // has to look again, and ask again.
+                // Perhaps no registration is in use, because a usable registration was freed to make room:
+                // the sender has to look again, and ask again.
                 let client = &endpoint.shared().role;
                 client.wake_sender(client.pool.take_wanted());
                 false

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the requester keeps in each request slot, whatever the connection.
+//! The requester's data in each request slot, which does not depend on the connection.
 
 use crate::{
     proto::retry::Attempts,

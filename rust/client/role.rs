@@ -78,12 +78,12 @@ pub(crate) struct Client {
     pub(super) stats: Arc<Stats>,
     /// Where Calls of the server go.
     pub(super) backchannel: Arc<Backchannel>,
-    /// What is remembered of its connections.
+    /// The memory of its connections.
     pub(super) history: Arc<History>,
     /// The idle registrations of the connection.
     pub(super) pool: Pool,
-    /// The server may have said what it takes since the sender has looked (version 2). What is said
-    /// before a Reply, the sender of a Call that comes after that Reply finds.
+    /// True if properties may have arrived since the sender has looked (version 2). Properties that arrive
+    /// before a Reply are seen by the sender of each Call after that Reply.
     pub(super) news: Racy<bool>,
     /// The number of the connection.
     pub(super) cid: u32,
@@ -117,7 +117,7 @@ impl Client {
         self.begin.populate((config, opening));
     }
 
-    /// What this side brings along, once it is set.
+    /// Returns the protocol's configuration, once it is set.
     pub(super) fn config(&self) -> Option<&Config> {
         self.begin.as_ref().map(|(config, _)| config)
     }

@@ -38,8 +38,8 @@ static MAX_VERSION_RANGE: Range = Range { min: 1, max: 2 };
 static NEGOTIATE: Atomic<i32> = Atomic::new(0);
 static NEGOTIATE_RANGE: Range = Range { min: 0, max: 1 };
 
-// READs and WRITEs of 4 and 8 KiB, the most frequent, have room with what goes with them: that halves
-// what they cost (performance.rst).
+// A READ or WRITE of 4 or 8 KiB, the most frequent sizes, fits into a message with its header: that halves
+// its cost (performance.rst).
 static MAX_MESSAGE: Atomic<i32> = Atomic::new(16384);
 static MAX_MESSAGE_RANGE: Range = Range {
     min: 4096,
@@ -84,7 +84,7 @@ pub(crate) fn register(max_version: i32, negotiate: i32) -> Result<Table> {
     Table::new(c"sunrpc", &ENTRIES)
 }
 
-/// How many RPCs a new transport may have in flight, and credits it asks for.
+/// Returns the number of RPCs that a new transport may have in flight, and of credits that it requests.
 pub(crate) fn slots() -> u32 {
     positive(&SLOTS)
 }

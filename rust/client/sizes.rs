@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How large a connection's resources are, from what the device can do.
+//! The sizes of a connection's resources, from the limits of the device.
 
 use super::settings;
 use crate::{
@@ -46,11 +46,11 @@ pub(crate) const MAX_DATA_PAGES: u32 = (1 << 20) / PAGE_SIZE + 1;
 /// (version 2).
 pub(super) const CONTINUED: u32 = 65_536;
 
-/// The longest Reply that is joined of several messages, in bytes: a server may have no use for chunks,
-/// so it has room for the data of any RPC and what is around them.
+/// The longest Reply that is joined from several messages, in bytes. A server may use no chunks, so there
+/// is room for the data of any RPC and for the bytes around them.
 const LONGEST_REPLY: u32 = MAX_DATA_PAGES * PAGE_SIZE + CONTINUED;
 
-/// So many messages each way at a time are enough to settle the version, and need so many buffers.
+/// The number of messages each way at a time that settling the version needs, and the number of buffers.
 pub(crate) const FIRST_MESSAGES: u16 = 1;
 const FIRST_SENDS: u32 = 1;
 /// One Receive more, because its message is handled before it is posted again.
@@ -62,7 +62,7 @@ const FIRST_RECEIVES: u32 = RecvCredits::receives(FIRST_MESSAGES) + 1;
 const SWAP_REQUESTS: u32 = 16;
 const SWAP_MESSAGE: u32 = PAGE_SIZE;
 
-/// As many Segments as a header may always have, as far as this side is concerned (version 2).
+/// The number of Segments that this side always accepts in a header (version 2).
 const SEGMENTS: u32 = 64;
 
 /// The longest messages, in bytes.
@@ -75,15 +75,15 @@ pub(crate) struct Lengths {
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// How many RPCs may be in flight.
+    /// The number of RPCs that may be in flight.
     pub(crate) requests: u32,
     /// The most pages of a registration.
     pub(crate) mr_pages: u32,
     /// The most registrations that exist at a time.
     pub(crate) mrs: u32,
-    /// How many Send buffers there are.
+    /// The number of Send buffers.
     sends: u32,
-    /// How many Receives are kept posted.
+    /// The number of Receives that are kept posted.
     receives: u32,
     /// The number of Receives that are posted again together.
     pub(crate) recv_batch: u32,
@@ -91,14 +91,14 @@ pub(crate) struct Sizes {
     pub(crate) chunk_segments: u32,
     /// The queues.
     pub(crate) qp: qp::Size,
-    /// How many RDMA Reads the peer may have outstanding.
+    /// The number of RDMA Reads that the peer may have outstanding.
     pub(crate) reads_in: u8,
     /// The versions to speak.
     pub(crate) versions: Versions,
     /// The longest messages of each version.
     v1: Lengths,
     v2: Lengths,
-    /// How many messages the server may send at a time (version 2): Replies, and Calls.
+    /// The number of messages that the server may send at a time (version 2): Replies, and Calls.
     pub(crate) messages: u16,
 }
 
@@ -108,7 +108,7 @@ impl Sizes {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP`: the device cannot do what RPC over RDMA needs.
+    /// `EOPNOTSUPP`: the device lacks a capability that RPC over RDMA needs.
     pub(crate) fn new(device: &Attributes, requests: u32, is_swapping: bool) -> Result<Self> {
         if !device.memory_management || device.max_registration_pages == 0 {
             return Err(errno::not_supported());
@@ -231,7 +231,7 @@ impl Sizes {
         (2 * self.chunk_segments).max(SEGMENTS)
     }
 
-    /// What a plan has to keep to; the protocol narrows it to what the peer allows.
+    /// Returns the limits of this side for a plan; the protocol lowers them to the limits of the peer.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             page_size: PAGE_SIZE,

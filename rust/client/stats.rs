@@ -37,7 +37,7 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What one transport has done since it was created.
+        /// The counters of one transport since its creation.
         pub(crate) struct Stats {
             $($(#[$doc])* pub(crate) $name: Counter,)*
         }
@@ -82,7 +82,7 @@ counters! {
     total_rdma_reply,
     /// Bytes of Receives copied into pages.
     fixup_copy,
-    /// Replies that failed their RPC: error messages, and those that broke a rule.
+    /// Replies that failed their RPC: error messages, and Replies that broke a rule.
     bad_reply,
     /// LOCAL_INV work requests posted.
     local_inv_needed,

@@ -79,7 +79,7 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Rdma {
     xprt: XprtHandle<Request>,
-    /// What the sender needs of the connection, if there is one.
+    /// The sender's part of the connection, if there is a connection.
     sender: SendCell<Option<SendSide>>,
     /// The connection that is being made, to give it up.
     #[pin]

@@ -40,11 +40,11 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// How many servers are remembered.
+/// The number of servers that are remembered.
 const PLACES: usize = 64;
 
-/// What is known, by a number that stands for the server: the upper half of that number, whether it is
-/// asked [by a Call](BY_CALL), and until which second it is not asked in another way.
+/// The memory, by a hash of the server's address. An entry has the upper half of the hash, a flag for a
+/// server that is asked [by a Call](BY_CALL), and the second until which it is not asked in another way.
 pub(super) struct Known([Atomic<u64>; PLACES]);
 
 /// The server is asked for version 2 by a Call. Otherwise it counts as one without version 2.
@@ -126,9 +126,9 @@ pub(super) fn opening(
     (Opening::InBand(first), memory.opens_by_call(now))
 }
 
-/// As [`remember`], when a connection is over: a server that was spoken to in version 1 may have asked
-/// for version 2. One that has taken version 1 counts as such since it was asked, and no longer, so
-/// that it is asked again when it comes back with another kernel.
+/// Updates the memory when a connection is over, as [`remember`] does: a server that was addressed in
+/// version 1 may have asked for version 2. A server that has accepted version 1 counts as a server of
+/// version 1 from the time when it was asked, so that it is asked again after an update of its kernel.
 pub(super) fn remember_end(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>) {
     let state = endpoint.shared().lock();
     let is_version2 = state.protocol().is_some_and(Protocol::is_version2);

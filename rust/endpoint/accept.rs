@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only the accepting side does: it is asked for a connection, it reads and writes the peer's
-//! memory, and its Replies may wait for room in the send queue. No task waits for that.
+//! The accepting side: connect requests, RDMA Reads and Writes of the peer's memory, and Replies that
+//! wait for room in the send queue. No task waits for room.
 
 use super::{
     now,
@@ -86,9 +86,9 @@ pub(crate) enum Blocked {
     Ended,
 }
 
-/// What the accepting role adds.
+/// The part of a role that the accepting side adds.
 pub(crate) trait Responder: Role {
-    /// What waits for data of the peer.
+    /// The object that waits for data of the peer.
     type Puller: Send;
 
     /// RDMA Reads have ended: the data is in `pull`, unless they failed. Returns the waiter if it is
@@ -138,9 +138,9 @@ pub(crate) struct Sending<'a, R: Responder> {
 }
 
 impl<R: Responder> Sending<'_, R> {
-    /// The message is a Reply. From it on as many Calls are granted at a time as there are Receives
-    /// for, but no more than `most`. If more Receives are worth while, returns for how many Calls
-    /// there are some and should be: the caller has the connection [grow](Endpoint::grow).
+    /// Updates the grant for a Reply: the number of Calls that there are Receives for, and `most` at most.
+    /// If more Receives are useful, returns the present and the wanted number of Calls: the caller makes
+    /// the connection [grow](Endpoint::grow).
     #[inline(always)]
     //= V1-033, V1-035, V1-040
     pub(crate) fn answer(&mut self, most: u32) -> Option<Range<u32>> {
@@ -153,17 +153,17 @@ impl<R: Responder> Sending<'_, R> {
         self.state.end_call(held);
     }
 
-    /// What the role keeps.
+    /// Returns the role's data.
     pub(crate) fn role(&mut self) -> &mut R::Locked {
         &mut self.state.role
     }
 
-    /// Whether nothing but a Reply brings a credit for another Call to the peer (version 1).
+    /// Returns whether only a Reply can bring a credit for another Call to the peer (version 1).
     pub(crate) fn needs_reply(&self) -> bool {
         self.state.protocol().is_some_and(Protocol::needs_reply)
     }
 
-    /// What the message goes by.
+    /// Returns the terms for the message.
     pub(crate) fn terms(&self) -> Option<Terms> {
         self.state.protocol().map(Protocol::terms)
     }
@@ -187,8 +187,8 @@ impl<R: Responder> Sending<'_, R> {
         self.state.receive_again(self.qp, call);
     }
 
-    /// Sends what was composed, after `write` was written, and has the peer's device take the
-    /// handle `invalidate` out of use.
+    /// Posts the RDMA Writes of `write` and then the composed message. The peer's device invalidates the
+    /// handle `invalidate`.
     ///
     /// # Errors
     ///
@@ -225,8 +225,8 @@ impl<R: Role> Shared<R> {
         self.waiting.get() == Waiting::Replies as u32
     }
 
-    /// Has the role send what waits for the peer, if anything does. Context: process, does not wait for
-    /// completions.
+    /// Makes the role send the messages that wait for the peer, if there are any. Context: process, does not
+    /// wait for completions.
     #[inline]
     pub(super) fn go_on(&self, qp: &QpRef<Self>) {
         if self.waiting.get() != Waiting::Nothing as u32 {
@@ -272,8 +272,8 @@ impl<R: Role> Shared<R> {
 }
 
 impl<R: Responder> Endpoint<R> {
-    /// Makes the first buffers and posts the first Receives, of what will be for `most` Calls at a
-    /// time. Context: process, may sleep.
+    /// Makes the first buffers and posts the first Receives of a connection that grows up to `most` Calls at
+    /// a time. Context: process, may sleep.
     pub(crate) fn provide_to(&self, buffers: &Buffers, most: u32) -> Result {
         let allowance = Allowance::new(most, now());
         let batch = ResponderResources::recv_batch(allowance.calls());
@@ -431,7 +431,7 @@ impl<R: Responder> Endpoint<R> {
         })
     }
 
-    /// As [`Self::sending`] for a message alone, but without any waiting.
+    /// Prepares to send a message without RDMA Writes, and does not wait.
     ///
     /// # Errors
     ///
@@ -464,7 +464,7 @@ impl<R: Responder> Endpoint<R> {
         })
     }
 
-    /// What writes into the peer's memory, with nothing to write yet. Context: process, may sleep.
+    /// Returns an empty set of RDMA Writes. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -624,9 +624,9 @@ impl<R: Responder> State<R> {
     }
 }
 
-/// The protocol's time is that of the endpoint.
+/// The protocol with the time of the endpoint.
 impl Protocol {
-    /// As [`Protocol::server`], now.
+    /// Calls [`Protocol::server`] with the present time.
     pub(crate) fn accepted(
         cid: u32,
         config: &crate::proto::connection::Config,

@@ -69,7 +69,7 @@ pub(crate) enum CloseReason {
     ForeignInvalidation,
     /// The peer has more Calls in progress than it was told it may.
     TooManyCalls,
-    /// Nobody needs it any more, or sunrpc closes it for a reason of its own.
+    /// It is not needed any more, or sunrpc closes it for a reason of its own.
     Unneeded,
 }
 
@@ -98,7 +98,7 @@ impl CloseReason {
 }
 
 impl CloseReason {
-    /// What a task is told that connects.
+    /// Returns the error for a task that connects.
     pub(super) fn errno(&self) -> Error {
         match self {
             Self::Protocol(connection::CloseReason::NoCommonVersion) => errno::protocol(),
@@ -108,10 +108,10 @@ impl CloseReason {
 }
 
 impl<R: Role> Shared<R> {
-    /// Asks, once, for the connection to be closed. Context: process.
+    /// Requests, once, that the connection is closed. Context: process, does not sleep.
     ///
-    /// Nothing, once closing has begun: what comes later, such as an event of an id that a buffer
-    /// still keeps, does not reach the role's owner, who may be gone.
+    /// Has no effect once closing has begun: a later event, such as an event of an id that a buffer still
+    /// keeps, does not reach the role's owner, which may be gone.
     pub(crate) fn lose(&self, why: CloseReason) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
             self.note(why);
@@ -133,8 +133,8 @@ impl<R: Role> Shared<R> {
         self.role.ended(why);
     }
 
-    /// An invalidation was not posted, or was flushed: parks it until the queue pair is destroyed.
-    /// If it is, what waits is told at once. Context: process, may sleep.
+    /// Parks an invalidation that was not posted, or was flushed, until the queue pair is destroyed. If the
+    /// queue pair is destroyed already, the waiter is completed at once. Context: process, may sleep.
     pub(crate) fn park(&self, inv: LocalInvBox<Self>) {
         if let Some(proof) = self.destroyed.as_ref() {
             return self.retire(inv, proof);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What both roles bring to their connections.
+//! The protocol's configuration that both roles have in common.
 
 use crate::proto::{
     cm_private::CmPrivate,
@@ -18,19 +18,18 @@ use kernel::time::Msecs;
 /// How long a peer may be silent while Calls wait for it, in milliseconds (version 2).
 const KEEP_ALIVE: Msecs = 10_000;
 
-/// How long a server may take to answer the first message, and how long the first Call may hold up what
-/// else a server has to say, in milliseconds (version 2).
+/// The time for a server's answer to the first message, and the longest time that the first Call delays
+/// the server's properties, in milliseconds (version 2).
 pub(crate) const ANSWER: Msecs = 5_000;
 
-/// What one of these makes due is due no sooner after it began, in milliseconds.
+/// The shortest of the time-outs above, in milliseconds: the polling interval.
 pub(super) const SHORTEST: Msecs = if ANSWER < KEEP_ALIVE {
     ANSWER
 } else {
     KEEP_ALIVE
 };
 
-/// What a side brings along on connection number `cid`. Calls and messages are not taken yet: those
-/// numbers are the role's.
+/// Returns the configuration of connection number `cid`. The role sets the numbers of Calls and messages.
 pub(crate) fn config(
     cid: u32,
     versions: Versions,

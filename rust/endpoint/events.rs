@@ -49,7 +49,7 @@ use crate::{
         trace, //
     }, //
 };
-/// What becomes of a message that was handled.
+/// The next use of the buffer of a message that was handled.
 pub(crate) enum Fate<P> {
     /// It is not needed any more: its buffer receives the next.
     Done,
@@ -181,8 +181,8 @@ impl<R: Role> Handler for Shared<R> {
 }
 
 impl<R: Role> Shared<R> {
-    /// Work requests have `ended`: what waits for room in the send queue, or for credits, goes on. What
-    /// `ended` returns is dropped without the lock.
+    /// Accounts work requests that have ended by `ended`, and sends the messages that waited for room in the
+    /// send queue or for credits. The return value of `ended` is dropped without the lock.
     pub(super) fn make_room<L>(&self, qp: &QpRef<Self>, ended: impl FnOnce(&mut State<R>) -> L) {
         let mut state = self.lock();
         let left = ended(&mut state);
@@ -218,7 +218,7 @@ impl<R: Role> Shared<R> {
         self.received_with_more(guard, cx, message, invalidated);
     }
 
-    /// As [`received_v2`](Self::received_v2), with more to do than hand the message over.
+    /// Handles a message of version 2 that [`received_v2`](Self::received_v2) does not.
     #[inline(never)]
     fn received_with_more(
         &self,
@@ -248,14 +248,14 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    /// A message of version 2 may have brought credits, whatever it is.
+    /// Sends messages that waited for credits: any message of version 2 may grant some.
     #[inline]
     fn more_may_be_sent(&self, qp: &QpRef<Self>) {
         self.go_on(qp);
         self.role.writable();
     }
 
-    /// A message has arrived that is not what this role gets but for exceptions.
+    /// Handles a message outside of the fast path.
     #[cold]
     #[inline(never)]
     fn received_other(
@@ -269,7 +269,7 @@ impl<R: Role> Shared<R> {
         self.dispose(cx, message, fate);
     }
 
-    /// Does with a message that was handled what is to become of it.
+    /// Reposts or keeps the buffer of a message that was handled, or closes the connection.
     #[inline(always)]
     fn dispose(
         &self,
@@ -306,8 +306,8 @@ impl<R: Role> Shared<R> {
         let handle = handle_of(&invalidated);
         let event = protocol.handle_message(now(), message.bytes(), handle);
         if !protocol.is_version2() {
-            // A refusal is the only message of its own that version 1 has. Where version 2 was tried
-            // before, Sends are not to ask for as many completions any more.
+            // Version 1 sends no message of its own but a refusal. Where version 2 was tried before, fewer
+            // Sends have to ask for completions from now on.
             let answers = matches!(event, Event::Refused(_) | Event::VersionChanged { .. });
             if let Event::VersionChanged { .. } = event {
                 self.progress.reached(Step::Settled);
@@ -342,8 +342,8 @@ impl<R: Role> Shared<R> {
         fate
     }
 
-    /// Has the role take what an event concerns, and handle it without the lock. With `answers`, the
-    /// protocol may have something to say.
+    /// Makes the role take the request that an event concerns, and handle the event without the lock. With
+    /// `answers`, the protocol may have a message to send.
     pub(super) fn claim(
         &self,
         mut guard: LockedState<'_, R>,

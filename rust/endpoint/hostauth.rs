@@ -382,7 +382,7 @@ impl Judgement {
         })
     }
 
-    /// Whether the peer has to give a proof.
+    /// Returns whether the peer has to give a proof.
     pub(crate) fn is_demanding(&self) -> bool {
         self.policy == Policy::Require
     }
@@ -493,7 +493,7 @@ pub(crate) struct SharedKey {
     key: Key,
     /// This end and the peer's end, the latter without the queue pair.
     ends: Option<(End, End)>,
-    /// None until the peer's queue pair is known.
+    /// `None` until the peer's queue pair is known.
     handshake: Option<Handshake>,
     reported: bool,
 }

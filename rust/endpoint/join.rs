@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RPC messages and property sets that arrive in several parts (version 2) are joined before anybody
-//! hears of them.
+//! Reassembly: RPC messages and property sets that arrive in several parts (version 2) are joined before
+//! the role sees them.
 //!
-//! A connection joins one of them at a time, of at most the length that its protocol takes, and only
-//! for so long. Parts are copied as they come, so no Receive waits for another part. A Call that is
-//! kept counts as as many Receives as it had parts: a peer that keeps to its credits gets them back
-//! with the Reply alone, and has about as many bytes of joined Calls here as its Receives take. One
-//! that does not is held off by the budget that all connections of a role have together.
+//! A connection joins one message at a time, up to the longest length of its protocol, and for a limited
+//! time. Each part is copied when it arrives, so no Receive waits for another part. A joined Call that is
+//! kept counts as one Receive for each of its parts: a peer that keeps to its credits gets these credits
+//! back with the Reply alone, so its joined Calls take about as much memory as its Receives. The budget
+//! of all connections of a role limits a peer that does not keep to its credits.
 
 use super::{
     accept::PATIENCE,
@@ -57,14 +57,14 @@ use kernel::{
     }, //
 };
 
-/// Of which memory all connections of a role join messages, so that this machine's own mounts do not
-/// suffer from what it serves.
+/// The budget of memory for the reassembly of all connections of a role. There is a budget for each
+/// role, so that clients of this machine's server cannot starve its own mounts.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Budget {
-    /// That of the side that connects.
+    /// The budget of the connecting side.
     #[default]
     Requester,
-    /// That of the side that accepts.
+    /// The budget of the accepting side.
     Responder,
 }
 
@@ -72,12 +72,12 @@ impl Budget {
     /// The most bytes that it ever has.
     const MOST: usize = 256 << 20;
 
-    /// How many bytes it has: a part of the machine's memory.
+    /// Returns its size in bytes: a part of the machine's memory.
     fn most(self) -> usize {
         (memory::total() / 16).min(Self::MOST)
     }
 
-    /// How many are in use.
+    /// Returns the number of bytes in use.
     fn in_use(self) -> &'static Atomic<usize> {
         static REQUESTER: Atomic<usize> = Atomic::new(0);
         static RESPONDER: Atomic<usize> = Atomic::new(0);
@@ -107,11 +107,11 @@ impl Joined {
         self.parts
     }
 
-    /// Adds what belongs at `offset`, of the memory of `budget`. Context: may sleep.
+    /// Adds the part at `offset`, with memory of `budget`. Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: what belongs before it is not there. `ENOMEM`: there is no more memory for this.
+    /// `EINVAL`: an earlier part is missing. `ENOMEM`: the budget or the memory is exhausted.
     fn add(&mut self, budget: Budget, offset: u32, part: &[u8]) -> Result {
         if offset == 0 {
             *self = Self {
@@ -123,7 +123,7 @@ impl Joined {
         if offset as usize != self.bytes.len() {
             return Err(EINVAL);
         }
-        // A Reply may be what writeback waits for, so this does not wait for writeback.
+        // Writeback may wait for this Reply, so the allocation does not wait for writeback.
         let _nofs = NofsScope::enter();
         let before = self.bytes.capacity();
         let added = self.bytes.extend_from_slice(part, GFP_NORETRY);
@@ -158,13 +158,12 @@ impl<R: Role> State<R> {
         self.joining = joined;
     }
 
-    /// Whether the rest of a message does not come: it had as long as anybody waits for the peer.
+    /// Returns whether the rest of a message is overdue: its time-out has passed.
     pub(super) fn is_overdue(&self, now: Time) -> bool {
         self.joining.parts != 0 && now >= self.joining_since.after(Time(PATIENCE.into()))
     }
 
-    /// What has come of a message of which no part is joined any more, to be dropped without the
-    /// lock.
+    /// Takes the stale reassembly buffer, which the caller drops without the lock.
     pub(super) fn take_useless(&mut self) -> Joined {
         if self.protocol().is_some_and(Protocol::is_joining) {
             return Joined::default();
@@ -243,7 +242,7 @@ impl<R: Role> Shared<R> {
             }
             // The RPC has not failed: its Call is sent again, on another connection.
             Err(error) if error == ENOMEM => return Fate::Close(CloseReason::NoMemory),
-            // The rest of what could not be joined.
+            // A later part of a message that could not be joined.
             Err(_) => return Fate::Done,
         }
         let whole = Arrived {
@@ -256,7 +255,7 @@ impl<R: Role> Shared<R> {
         let event = whole.into_event(kind);
         let fate = self.claim(self.lock(), qp, event, message, invalidated, false);
         if let Fate::Keep(_) = fate {
-            // Whatever keeps the message comes for this next.
+            // The role takes it next, with the message.
             self.lock().joined = Some(joined);
         }
         fate

@@ -2,28 +2,28 @@
 
 //! One RPC-over-RDMA connection of either role: the protocol's state over a queue pair.
 //!
-//! An [`Endpoint`] owns what both roles need: the CM's id, the queue pair, Send buffers, posted
-//! Receives, and the [`Connection`] that decides about every message that is sent or arrives.
-//! What a role adds is a [`Role`]. Neither role nor endpoint knows the other role, and the
-//! endpoint knows nothing of sunrpc.
+//! An [`Endpoint`] owns the objects that both roles need: the CM's id, the queue pair, Send buffers, posted
+//! Receives, and the [`Connection`] that decides about every message that is sent or arrives. A [`Role`]
+//! is the part of the client or of the server. A role does not depend on the other role, and the endpoint
+//! does not depend on sunrpc.
 //!
-//! - `state`: what the endpoint's one lock protects, and how a message is composed and posted
+//! - `state`: the data under the endpoint's lock; composing and posting a message
 //! - `events`: completions and CM events, to the protocol and then to the role
-//! - `config`: what both roles bring along
+//! - `config`: the protocol's configuration that both roles have in common
 //! - `protocol`: the protocol's state, and a record of the calls on it
-//! - `progress`: how far connecting has come
-//! - `hostauth`: what is demanded of a peer, and how it is proven
+//! - `progress`: the steps of connecting
+//! - `hostauth`: host authentication: the policy and the handshake
 //! - `join`: messages in several parts
-//! - `tick`: what is due when nothing happens
-//! - `close`: why a connection ends, and the order in which it does
-//! - `accept`: what only the accepting side does: it is asked, and reads and writes the peer's memory
+//! - `tick`: time-outs
+//! - `close`: the reasons for the end of a connection, and its order
+//! - `accept`: the accepting side: connect requests, RDMA Reads and Writes
 //!
 //! # The lock
 //!
-//! One spinlock protects the protocol's state, the Send buffers and what the role keeps for its
-//! requests. A sender holds it from encoding the header to the end of `ib_post_send`, so messages
-//! are posted in the order in which the protocol composed them, and a Reply is never looked at
-//! before the request is entered as sent. An arriving message takes it once.
+//! One spinlock protects the protocol's state, the Send buffers and the role's data for its requests. A
+//! sender holds it from encoding the header to the end of `ib_post_send`. So messages are posted in the
+//! order in which the protocol composed them, and a Reply is never handled before the request is entered as
+//! sent. An arriving message takes the lock once.
 
 mod accept;
 mod close;
@@ -145,19 +145,19 @@ use kernel::{
 };
 use progress::Progress;
 
-/// What a role adds to an endpoint.
+/// The client's or the server's part of an endpoint.
 ///
 /// Methods that get `&mut Self::Locked` run with the endpoint's lock held: they do not sleep.
 pub(crate) trait Role: Send + Sync + Sized + 'static {
-    /// What the role keeps under the endpoint's lock.
+    /// The role's data under the endpoint's lock.
     type Locked: Send;
-    /// What an arriving message takes out of that.
+    /// The data that an arriving message takes out of [`Self::Locked`].
     type Claim;
-    /// What keeps a message after it was handled.
+    /// The object that keeps a message after it was handled.
     type Pending: Send;
-    /// What waits until memory has been invalidated.
+    /// The object that waits until memory has been invalidated.
     type Waiter: Send;
-    /// What is kept with each Receive.
+    /// The role's data for each Receive.
     type Note: Send + Sync + Default;
 
     /// Of which memory messages are joined that come in several parts.
@@ -166,9 +166,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Which RPC messages this role gets but for exceptions. Their way is the short one.
     const USUAL: MsgType;
 
-    /// The peer has accepted: the protocol state to begin with.
+    /// Returns the first protocol state, when the peer has accepted the connection.
     ///
-    /// `private_data` is what the peer sent along. Context: the CM's workqueue, may sleep.
+    /// `private_data` is the private data of the peer. Context: the CM's workqueue, may sleep.
     fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol>;
 
     /// The number of the connection, for traces.
@@ -191,8 +191,8 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         invalidated: Option<Invalidated>,
     ) -> Fate<Self::Pending>;
 
-    /// Takes what `event` concerns out of the role's state, and with it `invalidated`, the memory
-    /// that the peer invalidated, if that is all there is. Endpoint's lock held.
+    /// Takes the request that `event` concerns out of the role's state. Also takes `invalidated`, the memory
+    /// that the peer invalidated, if the request has no other. Endpoint's lock held.
     fn claim(
         &self,
         protocol: &mut Protocol,
@@ -204,8 +204,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Time has gone by on a connection of version 2. Endpoint's lock held.
     fn tick(&self, _now: Time) {}
 
-    /// Sends what waits for room in the send queue or for credits, as far as these allow now. Returns whether
-    /// there may be [work](Self::has_work) then. Endpoint's lock held; called only while something waits.
+    /// Sends the messages that wait for room in the send queue or for credits, as far as possible. Returns
+    /// whether there may be [work](Self::has_work) then. Endpoint's lock held; called only while a message
+    /// waits.
     ///
     /// # Errors
     ///
@@ -227,7 +228,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         false
     }
 
-    /// A message arrived that nobody has looked at. Context: completion.
+    /// Counts a message that arrived, before it is parsed. Context: completion.
     fn received(&self) {}
 
     /// A message of the peer is answered by an error message. Context: completion.
@@ -290,7 +291,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     fn retired(&self, waiter: Self::Waiter, proof: Option<Unexposed>);
 }
 
-/// What is under an endpoint's lock, which is held as long as this lives.
+/// A guard of the endpoint's lock, with the data under the lock.
 pub(crate) type LockedState<'a, R> = Guard<'a, State<R>, SpinLockBackend>;
 
 /// The part of an endpoint that its events and completions can reach.
@@ -362,7 +363,7 @@ pub(crate) struct Endpoint<R: Role> {
 /// How long the connection manager may take beyond a time-out to say so, in milliseconds.
 const GRACE: u32 = 1_000;
 
-/// How many buffers of which length a connection has.
+/// The numbers and the lengths of a connection's buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
     /// Send buffers.
@@ -406,7 +407,7 @@ impl<R: Role> Unresolved<R> {
     ///
     /// # Errors
     ///
-    /// What the connection manager reported, or `ETIMEDOUT`.
+    /// The error that the connection manager reported, or `ETIMEDOUT`.
     ///
     /// Context: process, sleeps.
     pub(crate) fn resolve(self, peer: SockAddr, timeout: u32) -> Result<Resolved<R>> {
@@ -452,7 +453,7 @@ impl<R: Role> Resolved<R> {
         &self.shared.role
     }
 
-    /// What the device can do.
+    /// Returns the attributes of the device.
     pub(crate) fn attributes(&self) -> Result<Attributes> {
         self.id.attributes()
     }
@@ -503,7 +504,7 @@ impl<R: Role> Endpoint<R> {
     ///
     /// # Errors
     ///
-    /// What the connection manager reported, or `ETIMEDOUT`.
+    /// The error that the connection manager reported, or `ETIMEDOUT`.
     ///
     /// Context: process, sleeps.
     pub(crate) fn connect(&self, params: &ConnectParams, timeout: u32) -> Result {
@@ -511,13 +512,13 @@ impl<R: Role> Endpoint<R> {
         self.shared.progress.wait(Step::Established, timeout)
     }
 
-    /// Settles the version, in which Calls may be sent afterwards, or with the first of them if it
-    /// returns none: a server may still ask for another one than version 1 then. Waits at most `timeout` milliseconds for what the peer answers to the first
-    /// message, if this side begins with one that is no Call.
+    /// Waits until the version is settled. Returns `None` if the version is 1 for now: the answer to the first
+    /// Call may still change it. If this side begins with a message that is not a Call, waits at most
+    /// `timeout` milliseconds for the answer of the peer.
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT`, or why the connection has ended.
+    /// `ETIMEDOUT`, or the error of the connection's end.
     ///
     /// Context: process, sleeps.
     pub(crate) fn settle(&self, timeout: u32) -> Result<Option<Version>> {
@@ -545,8 +546,8 @@ impl<R: Role> Endpoint<R> {
         state.protocol().and_then(Protocol::lasting_version)
     }
 
-    /// Makes buffers, and posts the Receives among them. From then on the peer may send so many
-    /// `messages` at a time (version 2). Context: process, sleeps.
+    /// Makes buffers, and posts the Receives among them. From then on the peer may have `messages` messages
+    /// in flight (version 2). Context: process, may sleep.
     pub(crate) fn provide(&self, buffers: &Buffers, messages: u16) -> Result {
         self.make(buffers)?;
         let mut state = self.shared.lock();

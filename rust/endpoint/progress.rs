@@ -31,7 +31,7 @@ struct Outcome {
     error: Option<Error>,
 }
 
-/// What a task that connects waits for.
+/// The steps that a connecting task waits for.
 #[pin_data]
 pub(super) struct Progress {
     #[pin]
@@ -66,11 +66,11 @@ impl Progress {
         }
     }
 
-    /// Waits for a step, at most `timeout` milliseconds. Context: process, sleeps.
+    /// Waits for a step, at most `timeout` milliseconds. Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// What [`failed`](Self::failed) was told, or `ETIMEDOUT`.
+    /// The error of [`failed`](Self::failed), or `ETIMEDOUT`.
     pub(super) fn wait(&self, step: Step, timeout: u32) -> Result {
         let in_time = self.completion(step).wait_timeout(timeout);
         match self.outcome.lock().error {
@@ -88,7 +88,8 @@ impl Progress {
         self.completion(step).complete_all();
     }
 
-    /// The connection is lost, or will not come to be; says whether it stood. Context: any.
+    /// Notes that the connection is lost, or that connecting has failed. Returns whether it was established.
+    /// Context: any.
     pub(super) fn failed(&self, error: Error) -> bool {
         let established = {
             let mut outcome = self.outcome.lock();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The protocol's state of a connection, with the calls on it traced.
+//! The protocol's state of a connection, with a trace event for each call on it.
 //!
-//! Whoever enables the events `rpcrdma_protocol_*` gets a record that the protocol core can be
-//! driven with once more, on any machine (`tools/proto/tests/replay.rs`). Therefore the endpoint
-//! and its roles have no other way to a [`Connection`].
+//! The events `rpcrdma_protocol_*` are a record of all calls, which can be replayed on the protocol core
+//! on any machine (`tools/proto/tests/replay.rs`). Therefore the endpoint and its roles have no other
+//! access to a [`Connection`].
 
 use super::{
     hostauth::SharedKey,
@@ -49,24 +49,24 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// How many bytes of an arriving message are recorded: its header, whatever it has.
+/// The number of bytes of an arriving message that are recorded: enough for any header.
 const RECORDED: usize = 512;
 
 /// The protocol's state of one connection.
 pub(crate) struct Protocol {
     cid: u32,
-    /// What was granted last.
+    /// The last grant.
     grants: u32,
     /// This side's device may be told by the peer to invalidate memory, or tell the peer's.
     remote_invalidation: bool,
     /// The longest message in parts.
     continued: u32,
     connection: Connection,
-    /// What the peer has to prove, if anything.
+    /// The handshake of host authentication, if the peer has to prove that it holds the key.
     hostauth: Option<KBox<SharedKey>>,
 }
 
-/// What a message to the peer goes by.
+/// The terms for messages to the peer.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
     /// The version of RPC-over-RDMA.
@@ -79,12 +79,12 @@ pub(crate) struct Terms {
     pub(crate) remote_invalidation: bool,
 }
 
-/// What holds on a connection, for those who watch it.
+/// The facts about a connection that debugfs shows.
 #[derive(Clone, Copy)]
 pub(crate) struct Facts {
     /// The version of RPC-over-RDMA; 0 before there is one.
     pub(crate) version: u32,
-    /// What a message to the peer goes by.
+    /// The terms for messages to the peer.
     pub(crate) terms: Terms,
     /// The most bytes to expect in one Receive.
     pub(crate) inline_recv: u32,
@@ -92,27 +92,27 @@ pub(crate) struct Facts {
     pub(crate) announced: u8,
     /// The peer has proven that it has our key (version 2).
     pub(crate) authenticated: bool,
-    /// How many Calls of this side may be in flight.
+    /// The number of Calls of this side that may be in flight.
     pub(crate) credits: u32,
     /// Version 2: the credits for messages.
     pub(crate) messages: Option<Messages>,
 }
 
-/// How many messages may be sent and may arrive now, and at a time.
+/// The credits of version 2 in both directions, in messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Messages {
-    /// What this side may send.
+    /// The messages that this side may send now.
     pub(crate) may_send: u32,
-    /// What it may have under way.
+    /// The messages that this side may have in flight.
     pub(crate) send_ceiling: u32,
-    /// What the peer may send.
+    /// The messages that the peer may send now.
     pub(crate) may_receive: u32,
-    /// What it may have under way.
+    /// The messages that the peer may have in flight.
     pub(crate) recv_ceiling: u16,
 }
 
 impl Protocol {
-    /// As [`Connection::client`], for connection number `cid`.
+    /// Calls [`Connection::client`], for connection number `cid`.
     pub(crate) fn client(
         cid: u32,
         config: &Config,
@@ -125,7 +125,7 @@ impl Protocol {
         Self::new(cid, config, in_band, connection, private_data, now)
     }
 
-    /// As [`Connection::server`], for connection number `cid`.
+    /// Calls [`Connection::server`], for connection number `cid`.
     pub(crate) fn server(cid: u32, config: &Config, private_data: &[u8], now: Time) -> Self {
         let connection = Connection::server(*config, private_data, now);
         Self::new(cid, config, false, connection, private_data, now)
@@ -151,13 +151,13 @@ impl Protocol {
         }
     }
 
-    /// Goes by `hostauth` in what the configuration of the connection demands of the peer.
+    /// Sets the host authentication that the configuration of the connection requires.
     pub(super) fn with(mut self, hostauth: Option<KBox<SharedKey>>) -> Self {
         self.hostauth = hostauth;
         self
     }
 
-    /// Has material of the peer judged; tells the administrator what comes of it.
+    /// Gives authentication material of the peer to the handshake, and logs the result.
     #[inline]
     fn authenticate<'a>(&mut self, event: Event<'a>) -> Event<'a> {
         let Some(hostauth) = &mut self.hostauth else {
@@ -186,7 +186,7 @@ impl Protocol {
         event
     }
 
-    /// Nobody waits any longer for what the peer has to prove.
+    /// Gives up waiting for the proof of the peer.
     #[cold]
     pub(super) fn give_up(&mut self) {
         let owed = self.settled() == Some(Version::V2) && !self.connection.is_authenticated();
@@ -195,7 +195,7 @@ impl Protocol {
         }
     }
 
-    /// Composes a message with what this side has to prove, if it is time for that.
+    /// Composes a message with authentication material, if it is due.
     #[cold]
     fn transmit_proof(&mut self, out: &mut [u8]) -> Option<Transmit> {
         let hostauth = self.hostauth.as_mut()?;
@@ -210,7 +210,7 @@ impl Protocol {
         })
     }
 
-    /// As [`Connection::set_grants`], and for version 2 as [`Connection::set_ceiling`].
+    /// Calls [`Connection::set_grants`], and for version 2 [`Connection::set_ceiling`].
     #[inline]
     pub(super) fn set_grants(&mut self, grants: u32) {
         if grants != self.grants {
@@ -222,13 +222,13 @@ impl Protocol {
         }
     }
 
-    /// As [`Connection::set_ceiling`].
+    /// Calls [`Connection::set_ceiling`].
     pub(super) fn set_ceiling(&mut self, messages: u16) {
         trace::protocol_ceiling(|| (self.cid, messages.into()));
         self.connection.set_ceiling(messages);
     }
 
-    /// As [`Connection::refuse`].
+    /// Calls [`Connection::refuse`].
     pub(super) fn refuse(
         &mut self,
         fixed: &FixedWords,
@@ -248,7 +248,7 @@ impl Protocol {
         self.connection.refuse(fixed, report)
     }
 
-    /// As [`Connection::send`].
+    /// Calls [`Connection::send`].
     #[inline]
     pub(super) fn send<C: Chunks + ?Sized>(
         &mut self,
@@ -277,7 +277,7 @@ impl Protocol {
         result
     }
 
-    /// As [`Connection::handle_usual`].
+    /// Calls [`Connection::handle_usual`].
     #[inline(always)]
     pub(super) fn handle_usual<'a>(
         &mut self,
@@ -300,7 +300,7 @@ impl Protocol {
         Some(arrived)
     }
 
-    /// As [`Connection::handle_plain_v2`].
+    /// Calls [`Connection::handle_plain_v2`].
     #[inline(always)]
     pub(super) fn handle_plain_v2<'a>(
         &mut self,
@@ -319,13 +319,13 @@ impl Protocol {
         Some(arrived)
     }
 
-    /// As [`Connection::has_to_tell`].
+    /// Calls [`Connection::has_to_tell`].
     #[inline]
     pub(super) fn has_to_tell(&self) -> bool {
         self.connection.has_to_tell()
     }
 
-    /// As [`Connection::handle_message`].
+    /// Calls [`Connection::handle_message`].
     pub(super) fn handle_message<'a>(
         &mut self,
         now: Time,
@@ -338,7 +338,7 @@ impl Protocol {
         self.authenticate(event)
     }
 
-    /// Traces a message: from when it is, and what the core has made of it.
+    /// Traces a message, with the time of its arrival and the event of the core.
     #[inline(always)]
     fn trace_message(
         &self,
@@ -362,7 +362,7 @@ impl Protocol {
         });
     }
 
-    /// As [`Connection::handle_properties`].
+    /// Calls [`Connection::handle_properties`].
     pub(super) fn handle_properties<'a>(
         &mut self,
         fixed: &FixedWords,
@@ -373,14 +373,14 @@ impl Protocol {
         self.authenticate(event)
     }
 
-    /// As [`Connection::handle_call_ended`].
+    /// Calls [`Connection::handle_call_ended`].
     #[inline]
     pub(crate) fn handle_call_ended(&mut self) {
         trace::protocol_ended(|| (self.cid,));
         self.connection.handle_call_ended();
     }
 
-    /// As [`Connection::poll_transmit`], with nothing to wait for.
+    /// Calls [`Connection::poll_transmit`] when no message of the role is about to be sent.
     pub(super) fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         let waiting = self.is_waiting();
         let transmit = match self.connection.poll_transmit(now, waiting, false, out) {
@@ -394,36 +394,36 @@ impl Protocol {
         Some(transmit)
     }
 
-    /// Whether Calls of this side wait for their Replies, on a version 2 connection.
+    /// Returns whether Calls of this side wait for their Replies on a version 2 connection.
     fn is_waiting(&self) -> bool {
         self.is_version2() && self.connection.calls().outstanding() != 0
     }
 
-    /// Whether nothing will ever be due, as in version 1, once that is settled.
+    /// Returns whether no time-out will ever be due, as in version 1 once it is settled.
     pub(super) fn needs_no_time(&self) -> bool {
         let version1 = self.connection.is_settled() && !self.is_version2();
         version1 && self.poll_timeout().is_none()
     }
 
-    /// As [`Connection::poll_timeout`].
+    /// Calls [`Connection::poll_timeout`].
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.connection.poll_timeout(self.is_waiting())
     }
 
-    /// As [`Connection::handle_timeout`].
+    /// Calls [`Connection::handle_timeout`].
     pub(super) fn handle_timeout(&mut self, now: Time) -> Event<'static> {
         let event = self.connection.handle_timeout(now);
         trace::protocol_timeout(|| (self.cid, now.0, event.name()));
         self.authenticate(event)
     }
 
-    /// As [`Connection::handle_sent`].
+    /// Calls [`Connection::handle_sent`].
     pub(super) fn handle_sent(&mut self, count: u32) {
         trace::protocol_sent(|| (self.cid, count));
         self.connection.handle_sent(count);
     }
 
-    /// As [`Connection::handle_posted`], when that changes something.
+    /// Calls [`Connection::handle_posted`] if the number has changed.
     #[inline]
     pub(super) fn count_posted(&mut self, receives: u32) {
         if receives != self.connection.recv_credits().posted() {
@@ -432,14 +432,14 @@ impl Protocol {
         }
     }
 
-    /// How many messages there are for so many Calls of the peer: those, and Replies to as many
-    /// Calls as this side may make.
+    /// Returns the number of messages for `calls` Calls of the peer: the Calls, and the Replies to all Calls
+    /// that this side may make.
     pub(super) fn messages_for(&self, calls: u32) -> u16 {
         let replies = self.connection.calls().requested();
         u16::try_from(calls.saturating_add(replies)).unwrap_or(u16::MAX)
     }
 
-    /// How many Sends in a row need no completion, if the protocol counts them.
+    /// Returns the number of consecutive Sends that need no completion, if the protocol counts Sends.
     pub(super) fn unsignaled(&self) -> Option<u32> {
         let sent = self.connection.send_credits();
         self.is_version2().then(|| sent.unsignaled())
@@ -452,17 +452,17 @@ impl Protocol {
         self.connection.send_credits().ceiling().div_ceil(2)
     }
 
-    /// As [`Connection::is_joining`].
+    /// Calls [`Connection::is_joining`].
     pub(super) fn is_joining(&self) -> bool {
         self.connection.is_joining()
     }
 
-    /// As [`Connection::may_go_on`].
+    /// Calls [`Connection::may_go_on`].
     pub(super) fn may_go_on(&self) -> bool {
         self.connection.may_go_on()
     }
 
-    /// As [`Connection::may_send`].
+    /// Calls [`Connection::may_send`].
     #[inline]
     pub(super) fn may_send(&self, direction: MsgType, parts: u32) -> bool {
         self.connection.may_send(now, direction, parts)
@@ -480,12 +480,12 @@ impl Protocol {
         self.connection.version().filter(|_| is_settled)
     }
 
-    /// As [`Connection::opens_by_call`].
+    /// Calls [`Connection::opens_by_call`].
     pub(crate) fn opens_by_call(&self) -> bool {
         self.connection.opens_by_call()
     }
 
-    /// As [`Connection::is_asking`].
+    /// Calls [`Connection::is_asking`].
     pub(super) fn is_asking(&self) -> bool {
         self.connection.is_asking()
     }
@@ -496,25 +496,25 @@ impl Protocol {
         self.connection.version().filter(|_| !may_change)
     }
 
-    /// Whether the connection speaks version 2, or tries to.
+    /// Returns whether the connection speaks version 2, or tries to.
     #[inline]
     pub(crate) fn is_version2(&self) -> bool {
         self.connection.version() == Some(Version::V2)
     }
 
-    /// As [`Connection::remember`].
+    /// Calls [`Connection::remember`].
     pub(crate) fn remember(&self, now: Time, memory: &mut Memory) {
         self.connection.remember(now, memory);
     }
 
-    /// How many Calls of this side may be in flight.
+    /// Returns the number of Calls of this side that may be in flight.
     #[inline]
     pub(crate) fn limit(&self) -> u32 {
         self.connection.calls().limit()
     }
 
-    /// How many Calls of this side may be in flight, or in version 2 how many messages it may send now;
-    /// for traces.
+    /// Returns the number of Calls of this side that may be in flight, or in version 2 of messages that it
+    /// may send now, for traces.
     #[cold]
     #[inline(never)]
     fn may_send_now(&self) -> u32 {
@@ -525,13 +525,13 @@ impl Protocol {
         }
     }
 
-    /// Whether nothing but a Reply brings a credit for another Call of this side (version 1).
+    /// Returns whether only a Reply can bring a credit for another Call of this side (version 1).
     //= V1-036, V1-037
     pub(super) fn needs_reply(&self) -> bool {
         !self.connection.calls().has_room()
     }
 
-    /// What a message to the peer goes by.
+    /// Returns the terms for messages to the peer.
     pub(crate) fn terms(&self) -> Terms {
         let inline_send = self.connection.inline_send();
         if self.is_version2() {
@@ -551,12 +551,12 @@ impl Protocol {
         }
     }
 
-    /// As [`Connection::is_authenticated`].
+    /// Calls [`Connection::is_authenticated`].
     pub(super) fn is_authenticated(&self) -> bool {
         self.connection.is_authenticated()
     }
 
-    /// What holds on the connection.
+    /// Returns the facts about the connection.
     pub(crate) fn facts(&self) -> Facts {
         Facts {
             version: self.connection.version().map_or(0, Version::number),
@@ -588,10 +588,10 @@ impl Protocol {
         })
     }
 
-    /// As [`Connection::apply`].
+    /// Calls [`Connection::apply`].
     ///
-    /// A message in parts is sent when there are credits for all of them, so that nobody has to
-    /// finish it.
+    /// A message in parts is sent when there are credits for all parts, so that it never has to be finished
+    /// later.
     pub(crate) fn apply(&self, limits: &mut Limits) {
         self.connection.apply(limits);
         let (send, recv) = self.connection.continued_at_once();

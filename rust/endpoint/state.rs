@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the endpoint's lock protects, and how a message leaves.
+//! The data under the endpoint's lock; composing and posting a message.
 
 use super::{
     accept::PATIENCE,
@@ -53,21 +53,21 @@ use kernel::prelude::*;
 
 /// The state of an endpoint.
 pub(crate) struct State<R: Role> {
-    /// What decides about messages; none before the peer has accepted.
+    /// The protocol's state; `None` before the peer has accepted.
     pub(super) protocol: Option<Protocol>,
-    /// What the peer has to prove, before the protocol goes by it.
+    /// The handshake of host authentication, until the protocol's state takes it.
     pub(super) hostauth: Option<KBox<SharedKey>>,
     /// Send buffers that hold no message.
     pub(super) sends: SendList<Shared<R>>,
     /// Sends under way.
     pub(super) queue: SendQueue<Shared<R>>,
-    /// How many Send buffers there are, with those under way.
+    /// The number of all Send buffers, including the buffers of Sends in flight.
     pub(super) sends_made: u32,
     /// RDMA Writes for the accepting side to use again.
     pub(super) writes: IdleWrites,
-    /// Receives whose messages are not needed any more, but for those that completions give back.
+    /// Receives to be posted again, except the Receives that completions repost.
     pub(super) receives: RecvBatch<Shared<R>>,
-    /// How many Calls of the peer there are Receives for.
+    /// The number of Calls of the peer that there are Receives for.
     pub(super) allowance: Allowance,
     /// The number of Calls of version 2 that the role works on: they have been taken up and have no Reply yet.
     taken: u32,
@@ -79,16 +79,16 @@ pub(crate) struct State<R: Role> {
     messages: u16,
     /// The number of Receives that the role keeps with their messages (version 2).
     held: u32,
-    /// What has come of a message that arrives in parts.
+    /// The reassembly of a message that arrives in parts.
     pub(super) joining: Joined,
-    /// Since when.
+    /// The time when the reassembly began.
     pub(super) joining_since: Time,
     /// The parts of the message that the role keeps next, joined.
     pub(crate) joined: Option<Joined>,
     /// Invalidations that could not be posted, or were flushed: the destroyed queue pair stands in
     /// for them.
     pub(super) unposted: LocalInvList<Shared<R>>,
-    /// What the role keeps.
+    /// The role's data.
     pub(crate) role: R::Locked,
 }
 
@@ -98,7 +98,7 @@ pub(crate) enum ComposeError {
     /// All Send buffers are in use, or the send queue has no room for a Send with this number of
     /// registrations.
     NoRoom(u32),
-    /// There are not enough of them, or of credits, for a message of so many parts with so many
+    /// There are too few buffers or credits for a message with this number of parts and this number of
     /// registrations.
     NoRoomForParts(u32, u32),
     /// The protocol does not take it now, or not at all.
@@ -109,7 +109,7 @@ pub(crate) enum ComposeError {
     NotPosted,
 }
 
-// A lock hands out `&mut` to what it protects only if that may be moved, as this may.
+// A lock gives `&mut` to its data only if the data may be moved, as this data may.
 impl<R: Role> Unpin for State<R> {}
 
 impl<R: Role> State<R> {
@@ -136,7 +136,8 @@ impl<R: Role> State<R> {
         }
     }
 
-    /// Sends have ended. Their buffers are free. Returns what is to be dropped without the lock.
+    /// Accounts Sends that have ended, and frees their buffers. The caller drops the return value without the
+    /// lock.
     #[inline]
     pub(super) fn sent(&mut self, mut buffers: SendBufs<Shared<R>>) -> Option<IdleWrite> {
         let write = buffers.take_write();
@@ -165,8 +166,8 @@ impl<R: Role> State<R> {
         self.count_receives();
     }
 
-    /// Takes back what [`Self::hold`] has counted for a message. Its buffer has to be posted as a Receive
-    /// before another message is posted.
+    /// Reverts [`Self::hold`] for a message. Its buffer has to be posted as a Receive before another message
+    /// is posted.
     #[inline]
     pub(crate) fn release(&mut self, receives: u32) {
         self.held = self.held.saturating_sub(receives);
@@ -201,8 +202,8 @@ impl<R: Role> State<R> {
         self.release(receives);
     }
 
-    /// Notes that what waits for the peer has waited since now: a message begins to wait, or one that waited
-    /// has gone on. `is_blocked` says whether anything waits.
+    /// Starts the time-out for messages that wait for the peer: a message begins to wait, or a waiting message
+    /// was sent. `is_blocked` is true if a message waits.
     pub(crate) fn wait_from_now(&mut self, is_blocked: bool) {
         self.blocked_since = is_blocked.then(now);
     }
@@ -234,27 +235,27 @@ impl<R: Role> State<R> {
         protocol.count_posted(RecvCredits::receives(messages).saturating_sub(self.held));
     }
 
-    /// Whether the protocol may have something to say now that it could not say before.
+    /// Returns whether the protocol may have a message to send that it could not send before.
     #[inline]
     pub(super) fn may_have_more(&self) -> bool {
         self.untold || self.protocol.as_ref().is_some_and(Protocol::is_version2)
     }
 
-    /// Whether an RPC message in so many parts may be sent now, as far as the peer has a say.
+    /// Returns whether the peer's credits allow an RPC message in `parts` parts now.
     #[inline]
     pub(crate) fn may_send(&self, direction: MsgType, parts: u32) -> bool {
         let protocol = self.protocol.as_ref();
         protocol.is_some_and(|protocol| protocol.may_send(direction, parts))
     }
 
-    /// Whether a Call in so many parts, with `mrs` registrations, can be posted now.
+    /// Returns whether a Call in `parts` parts, with `mrs` registrations, can be posted now.
     pub(crate) fn has_room_for_parts(&self, parts: u32, mrs: u32) -> bool {
         self.may_send(MsgType::Call, parts)
             && self.idle_sends() >= parts as usize
             && self.queue.has_room_for(parts + mrs)
     }
 
-    /// Whether a message with `mrs` registrations can be posted now.
+    /// Returns whether a message with `mrs` registrations can be posted now.
     #[inline]
     pub(crate) fn has_room(&self, mrs: u32) -> bool {
         !self.sends.is_empty() && self.queue.has_room(mrs)
@@ -265,7 +266,7 @@ impl<R: Role> State<R> {
         self.protocol.as_ref()
     }
 
-    /// How many Send buffers hold no message. Counts them one by one.
+    /// Returns the number of free Send buffers. Counts them one by one.
     pub(crate) fn idle_sends(&self) -> usize {
         self.sends.iter().count()
     }
@@ -275,10 +276,10 @@ impl<R: Role> State<R> {
         Some((self.protocol.as_mut()?, &mut self.role))
     }
 
-    /// Writes header and payload of an RPC message with `mrs` registrations into a Send buffer;
-    /// returns it with the length of the message. It must be posted next.
+    /// Writes header and payload of an RPC message with `mrs` registrations into a Send buffer. Returns the
+    /// buffer, which must be posted next, with the length of the message.
     ///
-    /// `payload` writes what follows the header and returns how many bytes that is.
+    /// `payload` writes the bytes behind the header, and returns their number.
     #[inline(always)]
     pub(crate) fn compose<C: Chunks + ?Sized>(
         &mut self,
@@ -360,7 +361,7 @@ impl<R: Role> State<R> {
         Ok(self.protocol.as_ref().and_then(Protocol::poll_timeout))
     }
 
-    /// Sends what there was no Send buffer for, now that there are more.
+    /// Sends the messages of the protocol that had to wait for a Send buffer.
     pub(super) fn transmit_rest(&mut self, qp: &QpRef<Shared<R>>) -> Result {
         if self.untold {
             self.transmit(qp)
@@ -369,8 +370,8 @@ impl<R: Role> State<R> {
         }
     }
 
-    /// Sends what the protocol has to say on its own: errors about what the peer sent, and in
-    /// version 2 properties and credits. What there is no room for is sent when a Send has ended.
+    /// Sends the messages of the protocol itself: errors, and in version 2 properties and credits. A message
+    /// without room is sent when a Send has ended.
     pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
         self.untold = true;
         let unsignaled = self.protocol().and_then(Protocol::unsignaled);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is due when nothing happens: a peer that is silent is asked whether it is there, and one that
-//! does not answer the first message, or does not finish one, is given up (version 2).
+//! Time-outs of version 2: a silent peer is asked for a sign of life. A connection is closed if the peer
+//! does not answer the first message, or does not finish a message in parts.
 //!
-//! Nobody winds the clock up when a message is sent. What a message makes due is due no sooner than
-//! after the shorter of the two times that a connection has for it, so it is enough to look that
-//! often. On a connection that speaks version 1 nothing is due, so the clock stands, unless Replies wait
-//! for the peer ([`Ticker::wind_up`]). A peer that lets none of them go on for 30 s is given up.
+//! No timer is started for each message. No time-out is shorter than `SHORTEST`, so it is enough to poll
+//! at that interval. Version 1 has no time-outs, so its clock is not started, unless Replies wait for the
+//! peer ([`Ticker::wind_up`]). If no waiting Reply can be sent for 30 s, the connection is closed.
 
 use super::{
     config::SHORTEST,
@@ -74,7 +73,7 @@ impl<R: Role> Tick for Ticking<R> {
                 // A Reply may have waited for the credits of the grant.
                 shared.go_on(endpoint.qp());
                 let left = due.and_then(|due| Msecs::try_from(due.0.saturating_sub(now().0)).ok());
-                // What is due already waits for something else, such as a credit.
+                // A message that is due already waits for something else, such as a credit.
                 let soon = left.filter(|left| *left != 0);
                 Some(soon.map_or(SHORTEST, |left| left.min(SHORTEST)))
             }

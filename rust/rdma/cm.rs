@@ -29,7 +29,7 @@ use kernel::sync::Arc;
 /// After which time a message that found no Receive is sent again: 0.96 ms.
 const MIN_RNR_TIMER: u8 = bindings::ib_rnr_timeout_IB_RNR_TIMER_000_96 as u8;
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
     /// The address is resolved and a device chosen.
@@ -108,24 +108,24 @@ impl Event<'_> {
 
 /// How to connect.
 pub(crate) struct ConnectParams {
-    /// What to carry along to the peer.
+    /// The private data for the peer.
     pub(crate) private_data: [u8; 16],
-    /// How many RDMA Reads the peer may have outstanding.
+    /// The number of RDMA Reads that the peer may have outstanding.
     pub(crate) responder_resources: u8,
-    /// How many times the device tries a packet again before it gives the connection up.
+    /// The number of times that the device retransmits a packet before the connection fails.
     pub(crate) retry_count: u8,
-    /// How many times it tries again when the peer has no Receive posted; 0 makes a flow control
-    /// error of either side visible at once.
+    /// The number of retries when the peer has no Receive posted. With 0, a flow control error of either
+    /// side ends the connection at once.
     pub(crate) rnr_retry_count: u8,
 }
 
 /// How to accept.
 pub(crate) struct AcceptParams {
-    /// What to carry along to the peer.
+    /// The private data for the peer.
     pub(crate) private_data: [u8; 16],
-    /// How many RDMA Reads this side may have outstanding.
+    /// The number of RDMA Reads that this side may have outstanding.
     pub(crate) initiator_depth: u8,
-    /// How many times the peer's device tries again when there is no Receive; 7 means for ever.
+    /// The number of retries of the peer's device when no Receive is posted; 7 means without end.
     pub(crate) rnr_retry_count: u8,
 }
 
@@ -166,8 +166,8 @@ impl CmId {
     /// `ENOMEM`.
     pub(crate) fn new<H: Handler>(net: Net, handler: Arc<H>) -> Result<Self> {
         let context = Context::new(handler);
-        // SAFETY: `event_callback` takes the context for that of an `Arc<H>`, which it is; it is
-        // dropped after the id is destroyed.
+        // SAFETY: `event_callback` treats the context as an `Arc<H>`, which it is; it is dropped after
+        // the id is destroyed.
         let raw = unsafe { create_id(&net, event_callback::<H>, &context) }?;
         // INVARIANT: just created, with `context`.
         Ok(Self {
@@ -180,15 +180,15 @@ impl CmId {
         self.raw.as_ptr()
     }
 
-    /// Starts to find a device that leads to `peer`; ends with an event, at the latest after
-    /// `timeout` milliseconds.
+    /// Starts to resolve the address `peer` to a device. An event reports the result, after `timeout`
+    /// milliseconds at the latest.
     ///
     /// Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: not a new id. `ENODEV`, `EADDRNOTAVAIL` or what routing says: no device leads
-    /// there.
+    /// `EINVAL`: not a new id. `ENODEV`, `EADDRNOTAVAIL` or the error of the routing: no device leads to
+    /// the address.
     pub(crate) fn resolve_address(&self, mut peer: SockAddr, timeout: u32) -> Result {
         // SAFETY: the id is valid by the type invariant; rdma_resolve_addr() refuses one in another
         // state than new, and copies the address.
@@ -225,13 +225,13 @@ impl CmId {
         to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.as_raw(), MIN_RNR_TIMER) })
     }
 
-    /// Starts to connect; ends with an event.
+    /// Starts to connect. An event reports the result.
     ///
     /// Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the route is not resolved. `ENOMEM`, or what the driver says.
+    /// `EINVAL`: the route is not resolved. `ENOMEM`, or the error of the driver.
     pub(crate) fn connect(&self, params: &ConnectParams) -> Result {
         self.set_min_rnr_timer()?;
         let mut param = bindings::rdma_conn_param {
@@ -251,20 +251,20 @@ impl CmId {
     /// Ends the connection: the queue pair goes to the error state, so that all work requests
     /// come back. Context: process, may sleep.
     pub(crate) fn disconnect(&self) {
-        // An error means that there is no connection any more, which is what is wanted.
+        // An error means that the connection has ended already.
         // SAFETY: the id is valid by the type invariant; rdma_disconnect() may be called in each of
         // its states.
         let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };
     }
 
-    /// Accepts the peer that asked for this connection; ends with an event.
+    /// Accepts the connect request of the peer. An event reports the result.
     ///
     /// Context: process, may sleep; not from an event.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the peer has given up, or the device goes away. `ENOMEM`, or what the driver
-    /// says. The peer has been told then.
+    /// `EINVAL`: the peer has given up, or the device goes away. `ENOMEM`, or the error of the driver. The
+    /// peer is rejected then.
     pub(crate) fn accept(&self, params: &AcceptParams) -> Result {
         self.set_min_rnr_timer()?;
         let mut param = bindings::rdma_conn_param {
@@ -302,7 +302,7 @@ impl CmId {
     pub(crate) fn source(&self) -> SockAddr {
         // SAFETY: the id is valid; `cma_src_addr` (drivers/infiniband/core/cma.c) is set while
         // the address is being resolved or the connection made, and stays until the id goes. All
-        // of its bytes are initialised, whatever its family.
+        // of its bytes are initialised for any family.
         SockAddr::new(unsafe { (*self.as_raw()).route.addr.src_addr })
     }
 
@@ -320,8 +320,8 @@ impl CmId {
         unsafe { link(self.raw) }
     }
 
-    /// Whether the connection manager exchanges the numbers of queue pairs, as all but that of iWARP do.
-    /// The address must be resolved.
+    /// Returns whether the connection manager exchanges the numbers of queue pairs, as all connection managers
+    /// but iWARP's do. The address must be resolved.
     pub(crate) fn tells_queue_pairs(&self) -> bool {
         // SAFETY: the id keeps its device, which has the port (cma_attach_to_dev()).
         unsafe { !bindings::rdma_protocol_iwarp(self.device(), self.port()) }
@@ -334,14 +334,13 @@ impl CmId {
         unsafe { (*self.as_raw()).port_num }
     }
 
-    /// Takes over an id that a peer's request has made: its events go to `handler` from now on.
+    /// Takes over an id that a connect request has made: its events go to `handler` from now on.
     ///
-    /// Context: process, sleeps; not from an event.
+    /// Context: process, may sleep. Not from an event.
     ///
     /// # Safety
     ///
-    /// `raw` must be an id that nobody else destroys. What its context was must stay until this
-    /// returns.
+    /// `raw` must be an id that no other code destroys. Its old context must stay until this returns.
     pub(super) unsafe fn adopt<H: Handler>(
         raw: NonNull<bindings::rdma_cm_id>,
         handler: Arc<H>,
@@ -431,7 +430,7 @@ unsafe extern "C" fn event_callback<H: Handler>(
     id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: `rdma_cm_id.context` is what `CmId::new` gave: an `Arc<H>` that outlives the id.
+    // SAFETY: `rdma_cm_id.context` is the pointer that `CmId::new` passed: an `Arc<H>` that outlives the id.
     let handler = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: rdma_cm's own, on its stack while the handler runs.
     handler.cm_event(Event::new(unsafe { &*event }));

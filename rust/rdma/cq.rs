@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queues, `struct ib_cq`, and what their handlers may use.
+//! Completion queues, `struct ib_cq`, and the interface for completion handlers.
 //!
 //! A queue pair has one completion queue for both its queues, polled by one work item
-//! (`ib_cq_poll_work`). A work item runs on one CPU at a time, so what only completions use needs
+//! (`ib_cq_poll_work`). A work item runs on one CPU at a time, so data that only completions use need
 //! no lock.
 //!
 //! C header: `include/rdma/ib_verbs.h`.
@@ -34,8 +34,8 @@ use kernel::sync::atomic::{
 };
 use kernel::sync::Arc;
 
-/// What the completions of a queue pair share with those who post to it: `ib_cq.cq_context` and
-/// `ib_qp.qp_context` point to it.
+/// The data that the completions of a queue pair share with the tasks that post to it. `ib_cq.cq_context`
+/// and `ib_qp.qp_context` point to it.
 pub(super) struct Shared<H: Handler> {
     handler: Arc<H>,
     /// Work requests in the send queue that asked for a completion which has not come.
@@ -78,7 +78,7 @@ impl<H: Handler> Shared<H> {
     }
 }
 
-/// What belongs to whichever completion is being handled.
+/// The data that belong to the completion that is being handled.
 pub(super) struct Own<H: Handler> {
     /// Set by [`Cq::set_qp`].
     qp: *mut bindings::ib_qp,
@@ -87,7 +87,7 @@ pub(super) struct Own<H: Handler> {
     pub(super) receives: RecvBatch<H>,
 }
 
-/// What the handler of a completion may use.
+/// The interface for the handler of a completion.
 pub(crate) struct Completions<'a, H: Handler>(&'a Shared<H>);
 
 impl<'a, H: Handler> Completions<'a, H> {
@@ -117,7 +117,7 @@ impl<'a, H: Handler> Completions<'a, H> {
         unsafe { &mut *self.0.own.get() }
     }
 
-    /// What tells the queue pair from others.
+    /// Returns the identity of the queue pair.
     pub(super) fn qp_id(&mut self) -> QpId {
         self.own().qp_id
     }
@@ -150,13 +150,13 @@ unsafe impl<H: Handler> Send for Cq<H> {}
 unsafe impl<H: Handler> Sync for Cq<H> {}
 
 impl<H: Handler> Cq<H> {
-    /// A queue of `entries` on the device that `id` was resolved to.
+    /// Makes a queue of `entries` on the device that `id` was resolved to.
     ///
-    /// Context: may sleep.
+    /// Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// `ENODEV`: no device yet. `ENOMEM`, or what the driver says.
+    /// `ENODEV`: no device yet. `ENOMEM`, or the error of the driver.
     pub(super) fn new(id: Arc<CmId>, handler: Arc<H>, entries: u32) -> Result<Self> {
         if id.device().is_null() {
             return Err(ENODEV);
@@ -223,7 +223,7 @@ impl<H: Handler> Cq<H> {
         self.raw.as_ptr()
     }
 
-    /// What `ib_qp.qp_context` has to be.
+    /// Returns the value for `ib_qp.qp_context`.
     pub(super) fn as_context(&self) -> *mut Shared<H> {
         self.shared.as_ptr()
     }
@@ -234,8 +234,8 @@ impl<H: Handler> Cq<H> {
         unsafe { self.shared.as_ref() }
     }
 
-    /// Stops the work item for good: when this returns no completion is being handled, and none will be,
-    /// whatever the device reports. Context: process, sleeps; not from a completion.
+    /// Stops the work item for good: when this returns, no completion is being handled, and no later
+    /// completion of the device will be. Context: process, may sleep. Not from a completion.
     pub(super) fn stop(&self) {
         // SAFETY: valid by the type invariant, and polled by a work item (`Self::new`).
         unsafe { bindings::ib_cq_stop(self.raw.as_ptr()) };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device can do, `struct ib_device_attr`.
+//! The attributes of a device, `struct ib_device_attr`.
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
@@ -58,7 +58,7 @@ impl Attributes {
         let flags = attrs.device_cap_flags;
         // SAFETY: the address of `ib_device.name` in the caller's device.
         let name = unsafe { &raw const (*device).name }.cast();
-        // SAFETY: an array of as many bytes in the caller's device. ib_device_rename() may write it
+        // SAFETY: an array of this length in the caller's device. ib_device_rename() may write it
         // meanwhile, as text whose last byte is always zero.
         let name = unsafe { core::ptr::read_volatile(name) };
         Self {
@@ -111,7 +111,7 @@ impl Registers {
     ///
     /// `device` must be valid, with a port `port`.
     pub(super) unsafe fn of(device: *mut bindings::ib_device, port: u32) -> Self {
-        // SAFETY: the caller's device and port; looks at what is constant since registration.
+        // SAFETY: the caller's device and port; reads fields that are constant since registration.
         let iwarp = unsafe { bindings::rdma_protocol_iwarp(device, port) };
         // SAFETY: the caller's device and port; computes a number.
         let made = unsafe { bindings::rdma_rw_max_send_wr(device, port, 1, 0) } != 1;

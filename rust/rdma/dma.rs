@@ -93,7 +93,7 @@ pub(super) struct DmaBuf {
     /// The element that a work request names; its length is the part that is in use.
     sge: bindings::ib_sge,
     direction: Direction,
-    /// Whether the processor and the device have to be told whose turn it is.
+    /// True if the mapping needs dma_sync_*() calls when the owner of the memory changes.
     need_sync: bool,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct DmaBuf {
 unsafe impl Sync for DmaBuf {}
 
 impl DmaBuf {
-    /// How many bytes into the buffer its mapping is.
+    /// The offset of the mapping in the buffer object, in bytes.
     pub(super) const MAPPING: usize = offset_of!(Self, mapping);
 
     /// A zeroed buffer, near the device. Context: may sleep.
@@ -123,7 +123,7 @@ impl DmaBuf {
                 direction.as_raw(),
             )
         };
-        // SAFETY: `addr` is what ib_dma_map_single() returned for the valid device.
+        // SAFETY: `addr` is the return value of ib_dma_map_single() for the valid device.
         if unsafe { bindings::ib_dma_mapping_error(device, addr) } != 0 {
             return Err(EIO);
         }
@@ -138,7 +138,7 @@ impl DmaBuf {
             pd,
             in_use: false,
         };
-        // INVARIANT: the mapping is that of the data.
+        // INVARIANT: the mapping is the mapping of the data.
         Ok(Self {
             data,
             sge: bindings::ib_sge {
@@ -237,7 +237,7 @@ fn zeroed(len: usize, node: NumaNode) -> Result<KBox<[u8]>> {
 /// Puts `value` into a box on `node`. Context: may sleep. Errors: `ENOMEM`.
 pub(super) fn boxed_on<T>(node: NumaNode, value: T) -> Result<KBox<T>> {
     let memory = Kmalloc::alloc(Layout::new::<T>(), GFP_NORETRY, node)?.cast::<MaybeUninit<T>>();
-    // SAFETY: `Kmalloc` has just allocated it with the layout of a `T`, and nobody else has it.
+    // SAFETY: `Kmalloc` has just allocated it with the layout of a `T`; no other pointer to it exists.
     let uninit = unsafe { KBox::from_raw(memory.as_ptr()) };
     Ok(KBox::write(uninit, value))
 }

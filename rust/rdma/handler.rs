@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What every connection hears.
+//! The handler of a connection's completions and events.
 
 use super::cm;
 use super::cq::Completions;
@@ -23,9 +23,9 @@ use crate::support::memalloc::ReserveScope;
 /// functions but [`Self::cm_event`] are called in process context and may sleep, but must not wait
 /// for another completion. Of one connection they never run side by side.
 pub(crate) trait Handler: Send + Sync + Sized + 'static {
-    /// What waits for an invalidation.
+    /// The object that waits for an invalidation.
     type Waiter: Send;
-    /// What is kept with each Receive.
+    /// The user's data for each Receive.
     type Note: Send + Sync + Default;
 
     /// Lets the current task use the reserves of memory for a completion, as long as the result lives, if
@@ -64,7 +64,7 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
 
     /// An invalidation was not executed, since the queue pair failed before. The peer may reach
     /// the memory until the queue pair is destroyed; then
-    /// [`LocalInv::resolve`](super::local_inv::LocalInv::resolve) does what was left undone.
+    /// [`LocalInv::resolve`](super::local_inv::LocalInv::resolve) completes the invalidation.
     fn invalidation_failed(&self, inv: LocalInvBox<Self>);
 
     /// A work request failed: the connection is lost. Work requests that were posted come back
@@ -74,7 +74,7 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
 
 /// The user of a connection that reads the peer's memory.
 pub(crate) trait Pulls: Handler {
-    /// What waits for an RDMA Read.
+    /// The object that waits for an RDMA Read.
     type Puller: Send;
 
     /// Waits until a task that is posting an RDMA Read has done so: takes the lock with which they are

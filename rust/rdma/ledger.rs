@@ -51,7 +51,7 @@ struct Links {
 ///
 /// # Invariants
 ///
-/// `kind` is that of the box. While `listed` is set, the box stays where it is. While `posted` is set, the
+/// `kind` is the kind of the box. While `listed` is set, the box stays where it is. While `posted` is set, the
 /// box belongs to the queue pair of the ledger.
 pub(super) struct Entry {
     /// Set when the box is posted for the first time.
@@ -76,7 +76,7 @@ pub(super) struct Kind {
     /// Ends a box that was posted when the queue pair was destroyed. The arguments are the box, the handler
     /// and the protection domain.
     pub(super) reclaim: unsafe fn(*mut Entry, *const c_void, &Pd),
-    /// How many bytes behind the entry the mapping of a Receive is.
+    /// The distance from the entry to the mapping of a Receive, in bytes.
     pub(super) mapping: Option<usize>,
 }
 

@@ -2,8 +2,8 @@
 
 //! Listening for peers that want to connect.
 //!
-//! rdma_cm makes an id for each peer that asks. It is a [`Request`] until somebody accepts, and
-//! belongs to whoever has that: a request that is dropped is refused.
+//! rdma_cm makes an id for each connect request. The [`Request`] owns the id until it is accepted. A
+//! request that is dropped is rejected.
 //!
 //! C header: `include/rdma/rdma_cm.h`.
 
@@ -43,10 +43,10 @@ use kernel::sync::{
 
 /// Who hears of peers that want to connect.
 pub(crate) trait Accept: Send + Sync + 'static {
-    /// A peer wants to connect. What comes back is refused.
+    /// Takes a connect request. A request in the return value is rejected.
     ///
     /// Context: process, may sleep. The request's and the listener's handler mutexes are held: the
-    /// request must not be dropped here, and nothing may be waited for that drops either.
+    /// request must not be dropped here, and the function must not wait for a task that drops either.
     fn request(&self, request: KBox<Request>) -> Result<(), KBox<Request>>;
 
     /// The listener hears nothing any more, since its address moved or its device goes away: it
@@ -80,7 +80,7 @@ pub(crate) struct Listener {
 
 // SAFETY: a `struct rdma_cm_id` does not belong to a task; any may call rdma_destroy_id().
 unsafe impl Send for Listener {}
-// SAFETY: what a shared `Listener` gives out is read only.
+// SAFETY: a shared `Listener` gives read access only.
 unsafe impl Sync for Listener {}
 
 impl Listener {
@@ -99,17 +99,17 @@ impl Listener {
         acceptor: Arc<A>,
     ) -> Result<Self> {
         let context = Context::new(acceptor);
-        // SAFETY: `listen_callback` takes the context for that of an `Arc<A>`, which it is; it is
-        // dropped after the id is destroyed.
+        // SAFETY: `listen_callback` treats the context as an `Arc<A>`, which it is; it is dropped after
+        // the id is destroyed.
         let raw = unsafe { cm::create_id(&net, listen_callback::<A>, &context) }?;
         let this = Self {
             raw,
             _context: context,
         };
         // So that there can be a listener for each family on one port.
-        // SAFETY: a new id, which nobody else uses.
+        // SAFETY: a new id, which no other code uses.
         to_result(unsafe { bindings::rdma_set_afonly(raw.as_ptr(), 1) })?;
-        // SAFETY: a new id, which nobody else uses; the address is copied.
+        // SAFETY: a new id, which no other code uses; the address is copied.
         to_result(unsafe { bindings::rdma_bind_addr(raw.as_ptr(), address.as_raw()) })?;
         // SAFETY: the id is bound; its callback may run from now on, and has its context.
         to_result(unsafe { bindings::rdma_listen(raw.as_ptr(), backlog) })?;
@@ -156,7 +156,7 @@ pub(crate) struct Request {
 /// Peers that wait to be accepted.
 pub(crate) type Requests = BoxList<Request>;
 
-// SAFETY: the offset is that of the field, which only lists use.
+// SAFETY: the offset is the offset of the field, which only lists use.
 unsafe impl Node for Request {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -165,12 +165,12 @@ unsafe impl Node for Request {
 unsafe impl Send for Request {}
 
 impl Request {
-    /// Whether the request is the one of an event.
+    /// Returns whether the request is the request of an event.
     pub(crate) fn is(&self, id: RequestId) -> bool {
         RequestId::of(self.raw.as_ptr()) == id
     }
 
-    /// What the peer sent along.
+    /// Returns the private data of the peer.
     pub(crate) fn private_data(&self) -> &[u8] {
         let len = usize::from(self.private_data_len);
         self.private_data.get(..len).unwrap_or_default()
@@ -194,12 +194,12 @@ impl Request {
         unsafe { cm::link(self.raw) }
     }
 
-    /// How many RDMA Reads the peer lets this side have outstanding.
+    /// Returns the number of RDMA Reads that the peer allows this side to have outstanding.
     pub(crate) fn reads(&self) -> u8 {
         self.reads
     }
 
-    /// What the device can do that the peer came by.
+    /// Returns the attributes of the device of the request.
     pub(crate) fn attributes(&self) -> Attributes {
         // SAFETY: the id is valid by the type invariant, and has had its device since it was made
         // (`cma_ib_acquire_dev`), which it keeps.
@@ -259,12 +259,12 @@ fn give_up(request: Request) {
 /// # Safety
 ///
 /// `id` must be a listener that [`Listener::new`] made for an `A`, or an id that rdma_cm made for
-/// a request to it and which nobody has accepted; `event` must be one of its events.
+/// a request to it and which was not accepted; `event` must be one of its events.
 unsafe extern "C" fn listen_callback<A: Accept>(
     id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: `rdma_cm_id.context` is what `Listener::new` gave, an `Arc<A>` that outlives the
+    // SAFETY: `rdma_cm_id.context` is the pointer that `Listener::new` passed, an `Arc<A>` that outlives the
     // listener and all requests (`Request::listener`).
     let acceptor = unsafe { ArcBorrow::<'_, A>::from_raw((*id).context.cast()) };
     // SAFETY: rdma_cm's own, on its stack while the handler runs.
@@ -281,7 +281,7 @@ unsafe extern "C" fn listen_callback<A: Accept>(
                 let from = conn.private_data.cast::<u8>();
                 let len = usize::from(conn.private_data_len);
                 // SAFETY: `rdma_conn_param.private_data` points into the message of the peer, with
-                // the length beside it, which is at most that of the array.
+                // the length beside it, which is at most the length of the array.
                 unsafe {
                     core::ptr::copy_nonoverlapping(from, private_data.as_mut_ptr(), len);
                 }
@@ -315,7 +315,7 @@ unsafe extern "C" fn listen_callback<A: Accept>(
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
         | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {
             // SAFETY: the id is valid while its handler runs; all bytes of the address are
-            // initialised (rdma_create_id), and nobody writes them any more.
+            // initialised (rdma_create_id), and not written any more.
             let peer = unsafe {
                 (&raw const (*id).route.addr.dst_addr)
                     .cast::<Bytes>()

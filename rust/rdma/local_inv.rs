@@ -37,7 +37,7 @@ use core::ptr;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 
-/// An invalidation and what waits for it. Made ahead, since it must not fail for lack of memory.
+/// An invalidation and its waiter. It is made ahead, because it must not fail for lack of memory.
 pub(crate) struct LocalInv<H: Handler> {
     /// While it is posted, or failed.
     what: Option<(MrList<Registered>, H::Waiter)>,
@@ -53,7 +53,7 @@ pub(crate) type LocalInvBox<H> = KBox<LocalInvWqe<H>>;
 /// Invalidations that are not posted.
 pub(crate) type LocalInvList<H> = BoxList<LocalInvWqe<H>>;
 
-// SAFETY: the offset is that of the field, which only lists use.
+// SAFETY: the offset is the offset of the field, which only lists use.
 unsafe impl<H: Handler> Listed for LocalInv<H> {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -67,11 +67,10 @@ impl<H: Handler> LocalInv<H> {
         })
     }
 
-    /// Does for an invalidation that failed what it should have done: destroys its registrations,
-    /// now that the queue pair is destroyed, and returns what waited, with the proof that it was
-    /// that queue pair's.
+    /// Completes an invalidation that failed, now that the queue pair is destroyed: destroys its
+    /// registrations, and returns the waiter, with a proof if they belonged to this queue pair.
     ///
-    /// Context: may sleep.
+    /// Context: process, may sleep.
     pub(crate) fn resolve(&mut self, proof: &Destroyed) -> Option<(H::Waiter, Option<Unexposed>)> {
         let (mrs, waiter) = self.what.take()?;
         Some((waiter, mrs.destroy(proof)))
@@ -130,7 +129,7 @@ impl<H: Handler> Work for LocalInv<H> {
             cx.handler().invalidation_failed(inv);
             return;
         }
-        // What is posted has both.
+        // A posted invalidation has both.
         let Some((mrs, waiter)) = inv.what.take() else {
             return;
         };

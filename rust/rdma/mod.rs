@@ -2,13 +2,13 @@
 
 //! Safe RDMA: the connection manager (`rdma_cm`) and the verbs (`ib_core`).
 //!
-//! Ownership follows the work request: what a Receive, a Send or an invalidation needs moves into
-//! the queue pair when it is posted and comes back from its completion, so nothing can be touched
-//! or freed while the device has it. Boxes that the device does not give back come back when the
+//! Ownership follows the work request: the buffers of a Receive, a Send or an invalidation move into the
+//! queue pair when it is posted and come back from its completion, so they cannot be accessed or freed
+//! while the device uses them. Boxes that the device does not give back come back when the
 //! queue pair is destroyed (`ledger`). A connection's user implements [`Handler`].
 //!
 //! ```text
-//!   CmId <- Pd <- DmaBuf, Mr          (each keeps what it was made from alive)
+//!   CmId <- Pd <- DmaBuf, Mr          (each keeps the objects that it was made from)
 //!   CmId, Pd, Cq <- Qp
 //! ```
 //!
@@ -29,7 +29,7 @@
 //!
 //! `proof` has the proofs that memory is out of the peer's reach.
 //!
-//! Nothing here knows of RPC.
+//! This layer does not depend on RPC.
 
 pub(crate) mod cm;
 pub(crate) mod cq;

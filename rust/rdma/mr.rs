@@ -56,7 +56,7 @@ use kernel::sync::Arc;
 
 mod sealed {
     pub(crate) trait State {
-        /// Whether the peer may reach the memory.
+        /// True if the peer may access the memory.
         const EXPOSED: bool;
     }
 
@@ -66,7 +66,7 @@ mod sealed {
 
 /// State of a registration: no memory.
 pub(crate) struct Idle;
-/// State of a registration: memory is mapped for the device, and nobody told of it.
+/// State of a registration: memory is mapped for the device, and no message has named it.
 pub(crate) struct Mapped;
 /// State of a registration: the peer may reach the memory.
 pub(crate) struct Registered;
@@ -121,7 +121,7 @@ pub(super) struct Inner {
 // different ones), and `raw` is not copied.
 unsafe impl Send for Inner {}
 
-// SAFETY: the offset is that of the field, which only lists use.
+// SAFETY: the offset is the offset of the field, which only lists use.
 unsafe impl Node for Inner {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -136,7 +136,7 @@ impl Inner {
             // SAFETY: the first entry names memory that stays until it is unmapped (`Span`).
             unsafe { bindings::ib_dma_map_sg_one(device, sg, direction.as_raw()) }
         } else {
-            // SAFETY: as many entries name memory that stays until it is unmapped (`Span`).
+            // SAFETY: `nents` entries refer to memory that stays until it is unmapped (`Span`).
             unsafe { bindings::ib_dma_map_sg(device, sg, nents as i32, direction.as_raw()) }
         };
         if mapped == 0 {
@@ -159,7 +159,7 @@ impl Inner {
             self.unmap();
             return Err(MapError::Apart { mapped, joined });
         }
-        // SAFETY: valid by the type invariant; while it is idle, nobody else uses its fields.
+        // SAFETY: valid by the type invariant; while it is idle, no other code uses its fields.
         let mr = unsafe { self.raw.as_mut() };
         mr.iova = (mr.iova & u64::from(u32::MAX)) | (u64::from(tag) << 32);
         // A key is never used twice in a row, so that a late access with the old one fails. Its
@@ -267,16 +267,16 @@ pub(crate) struct Mr<S> {
 }
 
 impl Mr<Idle> {
-    /// A registration without memory, for at most `pages` pages, near the device. Context: may
-    /// sleep.
+    /// Makes a registration without memory, for at most `pages` pages, on the device's NUMA node. Context:
+    /// process, may sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or what the driver says, of a firmware that is short of something, too.
+    /// `ENOMEM`, or the error of the driver, which may come from the firmware.
     pub(crate) fn new(pd: Arc<Pd>, pages: u32) -> Result<Self> {
         let sg = SgTable::new(&pd, pages)?;
         let node = pd.node();
-        // An RPC's pages have no gap between them, and some devices are slow with those that may.
+        // An RPC's pages have no gaps, and some devices are slow with registrations that allow gaps.
         // SAFETY: the domain is valid while `pd` is.
         let raw = unsafe {
             bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
@@ -348,7 +348,7 @@ impl<S: sealed::State> MrList<S> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.inners.is_empty()
     }
@@ -403,7 +403,7 @@ impl MrList<Idle> {
     }
 }
 
-/// Idle registrations that anybody may add to, and take all of, without a lock.
+/// A stack of idle registrations without a lock. Any task may add registrations, or take all.
 pub(crate) struct IdleStack(BoxStack<Inner>);
 
 impl IdleStack {
@@ -461,12 +461,12 @@ impl MrList<Mapped> {
         self.inners.push_last(mr.inner);
     }
 
-    /// What the peer will be told, from the first on.
+    /// Returns the regions for the peer, from the first on.
     pub(crate) fn regions(&self) -> impl Iterator<Item = Region> + Clone + '_ {
         self.names()
     }
 
-    /// Unmaps the memory; nobody was told of it.
+    /// Unmaps the memory, which no message has named.
     pub(crate) fn unmap(mut self) -> MrList<Idle> {
         self.for_each(Inner::unmap);
         self.into_state()
@@ -480,7 +480,7 @@ impl MrList<Mapped> {
 
 /// Each list comes from one [`post_send`](super::qp::Qp::post_send).
 impl MrList<Registered> {
-    /// What the peer was told, in the same order, but for what it has invalidated.
+    /// Returns the regions that the peer got, in the same order, without the regions that it has invalidated.
     pub(crate) fn regions(&self) -> impl Iterator<Item = Region> + Clone + '_ {
         self.names()
     }

@@ -29,11 +29,11 @@ unsafe impl Send for Pd {}
 unsafe impl Sync for Pd {}
 
 impl Pd {
-    /// A protection domain on the device that `id` was resolved to. Context: may sleep.
+    /// Makes a protection domain on the device that `id` was resolved to. Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// `ENODEV`: no device yet. `ENOMEM`, or what the driver says.
+    /// `ENODEV`: no device yet. `ENOMEM`, or the error of the driver.
     pub(crate) fn new(id: Arc<CmId>) -> Result<Self> {
         if id.device().is_null() {
             return Err(ENODEV);
@@ -79,7 +79,7 @@ impl Pd {
         if self.dma_device().is_null() {
             return segment;
         }
-        // What goes through swiotlb must fit one of its slots.
+        // A mapping through swiotlb must fit into a slot of swiotlb.
         // SAFETY: the device of a valid `ib_device`.
         let mapping = unsafe { bindings::dma_max_mapping_size(self.dma_device()) };
         segment.min(mapping.min(u32::MAX as usize) as u32)

@@ -10,15 +10,15 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// What tells a queue pair from all others, before it and after it.
+/// The identity of a queue pair, which no earlier or later queue pair has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct QpId(u64);
 
 impl QpId {
-    /// That of no queue pair.
+    /// The identity of no queue pair.
     pub(super) const NONE: Self = Self(0);
 
-    /// That of a new queue pair.
+    /// Returns the identity for a new queue pair.
     pub(super) fn next() -> Self {
         static LAST: Atomic<u64> = Atomic::new(0);
         Self(LAST.fetch_add(1, Relaxed) + 1)
@@ -31,7 +31,7 @@ impl QpId {
 /// A queue pair is destroyed first, and then nothing is left to be destroyed but the queue pair itself. But a
 /// device that has failed may neither change the state of a queue pair nor give back its work requests. The
 /// destruction does not depend on that: when ib_destroy_qp() has returned, a device does not execute work
-/// requests of the queue pair (InfiniBand specification, 10.2.4.4), whatever the queue pair had, and a driver
+/// requests of the queue pair (InfiniBand specification, 10.2.4.4), in any state of its queues, and a driver
 /// whose device is gone frees its part all the same (irdma_destroy_qp(), bnxt_re_destroy_qp(),
 /// destroy_qp_common() of mlx5_ib). It refuses only a queue pair that is attached to a multicast group, or
 /// opened twice (`ib_qp.usecnt`), and no reliable connected queue pair of a connection id is.
@@ -45,7 +45,7 @@ impl Destroyed {
         Self { qp }
     }
 
-    /// Whether this is about that queue pair.
+    /// Returns whether the proof belongs to the queue pair.
     pub(super) fn is_of(&self, qp: QpId) -> bool {
         self.qp == qp
     }
@@ -68,7 +68,7 @@ impl Invalidated {
         self.key
     }
 
-    /// Whether this is about that registration on that queue pair.
+    /// Returns whether the proof belongs to the registration on the queue pair.
     pub(super) fn is_of(&self, qp: QpId, key: u32) -> bool {
         self.key == key && self.qp == qp
     }

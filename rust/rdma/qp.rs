@@ -2,7 +2,7 @@
 
 //! Queue pairs, `struct ib_qp`: created, drained, destroyed.
 //!
-//! What can be posted is in the file of what is posted: [`recv`](super::recv),
+//! The functions that post work requests are in the files of the objects: [`recv`](super::recv),
 //! [`send`](super::send), [`local_inv`](super::local_inv).
 //!
 //! C header: `include/rdma/ib_verbs.h`.
@@ -42,7 +42,7 @@ pub(crate) struct Size {
     pub(crate) send_room: u32,
     /// The most in the receive queue.
     pub(crate) recv_wr: u32,
-    /// After so many for Sends, one asks for a completion.
+    /// The number of work requests for Sends after which a Send is signaled.
     pub(crate) signal_interval: u32,
     /// The most pieces of memory of one RDMA Read or Write; 1 if there are none.
     pub(crate) rw_sge: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// The room that ib_drain_sq() and ib_drain_rq() need in each queue for what marks its end.
+    /// The room that ib_drain_sq() and ib_drain_rq() need in each queue for their marker.
     pub(crate) const MARKER: u32 = 1;
 
     /// Returns the number of work requests that fit beside Sends that owe no completion.
@@ -70,8 +70,8 @@ impl QpEvent {
         Self(event)
     }
 
-    /// Whether the queue pair works on: the connection stands or has moved to another path, or a queue has
-    /// been emptied because this side wanted that.
+    /// Returns whether the queue pair still works: the connection is established or has moved to another path,
+    /// or a queue has been drained on request of this side.
     fn is_harmless(self) -> bool {
         matches!(
             self.0,
@@ -94,7 +94,7 @@ impl QpEvent {
 ///
 /// # Invariants
 ///
-/// The pointer is that of a queue pair that `Qp::<H>::new` made, and which cannot be destroyed
+/// The pointer is the pointer of a queue pair that `Qp::<H>::new` made, and which cannot be destroyed
 /// while this is borrowed.
 #[repr(transparent)]
 pub(crate) struct QpRef<H>(Opaque<bindings::ib_qp>, PhantomData<H>);
@@ -112,15 +112,15 @@ impl<H: Handler> QpRef<H> {
         self.0.get()
     }
 
-    /// Hands a chain of work requests to the driver, as ib_post_send() does.
+    /// Gives a chain of work requests to the driver, as ib_post_send() does.
     ///
-    /// Returns what the driver says, a negative error number or 0.
+    /// Returns the driver's return value, a negative error number or 0.
     ///
     /// # Safety
     ///
-    /// The chain must be valid during the call, and what it names until its last work request has
-    /// completed or the queue pair is destroyed. A completion entry in it must be that of a
-    /// [`Wqe`](super::wqe::Wqe) that was given away, or that of [`unit_cqe`](super::wqe::unit_cqe).
+    /// The chain must be valid during the call. The memory that it refers to must be valid until its last
+    /// work request has completed or the queue pair is destroyed. A completion entry in it must belong to a
+    /// [`Wqe`](super::wqe::Wqe) that was given away, or be [`unit_cqe`](super::wqe::unit_cqe).
     #[inline]
     pub(super) unsafe fn post_chain(&self, chain: *const bindings::ib_send_wr) -> i32 {
         // SAFETY: the `ib_qp` is valid; `device` is set by ib_create_qp() and constant.
@@ -134,7 +134,7 @@ impl<H: Handler> QpRef<H> {
             return errno::not_supported().to_errno();
         };
         let mut refused = core::ptr::null();
-        // SAFETY: the queue pair is valid, and the chain is what the caller promises.
+        // SAFETY: the queue pair is valid, and the caller vouches for the chain.
         unsafe { post_send(self.as_raw(), chain, &mut refused) }
     }
 
@@ -150,7 +150,7 @@ impl<H: Handler> QpRef<H> {
         unsafe { (*self.0.get()).port }
     }
 
-    /// What is shared with the completions.
+    /// Returns the data that are shared with the completions.
     #[inline]
     pub(super) fn shared(&self) -> &Shared<H> {
         // SAFETY: the `ib_qp` is valid; `qp_context` is set by `Qp::new` and constant.
@@ -174,7 +174,7 @@ pub(crate) struct Qp<H: Handler> {
     registers: Registers,
     /// The values of [`Self::most_pieces`] for RDMA Reads and for RDMA Writes.
     most_pieces: (u32, u32),
-    // ib_free_cq() and ib_dealloc_pd() refuse what is in use, so these go after the queue pair.
+    // ib_free_cq() and ib_dealloc_pd() refuse objects in use, so these are dropped after the queue pair.
     cm_id: Arc<CmId>,
     pd: Arc<Pd>,
     cq: Cq<H>,
@@ -187,17 +187,17 @@ unsafe impl<H: Handler> Send for Qp<H> {}
 unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {
-    /// A queue pair on the connection of `pd`. Context: may sleep.
+    /// Makes a queue pair on the connection of `pd`. Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// What the driver says; `EINVAL` often means that `size` is beyond the device.
+    /// The error of the driver; `EINVAL` often means that `size` is beyond the device.
     pub(crate) fn new(pd: Arc<Pd>, handler: Arc<H>, size: Size) -> Result<Self> {
         let cm_id = pd.id().clone();
         let send_wr = size.send_wr + Size::MARKER;
         let recv_wr = size.recv_wr + Size::MARKER;
         let cq = Cq::new(cm_id.clone(), handler, send_wr + recv_wr)?;
-        // ib_core makes the send queue larger by what registrations take (rdma_rw_init_qp).
+        // ib_core adds entries for registrations to the send queue (rdma_rw_init_qp).
         let added = match size.rw_registrations {
             0 => 0,
             // SAFETY: the device is valid while the id is; nothing is kept.
@@ -277,7 +277,7 @@ impl<H: Handler> Qp<H> {
         self.most_pieces = (most(reads, read), most(writes, write));
     }
 
-    /// What tells the queue pair from others.
+    /// Returns the identity of the queue pair.
     pub(super) fn id(&self) -> QpId {
         self.id
     }
@@ -292,14 +292,14 @@ impl<H: Handler> Qp<H> {
         &self.size
     }
 
-    /// Has Receives that a completion gives back posted `batch` at a time. There must be as many
-    /// Receives more than the peer has credits for. Before, each is posted at once.
+    /// Sets the number of Receives that completions repost together. There must be `batch` Receives more than
+    /// the peer has credits for. Until this is called, each Receive is reposted at once.
     pub(crate) fn set_recv_batch(&self, batch: u32) {
         self.shared().recv_batch.set(batch.max(1));
     }
 
-    /// How many work requests fit when no others are there but Sends that owe no completion. As
-    /// many find room in the end.
+    /// Returns the number of work requests that fit when the send queue has only unsignaled Sends. This number
+    /// of work requests always fits in the end.
     pub(crate) fn most(&self) -> u32 {
         self.size.most()
     }
@@ -309,7 +309,7 @@ impl<H: Handler> Qp<H> {
         self.size.rw_registrations
     }
 
-    /// Whether memory is registered for RDMA Reads (`FromDevice`), or Writes (`ToDevice`).
+    /// Returns whether memory is registered for RDMA Reads (`FromDevice`), or Writes (`ToDevice`).
     fn registers(&self, direction: Direction) -> bool {
         match direction {
             Direction::FromDevice => self.registers.reads,
@@ -423,7 +423,7 @@ impl<H: Handler> Drop for Qp<H> {
 ///
 /// # Safety
 ///
-/// `context` must be that of a queue pair of [`Qp::<H>`], and `event` one of its events.
+/// `context` must be the context of a queue pair of [`Qp::<H>`], and `event` one of its events.
 unsafe extern "C" fn event_callback<H: Handler>(
     event: *mut bindings::ib_event,
     context: *mut c_void,

@@ -49,14 +49,14 @@ use kernel::sync::Arc;
 pub(crate) struct RecvBuf<H: Handler> {
     wr: Prepared<bindings::ib_recv_wr>,
     buf: DmaBuf,
-    /// To the next of those that are posted together, or that wait together.
+    /// The link to the next Receive that is posted with this one, or waits with it.
     link: Link<RecvWqe<H>>,
-    /// How long the message is that it holds.
+    /// The length of its message.
     len: u32,
     /// The key that came with it.
     invalidated: Option<u32>,
     qp_id: QpId,
-    /// What the handler keeps with a message.
+    /// The handler's data for the message.
     note: H::Note,
 }
 
@@ -66,7 +66,7 @@ pub(crate) type RecvWqe<H> = Wqe<RecvBuf<H>>;
 /// A Receive buffer that is not posted.
 pub(crate) type RecvBox<H> = KBox<RecvWqe<H>>;
 
-// SAFETY: the offset is that of the field, which only lists use.
+// SAFETY: the offset is the offset of the field, which only lists use.
 unsafe impl<H: Handler> Listed for RecvBuf<H> {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -125,9 +125,9 @@ impl<H: Handler> QpRef<H> {
 /// Receives that are to be posted together, each linked to the one before it.
 pub(crate) struct RecvBatch<H: Handler> {
     withheld: BoxList<RecvWqe<H>>,
-    /// How many these are.
+    /// The number of these Receives.
     len: u32,
-    /// At how many they are posted.
+    /// The number at which they are posted.
     batch: u32,
 }
 
@@ -191,7 +191,7 @@ impl<H: Handler> RecvBatch<H> {
         Wqe::give_all(buffers);
         let mut refused = ptr::null();
         // SAFETY: the queue pair is valid. The chain lies in boxes that were given away, which are linked as
-        // they were in the list, and each completion entry is that of its box. A box that completes
+        // they were in the list, and each completion entry belongs to its box. A box that completes
         // meanwhile is not changed before this has returned, since the caller has the lock that
         // `Handler::received` takes, or is a completion itself; one that was flushed stays where it is.
         let ret = unsafe { bindings::ib_post_recv(qp.as_raw(), chain, &mut refused) };
@@ -204,8 +204,8 @@ impl<H: Handler> RecvBatch<H> {
 }
 
 impl<H: Handler> Completions<'_, H> {
-    /// As [`RecvBatch::repost`]. When the queue pair takes none, the handler hears that the
-    /// connection is lost.
+    /// Reposts a Receive by [`RecvBatch::repost`]. If the queue pair does not take it, the handler gets the
+    /// loss of the connection.
     #[inline(always)]
     pub(crate) fn repost(&mut self, message: Received<H>) {
         let qp = self.qp();
@@ -274,18 +274,18 @@ impl<H: Handler> Received<H> {
         self.buffer.buf = buf;
     }
 
-    /// What the peer has invalidated with the message, once.
+    /// Takes the registration that the peer has invalidated with the message.
     pub(crate) fn take_invalidated(&mut self) -> Option<Invalidated> {
         let key = self.buffer.invalidated.take()?;
         Some(Invalidated::by_completion(self.buffer.qp_id, key))
     }
 
-    /// What is kept with the message.
+    /// Returns the handler's data for the message.
     pub(crate) fn note(&self) -> &H::Note {
         &self.buffer.note
     }
 
-    /// What is kept with the message, to change.
+    /// Returns the handler's data for the message, for writing.
     pub(crate) fn note_mut(&mut self) -> &mut H::Note {
         &mut self.buffer.note
     }
@@ -310,7 +310,7 @@ impl<H: Handler> ReceivedList<H> {
         self.0.push(message.buffer);
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

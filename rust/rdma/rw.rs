@@ -2,10 +2,10 @@
 
 //! RDMA Reads and Writes: this side moves data out of the peer's memory, or into it.
 //!
-//! What each work request is, and whether the device needs a registration for it, is ib_core's to
-//! know (`rdma_rw`). The memory moves into the operation and comes back with its end: a [`Write`]
-//! travels with the Send behind it and ends with that, a [`Pull`] has a completion of its own. Both
-//! are used again, so that moving a few pages allocates nothing.
+//! ib_core makes the work requests, and the registrations that a device needs for them (`rdma_rw`). The
+//! memory moves into the operation and comes back with its end: a [`Write`] is posted with the Send behind
+//! it and ends with the Send, a [`Pull`] has a completion of its own. Both are reused, so that moving a few
+//! pages allocates no memory.
 //!
 //! C header: `include/rdma/rw.h`.
 
@@ -60,7 +60,7 @@ use kernel::types::Opaque;
 /// message may begin and end within a page, and has a head and a tail.
 const MORE_PIECES: usize = 3;
 
-/// How many pieces of memory are named without an allocation: 128 KiB, however they lie.
+/// The number of pieces of memory without an allocation: enough for 128 KiB at any offsets.
 const PIECES: usize = (128 << 10) / PAGE_SIZE as usize + MORE_PIECES;
 
 /// A piece of the peer's memory.
@@ -84,12 +84,12 @@ struct Context {
     link: Link<Context>,
 }
 
-// SAFETY: what is in a context belongs to no task; it is changed by its owner only.
+// SAFETY: the data of a context belong to no task; only its owner changes them.
 unsafe impl Send for Context {}
 // SAFETY: a shared one gives access to nothing.
 unsafe impl Sync for Context {}
 
-// SAFETY: the offset is that of the field, which only lists use.
+// SAFETY: the offset is the offset of the field, which only lists use.
 unsafe impl Node for Context {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -142,7 +142,7 @@ impl Context {
     }
 }
 
-/// Memory, and what moves data between it and the peer's. It is used again and again.
+/// Memory, and the contexts that move data between it and the peer's memory. It is reused.
 ///
 /// # Invariants
 ///
@@ -154,7 +154,7 @@ struct Transfer {
     contexts: BoxList<Context>,
     /// One that is not initialised, for the next.
     spare: Option<KBox<Context>>,
-    /// How many work requests the contexts take.
+    /// The number of work requests of the contexts.
     work_requests: u32,
 }
 
@@ -266,9 +266,9 @@ impl Transfer {
         count
     }
 
-    /// Chains all work requests in front of `next`; without that, the last one completes `cqe`.
-    /// Returns the first. The others say only when they fail, and by their own status: that of the
-    /// last is no more than that it was flushed.
+    /// Chains all work requests in front of `next`, and returns the first. Without `next`, the last work
+    /// request completes `cqe`. The other work requests complete only when they fail, with the status of the
+    /// failure; the last one is then flushed.
     fn link_up<H: Handler>(
         &mut self,
         qp: &QpRef<H>,
@@ -276,11 +276,11 @@ impl Transfer {
         next: *mut bindings::ib_send_wr,
     ) -> *mut bindings::ib_send_wr {
         let mut first = next;
-        // The list begins with what was added last.
+        // The list begins with the context that was added last.
         let link = |context: &mut Context| {
             let behind = first;
-            // SAFETY: initialised, by the type invariant, for this queue pair; what follows
-            // outlives the post, by what the callers do.
+            // SAFETY: initialised, by the type invariant, for this queue pair; the callers keep the
+            // following work requests until the post has returned.
             first = unsafe {
                 bindings::rdma_rw_ctx_wrs(context.raw.get(), qp.as_raw(), qp.port(), cqe, behind)
             };
@@ -356,8 +356,8 @@ impl Transfer {
     fn reclaim(&mut self, pd: &Pd) {
         self.work_requests = 0;
         while let Some(context) = self.contexts.pop() {
-            // SAFETY: initialised with so many pieces for a queue pair of this domain, which is destroyed, and
-            // out of the list.
+            // SAFETY: initialised with this number of pieces for a queue pair of this domain, which is
+            // destroyed, and out of the list.
             unsafe {
                 bindings::rdma_rw_ctx_unmap(
                     context.raw.get(),
@@ -472,12 +472,12 @@ struct Entry {
     link: Link<Entry>,
 }
 
-// SAFETY: the offset is that of the field, which only lists use.
+// SAFETY: the offset is the offset of the field, which only lists use.
 unsafe impl Node for Entry {
     const LINK: usize = offset_of!(Self, link);
 }
 
-/// How many Writes, or Pulls, of a connection wait for their next use.
+/// The number of idle Writes, or Pulls, that a connection keeps.
 const MOST_IDLE: u32 = 8;
 
 impl IdleWrites {
@@ -549,7 +549,7 @@ impl Write {
         self.0.transfer.contexts_for(qp, range)
     }
 
-    /// How many work requests it takes.
+    /// Returns the number of its work requests.
     pub(crate) fn work_requests(&self) -> u32 {
         self.0.transfer.work_requests
     }
@@ -559,7 +559,7 @@ impl Write {
         &self.0.transfer.memory
     }
 
-    /// Undoes what was added; it was not posted. The memory stays.
+    /// Removes the contexts, which were not posted. The memory stays.
     pub(crate) fn undo<H: Handler>(&mut self, qp: &Qp<H>) {
         if self.is_of(qp.id()) {
             self.0.transfer.unmap(qp);
@@ -580,7 +580,7 @@ impl Write {
         self.0.transfer.link_up(qp, ptr::null_mut(), next)
     }
 
-    /// Whether it is of that queue pair.
+    /// Returns whether it belongs to the queue pair.
     pub(super) fn is_of(&self, qp: QpId) -> bool {
         self.0.transfer.qp == qp
     }
@@ -619,7 +619,7 @@ pub(crate) type PullWqe<H> = Wqe<Pull<H>>;
 /// Data to be read that is not posted.
 pub(crate) type PullBox<H> = KBox<PullWqe<H>>;
 
-// SAFETY: the offset is that of the field, which only lists use.
+// SAFETY: the offset is the offset of the field, which only lists use.
 unsafe impl<H: Pulls> Listed for Pull<H> {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -679,7 +679,7 @@ impl<H: Pulls> Pull<H> {
         self.what.add(qp, range, remote)
     }
 
-    /// How many work requests it takes.
+    /// Returns the number of its work requests.
     pub(crate) fn work_requests(&self) -> u32 {
         self.what.work_requests
     }
@@ -702,7 +702,7 @@ impl<H: Pulls> Work for Pull<H> {
 
     fn done(mut pull: PullBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
         cx.owed().fetch_sub(1, Relaxed);
-        // What is posted has one.
+        // A posted Pull has a waiter.
         let Some(waiter) = pull.waiter.take() else {
             return;
         };
@@ -727,7 +727,7 @@ impl<H: Pulls> Work for Pull<H> {
 impl<H: Pulls> Qp<H> {
     /// Posts a Pull, with one doorbell; `waiter` comes back when the data is there.
     ///
-    /// Context: any; `queue` is locked by the caller and has room. The lock is that of
+    /// Context: any. `queue` has room, and is locked by the caller with the lock of
     /// [`Pulls::wait_for_posting`].
     ///
     /// # Errors

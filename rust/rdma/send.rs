@@ -66,7 +66,7 @@ pub(crate) struct SendBuf<H: Handler> {
     covers: SendBufs<H>,
     /// The RDMA Writes in front of it, which end with it. It asks for a completion if there are.
     write: Option<Write>,
-    /// What the user of the connection notes about the Send until it has ended.
+    /// A mark of the connection's user, until the Send has ended.
     mark: bool,
     _handler: PhantomData<H>,
 }
@@ -80,7 +80,7 @@ pub(crate) type SendBox<H> = KBox<SendWqe<H>>;
 /// Send buffers that are not posted.
 pub(crate) type SendList<H> = BoxList<SendWqe<H>>;
 
-// SAFETY: the offset is that of the field, which only lists use.
+// SAFETY: the offset is the offset of the field, which only lists use.
 unsafe impl<H: Handler> Listed for SendBuf<H> {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -144,12 +144,12 @@ impl<H: Handler> Work for SendBuf<H> {
     }
 }
 
-/// Sends that are under way, or have ended together, with what they took of the send queue.
+/// Sends in flight, or Sends that have ended together, with the entries of the send queue that they used.
 pub(crate) struct SendBufs<H: Handler> {
     list: SendList<H>,
     /// Work requests that were posted for them, registrations with them.
     work_requests: u32,
-    /// What the last of them had written.
+    /// The RDMA Writes of the last of them.
     write: Option<IdleWrite>,
 }
 
@@ -167,7 +167,7 @@ impl<H: Handler> SendBufs<H> {
         self.write.take()
     }
 
-    /// How many of them were not [marked](SendBuf::mark). The marks are gone afterwards.
+    /// Returns the number of Sends that were not [marked](SendBuf::mark), and clears the marks.
     pub(crate) fn take_unmarked(&mut self) -> u32 {
         let mut count = 0;
         let look = |buffer: &mut SendWqe<H>| count += u32::from(!take(&mut buffer.mark));
@@ -183,10 +183,10 @@ impl<H: Handler> Default for SendBufs<H> {
     }
 }
 
-/// The Sends of one queue pair: those that no completion was asked for yet, and how much of the
-/// send queue is in use. It belongs to whoever serialises the Sends.
+/// The send queue of one queue pair: the Sends without a signaled Send behind them, and the number of
+/// entries in use. The lock that serialises the Sends protects it.
 ///
-/// It is tied to one queue pair, until that is destroyed.
+/// It belongs to one queue pair, until the queue pair is destroyed.
 pub(crate) struct SendQueue<H: Handler> {
     qp: QpId,
     /// The queue pair; only compared.
@@ -196,9 +196,9 @@ pub(crate) struct SendQueue<H: Handler> {
     in_use: u32,
     /// The most that [`Self::in_use`] may be.
     limit: u32,
-    /// After so many work requests, one asks for a completion.
+    /// The number of work requests after which a Send is signaled.
     signal_interval: u32,
-    /// The most that this may be.
+    /// The largest value of [`Self::signal_interval`].
     longest_interval: u32,
 }
 
@@ -216,19 +216,19 @@ impl<H: Handler> SendQueue<H> {
         }
     }
 
-    /// Has at least one of so many Sends ask for a completion, from the next on.
+    /// Makes at least one of `sends` Sends signaled, from the next Send on.
     pub(crate) fn limit_unsignaled(&mut self, sends: u32) {
         self.signal_interval = sends.clamp(1, self.longest_interval);
     }
 
-    /// Whether a Send with `registrations` fits now. If it does not, one that was posted before
-    /// has a completion to come ([`Handler::sent`]).
+    /// Returns whether a Send with `registrations` fits now. If it does not, the completion of an earlier
+    /// Send will come ([`Handler::sent`]).
     #[inline]
     pub(crate) fn has_room(&self, registrations: u32) -> bool {
         self.in_use + 1 + registrations <= self.limit
     }
 
-    /// Whether so many work requests fit now.
+    /// Returns whether `work_requests` work requests fit now.
     #[inline]
     pub(crate) fn has_room_for(&self, work_requests: u32) -> bool {
         self.in_use.saturating_add(work_requests) <= self.limit
@@ -244,7 +244,7 @@ impl<H: Handler> SendQueue<H> {
         self.in_use = self.in_use.saturating_sub(work_requests);
     }
 
-    /// What has ended makes room; its buffers are free.
+    /// Frees the entries of Sends that have ended. Returns their buffers.
     pub(crate) fn ended(&mut self, ended: SendBufs<H>) -> SendList<H> {
         self.in_use = self.in_use.saturating_sub(ended.work_requests);
         ended.list
@@ -261,7 +261,7 @@ impl<H: Handler> SendQueue<H> {
         unsignaled.list
     }
 
-    /// That of a queue pair.
+    /// Makes the send queue of a queue pair.
     pub(crate) fn of(qp: &Qp<H>) -> Self {
         Self {
             qp: qp.id(),
@@ -293,8 +293,8 @@ impl<H: Handler> QpRef<H> {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: `queue` is that of another queue pair. Else what the driver says; the buffer
-    /// stays in `queue` then.
+    /// `EINVAL`: `queue` belongs to another queue pair. Otherwise the error of the driver; the buffer stays in
+    /// `queue` then.
     #[inline(always)]
     pub(crate) fn post_send(
         &self,

@@ -26,7 +26,7 @@ const CHAIN: usize = 0b01;
 /// Or it is the last of its table (`SG_END`).
 const END: usize = 0b10;
 
-/// Whether the addresses of `struct page` follow those of the pages.
+/// True if the addresses of `struct page` are in the order of the pages' addresses.
 pub(super) const PAGES_ARE_AN_ARRAY: bool = cfg!(any(CONFIG_SPARSEMEM_VMEMMAP, CONFIG_FLATMEM));
 
 /// A table of entries.
@@ -38,8 +38,7 @@ pub(super) const PAGES_ARE_AN_ARRAY: bool = cfg!(any(CONFIG_SPARSEMEM_VMEMMAP, C
 pub(super) struct SgTable {
     table: bindings::sg_table,
     capacity: u32,
-    /// How many entries are contiguous: no allocation is larger than a page, so none is hard to
-    /// get.
+    /// The number of contiguous entries: no allocation is larger than a page.
     run: u32,
     /// The most bytes that may be one entry: whole pages.
     max_bytes: u32,
@@ -56,7 +55,7 @@ impl SgTable {
         let flags = bindings::GFP_NORETRY;
         // SAFETY: `table` is there to be written; what is allocated belongs to it.
         to_result(unsafe { bindings::sg_alloc_table(&mut table, capacity, flags) })?;
-        // What is below frees it if it is not as it should be.
+        // Dropped by the code below if its layout is not the expected one.
         let mut table = Self {
             table,
             capacity,
@@ -93,7 +92,7 @@ impl SgTable {
         self.table.sgl
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) fn capacity(&self) -> u32 {
         self.capacity
     }
@@ -135,8 +134,8 @@ impl SgTable {
 
     /// Names `len` bytes of `pages`, by one entry for each run of contiguous pages.
     ///
-    /// What is here is done 256 times for 1 MiB. That the entries suffice is therefore made sure
-    /// of once, as if no page followed another.
+    /// The loop runs 256 times for 1 MiB. Therefore the number of entries is checked once, for the case that
+    /// no two pages are contiguous.
     fn fill_pages(&mut self, pages: &[*mut bindings::page], offset: u32, len: u32) -> Result<u32> {
         let count = (offset + len).div_ceil(PAGE_SIZE);
         if count > self.capacity || len == 0 {
@@ -166,7 +165,7 @@ impl SgTable {
                 }
                 if ptr::eq(last, end) {
                     // SAFETY: at most one entry a page was written before, of `count`, and the
-                    // table has as many. So another run follows, behind the link that is here.
+                    // table has `count` entries. So another run follows, behind the link at this place.
                     last = linked(unsafe { (*last.wrapping_add(1)).page_link });
                     end = last.wrapping_add(run - 1);
                 } else {
@@ -221,7 +220,7 @@ impl SgTable {
 
 impl Drop for SgTable {
     fn drop(&mut self) {
-        // SAFETY: made by sg_alloc_table() (type invariant), and used by nobody any more.
+        // SAFETY: made by sg_alloc_table() (type invariant), and not used any more.
         unsafe { bindings::sg_free_table(&mut self.table) };
     }
 }
@@ -236,8 +235,7 @@ fn linked(page_link: usize) -> *mut bindings::scatterlist {
 ///
 /// # Safety
 ///
-/// `at` is an entry of an `sg_table`, or the link to the entry that follows the one before, which
-/// nobody else uses meanwhile.
+/// `at` is an entry of an `sg_table`, or the link to the next entry. No other code uses it meanwhile.
 unsafe fn set(
     at: &mut *mut bindings::scatterlist,
     page: *mut bindings::page,
@@ -245,15 +243,15 @@ unsafe fn set(
     len: u32,
 ) {
     let entry = loop {
-        // SAFETY: an entry or a link, by what the caller promises, or the entry that a link made by
-        // sg_alloc_table() leads to. Nobody else uses it.
+        // SAFETY: an entry or a link, as the caller promises, or the entry that a link of
+        // sg_alloc_table() leads to. No other code uses it.
         let entry = unsafe { &mut **at };
         if entry.page_link & CHAIN == 0 {
             break entry;
         }
         *at = linked(entry.page_link);
     };
-    // What sg_set_page() does: the mark of the last entry stays.
+    // As sg_set_page(): the mark of the last entry stays.
     entry.page_link = page.addr() | (entry.page_link & END);
     entry.offset = offset;
     entry.length = len;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a completion finds what it completes: `struct ib_cqe`, `struct ib_wc`.
+//! The way from a completion to its object: `struct ib_cqe`, `struct ib_wc`.
 //!
 //! A work request carries a pointer to an `ib_cqe`. Here every posted object is a [`Wqe`], a
 //! box that begins with its `ib_cqe`: posting turns the box into that pointer, and the completion
@@ -88,7 +88,7 @@ pub(super) trait Work: Sized {
     /// Whose completions these are.
     type Handler: Handler;
 
-    /// How many bytes into the object the mapping of a Receive's buffer is ([`DmaBuf`](super::dma::DmaBuf)).
+    /// The offset of the mapping of a Receive's buffer ([`DmaBuf`](super::dma::DmaBuf)) in the object, in bytes.
     const MAPPING: Option<usize> = None;
 
     /// The work request has ended, and its box is back.
@@ -111,11 +111,11 @@ pub(crate) struct Wqe<W> {
     work: W,
 }
 
-/// An `ib_cqe`. It holds a function pointer, and nobody writes it once it is made.
+/// An `ib_cqe`. It holds a function pointer, and is not written after it was made.
 #[repr(transparent)]
 struct Cqe(bindings::ib_cqe);
 
-// SAFETY: what is in an `ib_cqe` does not belong to a task.
+// SAFETY: the data of an `ib_cqe` do not belong to a task.
 unsafe impl Send for Cqe {}
 // SAFETY: drivers and ib_core read `ib_cqe.done` only.
 unsafe impl Sync for Cqe {}
@@ -145,20 +145,20 @@ impl<W: Work> Wqe<W> {
         )?)
     }
 
-    /// Enters the box in the ledger of `qp`. False if it is in that of another queue pair, to which alone it
-    /// can be posted.
+    /// Enters the box in the ledger of `qp`. Returns false if it is in the ledger of another queue pair, to
+    /// which alone it can be posted.
     #[inline(always)]
     pub(super) fn enter(this: &mut KBox<Self>, qp: &QpRef<W::Handler>) -> bool {
         // SAFETY: a box of `KIND`, whose contents stay where they are.
         unsafe { this.entry.enter(qp.ledger()) }
     }
 
-    /// Gives the box to `qp` and returns what a work request names as its completion entry. From here on the
-    /// box comes back with its completion, or when the queue pair is destroyed.
+    /// Gives the box to `qp`, and returns the completion entry for a work request. From here on the box comes
+    /// back with its completion, or when the queue pair is destroyed.
     ///
     /// # Errors
     ///
-    /// The box: it is one of another queue pair.
+    /// Returns the box if it belongs to another queue pair.
     #[inline(always)]
     pub(super) fn give(
         mut this: KBox<Self>,
@@ -210,8 +210,8 @@ impl<W: Work> Wqe<W> {
 
     /// # Safety
     ///
-    /// As for [`Kind::withdraw`]: `entry` must be that of a box of `W` that is posted, and `qp` the queue pair
-    /// that has it, to which nothing is posted and of which nothing is completed meanwhile.
+    /// As for [`Kind::withdraw`]: `entry` must be the entry of a box of `W` that is posted, and `qp` the queue
+    /// pair that has it. No work request is posted to it or completed meanwhile.
     unsafe fn withdraw(entry: *mut Entry, qp: *const c_void) {
         // SAFETY: a box of `W`, which belongs to the queue pair; nothing else uses it meanwhile.
         let work = unsafe { &mut (*Self::of(entry)).work };
@@ -221,8 +221,8 @@ impl<W: Work> Wqe<W> {
 
     /// # Safety
     ///
-    /// As for [`Kind::reclaim`]: `entry` must be that of a box of `W` that was posted to a queue pair which has
-    /// been destroyed, and `handler` the handler of that.
+    /// As for [`Kind::reclaim`]: `entry` must be the entry of a box of `W` that was posted to a queue pair which
+    /// has been destroyed, and `handler` the handler of this queue pair.
     unsafe fn reclaim(entry: *mut Entry, handler: *const c_void, pd: &Pd) {
         // SAFETY: the box was the queue pair's, which has been destroyed.
         let this = unsafe { Self::take(Self::of(entry).cast()) };
@@ -270,8 +270,8 @@ unsafe impl<W: Listed> Node for Wqe<W> {
 /// A C work request that is written when its object is made, and completed when it is posted.
 pub(super) struct Prepared<R>(pub(super) R);
 
-// SAFETY: the pointers in it are set when the work request is posted, and nobody follows them
-// once ib_post_send() or ib_post_recv() has returned.
+// SAFETY: the pointers in it are set when the work request is posted, and not used once ib_post_send() or
+// ib_post_recv() has returned.
 unsafe impl<R> Send for Prepared<R> {}
 // SAFETY: shared, it gives its address to C, which only reads it.
 unsafe impl<R> Sync for Prepared<R> {}

@@ -72,8 +72,8 @@ enum Layout {
 }
 
 impl Layout {
-    /// That of a Call, whose Payload stream may have come in several parts. The decoder of the upper layer
-    /// compares a chunk with the count before it.
+    /// Returns the layout of a Call, whose Payload stream may have arrived in several parts. The decoder of
+    /// the upper layer compares a chunk with the count before it.
     //= V1-052, V1-096, D-39
     fn of(call: &Call<'_>, joined: bool) -> Self {
         match (call.kind, call.only_read_chunk()) {
@@ -90,7 +90,7 @@ impl Layout {
         }
     }
 
-    /// How many bytes of the pages are used.
+    /// Returns the number of bytes of the pages that are used.
     fn len(self, call: &Call<'_>) -> u32 {
         match self {
             Self::Chunk { len, pad, .. } => len + pad,
@@ -99,7 +99,7 @@ impl Layout {
     }
 }
 
-/// Bytes of the pages, and what belongs there.
+/// The source of some bytes of the pages.
 enum Piece {
     /// From the client's memory.
     Remote(Segment),
@@ -109,7 +109,7 @@ enum Piece {
     Zero,
 }
 
-/// Calls `f` for each piece of the pages: where it begins, how long it is, and what it is.
+/// Calls `f` for each piece of the pages, with its offset, its length and its source.
 //= V1-061, V1-062
 fn for_each_piece(
     call: &Call<'_>,
@@ -155,11 +155,11 @@ fn for_each_piece(
     Ok(())
 }
 
-/// What becomes of a Call that is begun.
+/// The next step of a Call that is begun.
 enum Begun {
-    /// It is delivered from where it was received: behind so many bytes.
+    /// The Call is delivered from its Receive, from this byte on.
     Inline(usize),
-    /// It is delivered from pages of the request, of which it takes so many bytes.
+    /// The Call is delivered from pages of the request. The number is its length in bytes.
     Placed(Placed, u32),
     /// RDMA Reads for its data, or for a part of it that begins at this byte, are ready to be posted.
     Pull(PullBox<Shared<Server>>, u32),
@@ -569,7 +569,7 @@ fn put(
         refused = responder::check_long(version, fixed.xid, first, &call.chunks).err();
     }
     let placed = rqst.put_pages(data).ok()?;
-    // The pages that the request has given in exchange go with those that this side keeps.
+    // Frees the pages that the request has given in exchange, but for the pages that a buffer at rest keeps.
     data.rest();
     Some(Put {
         fixed,
@@ -600,7 +600,7 @@ fn place(rqst: &mut Rqst<'_, Message>, stream: &[u8]) -> Result<Placed> {
     rqst.put_pages(&mut data)
 }
 
-/// Writes what does not come from the client's memory.
+/// Writes the bytes of the pages that RDMA Reads do not write.
 fn fill(data: &mut PageBuf, call: &Call<'_>, layout: Layout, stream: &[u8]) -> Result {
     for_each_piece(call, layout, |at, len, piece| match piece {
         Piece::Remote(_) => Ok(()),

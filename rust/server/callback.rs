@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls to a client, and why one is not sent.
+//! Calls to a client, and the reasons for not sending a Call.
 //!
-//! The core tries again, sooner or later by what it is told, until the Call is too old; then nfsd makes
-//! a new one at once. So nothing that lasts may be an error that ends a Call or is tried again at once.
+//! The core retries a Call until it is too old, after a time that depends on the error; then nfsd makes a
+//! new Call at once. So a condition that lasts must not be an error that ends the Call, nor an error that
+//! is retried at once.
 
 use super::{
     connection::Open,
@@ -54,7 +55,7 @@ enum Unsent {
     Unanswered,
     /// The client takes no more messages now (version 2).
     NoCredit,
-    /// The client has not said yet who it is, or what it takes (version 2).
+    /// The client has not authenticated itself yet, or has not announced its properties (version 2).
     NotReady,
     /// A message in parts goes first (version 2).
     Busy,
@@ -79,7 +80,7 @@ impl Unsent {
         }
     }
 
-    /// What the core is told.
+    /// Returns the error for the core.
     fn errno(self) -> Error {
         match self {
             // It looks for another connection, and ends the Call if the client has not made one.
@@ -105,7 +106,7 @@ impl Open<'_> {
     ) -> Result {
         let why = match self.post_call(xid, call) {
             Ok(()) => return Ok(()),
-            // Those that were given up go on counting. A client that connects anew can be called again.
+            // Calls that were given up still count as outstanding. After a reconnect the client can be called again.
             Err(Unsent::Unanswered) if self.is_late() && alone() => {
                 self.shared().lose(CloseReason::Unanswered);
                 Unsent::Ended
@@ -119,7 +120,7 @@ impl Open<'_> {
 }
 
 impl Open<'_> {
-    /// Whether the client was last called so long ago that it does not answer any more.
+    /// Returns whether the last Call to the client is older than the time for its Reply.
     fn is_late(&self) -> bool {
         now().0.saturating_sub(self.called().load(Relaxed)) >= CALL_TIME
     }

@@ -76,11 +76,11 @@ use kernel::{
     }, //
 };
 
-/// How many times a client's device tries again when there is no Receive: for ever. A client that
-/// keeps to its credits finds one, and one that does not only waits.
+/// The number of retries of the client's device when no Receive is posted: 7 means without end. A client
+/// that keeps to its credits always finds a Receive; another client waits.
 const RNR_RETRIES: u8 = 7;
 
-/// Numbers connections that were accepted, apart from those that were made.
+/// The number of the next accepted connection. The numbers differ from the numbers of the client role.
 static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
 
 /// A connected client.
@@ -98,7 +98,7 @@ pub(super) struct Link {
     /// endpoint, too.
     #[pin]
     ticker: Mutex<Option<Ticker<Server>>>,
-    /// What was settled when it was accepted, for version 1.
+    /// The terms of version 1, which are final when the connection is accepted.
     terms: Terms,
     /// How long a Receive of version 1 is.
     recv_len: u32,
@@ -141,7 +141,7 @@ impl Link {
 pub(super) struct Removal(SetOnce<Arc<Link>>);
 
 impl Removal {
-    /// That of a connection which is made.
+    /// Makes the removal of a connection that is not accepted yet.
     pub(super) fn new() -> Self {
         Self(SetOnce::new())
     }
@@ -263,12 +263,12 @@ impl Open<'_> {
         self.shared().role.cid
     }
 
-    /// What a Reply goes by now. None, once the connection has ended.
+    /// Returns the present terms for a Reply, or `None` once the connection has ended.
     pub(super) fn terms_now(&self) -> Option<Terms> {
         self.shared().lock().protocol().map(Protocol::terms)
     }
 
-    /// What a Reply of version 1 goes by.
+    /// Returns the terms for a Reply of version 1.
     pub(super) fn terms(&self) -> &Terms {
         &self.link.terms
     }

@@ -241,7 +241,7 @@ pub(super) fn cancel(endpoint: &Endpoint<Server>) -> ReceivedList<Shared<Server>
 }
 
 impl Open<'_> {
-    /// Sends the Reply to `call` behind those that wait: now, or when there is room and credit for it.
+    /// Sends the Reply to `call` after the Replies that wait: now, or when there are room and a credit for it.
     ///
     /// # Errors
     ///

@@ -37,10 +37,10 @@ use kernel::{
     time::Msecs, //
 };
 
-/// How many clients may wait on devices that keep count (iWARP).
+/// The number of clients that may wait on devices with a backlog (iWARP).
 const BACKLOG: i32 = 1024;
 
-/// How many clients wait at most to be accepted; who comes then is refused, and tries again.
+/// The most clients that may wait to be accepted. A further client is refused, and tries again.
 const MOST_WAITING: u32 = 1024;
 
 /// Why a client is refused, for traces.
@@ -51,7 +51,7 @@ const NO_DEVICE: &str = "the device goes away";
 /// How long to wait before an address is tried again that no device has, in milliseconds.
 const RETRY: Msecs = 1_000;
 
-/// What a listener's events reach.
+/// The part of a listener that its events use.
 #[pin_data]
 struct Shared {
     xprt: SvcHandle,
@@ -63,9 +63,9 @@ struct Shared {
 struct State {
     waiting: Requests,
     count: u32,
-    /// Nobody is taken any more.
+    /// No client is accepted any more.
     closed: bool,
-    /// What listens; none while there is no device with the address.
+    /// The listening id, or `None` while no device has the address.
     id: Option<listen::Listener>,
     address: SockAddr,
     /// `id` hears nothing any more, since the device goes away, or the address has moved.
@@ -231,7 +231,7 @@ impl svc::Listener for Listener {
         let mut waiting = take(&mut state.waiting);
         waiting.append(take(&mut state.lost));
         drop(state);
-        // Waits for events, which take the lock; then those who wait are refused.
+        // Waits for events, which take the lock. Then the waiting clients are refused.
         drop(id);
         refuse(waiting, GOING);
     }

@@ -2,18 +2,18 @@
 
 //! The responder: the server's transport of RPC over RDMA (RFC 8166, RFC 8267, RFC 8797).
 //!
-//! A second role of an endpoint, as [`client`](crate::client) is the first. What a message means,
-//! how a Reply is conveyed and what may be invalidated is decided by `proto`; how a thread of the
-//! service gets its Call and gives its Reply is `sunrpc::svc`'s.
+//! One of the two roles of an endpoint; [`client`](crate::client) is the other one. `proto` decides the
+//! meaning of a message, the form of a Reply and the handle to invalidate. `sunrpc::svc` gives a Call to a
+//! thread of the service, and takes its Reply.
 //!
-//! - `listener`: hears of clients, and goes on listening when its address has moved
+//! - `listener`: accepts clients, also after its address has moved to another device
 //! - `connection`: a client, from its request to the destroyed queue pair
-//! - `role`: what arrives, up to the threads of the service
+//! - `role`: messages, from the completion to the queue for the threads of the service
 //! - `call`: a Call, from its message to a thread, with its Read chunks pulled
 //! - `reply`: a Reply, from a thread to its message, with its results written
 //! - `delayed`: Replies that wait for the client
-//! - `callback`: a Call to the client, and why one is not sent
-//! - `sizes`: how large a connection is, from the device and the settings
+//! - `callback`: a Call to the client, and the reasons for not sending it
+//! - `sizes`: the sizes of a connection's resources, from the device and the settings
 //! - `settings`: sysctls and counters
 
 #![deny(unsafe_code)]
@@ -55,7 +55,7 @@ impl Service for Rdma {
     type Request = KBox<Request>;
     type Connection = connection::Connection;
 
-    /// What the kernel's own RPC server takes at most (`RPCSVC_MAXPAYLOAD`).
+    /// The largest payload of the kernel's RPC server (`RPCSVC_MAXPAYLOAD`), in bytes.
     const MAX_PAYLOAD: u32 = 4 << 20;
 
     fn listen(xprt: SvcHandle, net: Net, address: SockAddr) -> Result<listener::Listener> {

@@ -2,8 +2,8 @@
 
 //! A Reply, from a thread of the service to its message.
 //!
-//! What goes inline is copied, at most one inline threshold; the rest is written into the client's
-//! memory out of the pages that it lies in, which may be those of the page cache.
+//! The inline part is copied, at most one inline threshold. The rest is written into the client's memory
+//! from the pages that it lies in, which may be pages of the page cache.
 
 use super::{
     connection::Open,
@@ -80,7 +80,7 @@ impl Open<'_> {
         };
         match call.note().kept.version() {
             Version::V1 => {
-                // Those that a connection begins with are for either version.
+                // The first Receives of a connection are for either version.
                 if call.capacity() > self.recv_len() {
                     call.shorten(self.endpoint().qp(), self.recv_len());
                 }
@@ -90,7 +90,7 @@ impl Open<'_> {
         }
     }
 
-    /// As [`Self::convey`] in version 2, in which what holds may change.
+    /// Calls [`Self::convey`] for version 2, whose terms may change.
     #[cold]
     #[inline(never)]
     fn convey_v2(&self, reply: &mut Reply<'_, Message>, call: Message) -> Result<(), CloseReason> {
@@ -98,8 +98,8 @@ impl Open<'_> {
         self.convey(reply, call, Version::V2, &terms)
     }
 
-    /// Sends the Reply to `call`, in messages of `version`. It is compiled for each, so that what
-    /// version 2 asks is not asked in version 1.
+    /// Sends the Reply to `call`, in messages of `version`. It is compiled for each version, so that
+    /// version 1 does not pay for the conditions of version 2.
     #[inline(always)]
     fn convey(
         &self,
@@ -331,7 +331,7 @@ pub(super) fn outgoing(xid: Xid, response: &Response<'_>) -> Outgoing {
     }
 }
 
-/// What a trace says of a Reply.
+/// Returns the fields of a Reply's trace event.
 #[cold]
 fn described(
     cid: u32,
@@ -362,7 +362,7 @@ fn described(
     )
 }
 
-/// Whether what is written is of the page list, `pages`, and nothing else of the Reply is.
+/// Returns whether the RDMA Writes take bytes of the page list, `pages`, and no other bytes of the Reply.
 fn is_page_list(response: &Response<'_>, pages: &Range<u32>) -> bool {
     let within = |range: &Range<u32>| pages.start <= range.start && range.end <= pages.end;
     let outside = |range: &Range<u32>| range.end <= pages.start || pages.end <= range.start;
@@ -386,8 +386,7 @@ pub(super) fn copy(
     Some(at)
 }
 
-/// Lays `pieces`, one behind the other, over `segments`: calls `add` for what of either fits
-/// together.
+/// Distributes `pieces`, one behind the other, over `segments`: calls `add` for each piece of a Segment.
 fn spread(
     mut pieces: impl Iterator<Item = Range<u32>>,
     segments: impl Iterator<Item = Segment>,

@@ -88,14 +88,14 @@ use kernel::prelude::*;
 /// A message, in the buffer that it was received into.
 pub(crate) type Message = Received<Shared<Server>>;
 
-/// What is kept with a Call.
+/// The data that is kept with a Call.
 #[derive(Default)]
 pub(crate) struct Note {
-    /// What was found when it was checked.
+    /// The result of its check.
     pub(super) kept: Kept,
     /// Its memory stays for the next Call in the same buffer.
     results: KVec<Option<Item>>,
-    /// The data of its Read chunks; once that is delivered, what has moved it.
+    /// The Pull with the data of its Read chunks; after the delivery, the Pull without them.
     pub(super) pull: Option<PullBox<Shared<Server>>>,
     /// The end of the data that has been read, or is being read, in bytes.
     pub(super) read: u32,
@@ -103,14 +103,14 @@ pub(crate) struct Note {
     pub(super) more: bool,
     /// Its Payload stream until it is delivered, if that came in several parts.
     pub(super) joined: Option<Joined>,
-    /// As how many Receives it counts while it is kept. Nobody counts those of version 1.
+    /// The number of Receives that it counts as while it is kept. Version 1 does not count them.
     pub(super) held: u32,
     /// Its Reply, while that waits for the client.
     pub(super) delayed: Option<KBox<Delayed>>,
 }
 
 impl Note {
-    /// That of a new Call.
+    /// Prepares the note for a new Call.
     #[inline(always)]
     fn begin(&mut self, kept: Kept) {
         self.kept = kept;
@@ -135,7 +135,7 @@ impl Note {
         Some((fixed, call, stream))
     }
 
-    /// Adds a result that may be moved directly. Results beyond those that a Reply can have are
+    /// Adds a result that may be moved directly. A result beyond the number that a Reply can have is
     /// conveyed with the rest of the Reply.
     ///
     /// The offsets of the results of one Reply rise. An offset that does not belongs to another
@@ -165,7 +165,7 @@ impl Note {
 pub(crate) struct Queue {
     /// Calls that have just arrived. In version 2 they wait for the credits that their Replies take.
     pub(super) calls: ReceivedList<Shared<Server>>,
-    /// Those whose Read chunks have been pulled.
+    /// Calls whose Read chunks have been pulled.
     pub(super) pulled: ReceivedList<Shared<Server>>,
     /// Calls whose Read chunks wait for registrations of the device, or for room in the send queue.
     pub(super) starved: ReceivedList<Shared<Server>>,
@@ -176,8 +176,8 @@ pub(crate) struct Queue {
     /// Registrations or room came back: a Call that waits for some may try again. While such a Call waits,
     /// this is set, or will be set by the end of a Call that is being pulled, or of a Send.
     pub(super) retry: bool,
-    /// How many Calls may hold registrations of the device: their Read chunks are being pulled.
-    /// The end of each lets another try.
+    /// The number of Calls whose Read chunks are being pulled, and which may hold registrations of the
+    /// device. The end of each Pull lets another Call try.
     pub(super) pulling: u32,
     /// Calls whose Replies wait for the client, in the order of the Replies.
     pub(super) replies: ReceivedList<Shared<Server>>,
@@ -207,7 +207,7 @@ impl Queue {
 /// A Call to the client whose Reply has come.
 pub(crate) struct Claim {
     call: PinnedCall,
-    /// How many Calls to the client may be outstanding from now on.
+    /// The number of Calls to the client that may be outstanding.
     limit: u32,
 }
 
@@ -221,7 +221,7 @@ pub(crate) struct Server {
     pub(super) sizes: Sizes,
     /// Ends the connection when its device goes away.
     pub(super) removal: Pin<KBox<Job<Removal>>>,
-    /// What is taken in one Call of each version.
+    /// The limits of a Call of each version.
     limits_v1: CallLimits,
     limits_v2: CallLimits,
 }
@@ -428,7 +428,7 @@ impl Server {
         }
     }
 
-    /// Handles what is no Call.
+    /// Handles a message that is not a Call.
     fn handle_other(
         &self,
         event: Event<'_>,
@@ -493,7 +493,7 @@ impl Responder for Server {
     }
 }
 
-/// A Call of version 2 is kept, with what came of it in Receives before this one.
+/// Counts the Receives that a kept Call of version 2 holds, including the Receives of its earlier parts.
 #[inline(always)]
 fn hold(state: &mut State<Server>, note: &mut Note) {
     note.held = 1;
@@ -510,8 +510,8 @@ fn xid_of(message: &Message) -> u32 {
     FixedWords::split(message.bytes()).map_or(0, |(fixed, _)| fixed.xid.0)
 }
 
-/// What a trace says of a Call. It opens the message anew, so that nothing is kept for a trace that is
-/// off.
+/// Returns the fields of a Call's trace event. It parses the message again, so that a disabled event
+/// needs no memory.
 #[cold]
 fn described(cid: u32, message: &Message) -> (u32, u32, u32, u32, &'static str, u32, u32, u32) {
     let Some((fixed, call, _)) = message.note().kept.open(message.bytes()) else {

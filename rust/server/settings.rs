@@ -34,8 +34,8 @@ static MAX_READS_RANGE: Range = Range { min: 1, max: 255 };
 static MAX_VERSION: Atomic<i32> = Atomic::new(2);
 static MAX_VERSION_RANGE: Range = Range { min: 1, max: 2 };
 
-// READs and WRITEs of 4 and 8 KiB, the most frequent, have room with what goes with them: that halves
-// what they cost (performance.rst).
+// A READ or WRITE of 4 or 8 KiB, the most frequent sizes, fits into a message with its header: that halves
+// its cost (performance.rst).
 static MAX_MESSAGE: Atomic<i32> = Atomic::new(16384);
 static MAX_MESSAGE_RANGE: Range = Range {
     min: 4096,
@@ -91,7 +91,7 @@ pub(crate) fn register(max_version: i32) -> Result<Table> {
     Table::new(c"sunrpc/svc_rdma", &ENTRIES)
 }
 
-/// How many Calls of one client are taken at a time.
+/// Returns the number of Calls of one client that may be outstanding.
 pub(super) fn max_requests() -> u32 {
     MAX_REQUESTS.load(Relaxed).unsigned_abs()
 }
@@ -116,7 +116,7 @@ pub(super) fn versions() -> Versions {
     }
 }
 
-/// How many RDMA Reads are outstanding to one client at most.
+/// Returns the most RDMA Reads that may be outstanding to one client.
 pub(super) fn max_reads() -> u8 {
     MAX_READS.load(Relaxed).clamp(1, 255) as u8
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How large a connection's resources are, from what the device can do and the settings say.
+//! The sizes of a connection's resources, from the limits of the device and the settings.
 
 use super::settings;
 use crate::{
@@ -57,10 +57,10 @@ const WORK_REQUESTS_EACH: u32 = 3;
 const APART: u32 = 3;
 const SEND: u32 = 1;
 
-/// The longest Segment: whatever a header can say.
+/// The longest Segment in bytes: any length that fits into a header.
 const SEGMENT_BYTES: u32 = u32::MAX;
 
-/// Has the log say why a client is refused. Anybody may come again and again to be refused.
+/// Logs the reason for refusing a client. The rate is limited, because a client may try again without end.
 fn explain(why: &str) {
     if net::may_log() {
         pr_err!("{why}\n");
@@ -76,7 +76,7 @@ pub(super) struct Sizes {
     /// The versions to speak.
     pub(super) versions: Versions,
     pub(super) qp: qp::Size,
-    /// How many RDMA Reads may be outstanding.
+    /// The number of RDMA Reads that may be outstanding.
     pub(super) reads: u8,
     /// The most credits that there will ever be Receives for.
     pub(super) grants: u32,
@@ -163,7 +163,7 @@ impl Sizes {
         calls: &Range<u32>,
         version: Option<Version>,
     ) -> Buffers {
-        // Those that a connection begins with are for either version.
+        // The first Receives of a connection are for either version.
         let first = match self.versions.high {
             Version::V1 => 0,
             Version::V2 => ResponderResources::message_receives(self.first_calls(), SLOTS),
@@ -190,7 +190,7 @@ impl Sizes {
         self.grants.min(Allowance::FIRST)
     }
 
-    /// What this side brings along, on connection number `cid`.
+    /// Returns the protocol's configuration of connection number `cid`.
     pub(super) fn config(&self, cid: u32) -> Config {
         //= V1-033, V1-040
         let grants = self.first_calls().min(settings::max_requests());
@@ -240,7 +240,7 @@ impl Sizes {
         longest / 16
     }
 
-    /// What is taken in one Call of `version`.
+    /// Returns the limits of a Call of `version`.
     pub(super) fn call_limits(&self, version: Version) -> CallLimits {
         CallLimits {
             version,
