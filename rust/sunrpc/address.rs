@@ -16,12 +16,12 @@ pub(super) const NETID: &CStr = c"rdma";
 /// The netid of RDMA over IPv6.
 pub(super) const NETID6: &CStr = c"rdma6";
 
-/// Sets one of the strings, freeing the one before.
+/// Sets one of the strings, and frees the old string.
 ///
 /// # Safety
 ///
-/// `xprt` must be valid and nobody else may change its strings; `what` must name a string that
-/// is kmalloc'ed.
+/// `xprt` must be valid, and no other code may change its strings. `what` must be the index of a string
+/// that is kmalloc'ed.
 unsafe fn set(xprt: *mut bindings::rpc_xprt, what: u32, text: fmt::Arguments<'_>) -> Result {
     let text = CString::try_from_fmt(text)?;
     // SAFETY: `text` is a C string that lives until the end of the function.
@@ -42,16 +42,16 @@ unsafe fn set(xprt: *mut bindings::rpc_xprt, what: u32, text: fmt::Arguments<'_>
 ///
 /// # Safety
 ///
-/// `xprt` must be valid, known to nobody else, and hold an address of family `family`.
+/// `xprt` must be valid, not be published yet, and hold an address of family `family`.
 pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) -> Result {
     // SAFETY: `xprt` is valid by the caller's promise; nothing is read.
     let addr = unsafe { &raw const (*xprt).addr };
     let netid = match u32::from(family) {
         bindings::AF_INET => {
-            // SAFETY: the family says what the address is.
+            // SAFETY: the family is the type of the address.
             let sin = unsafe { &*addr.cast::<bindings::sockaddr_in>() };
             let hex = u32::from_be(sin.sin_addr.s_addr);
-            // SAFETY: nobody else knows of `xprt`, and the string is one of those that are freed.
+            // SAFETY: `xprt` is not published yet, and the string is kmalloc'ed.
             unsafe {
                 set(
                     xprt,
@@ -62,12 +62,12 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
             NETID
         }
         bindings::AF_INET6 => {
-            // SAFETY: the family says what the address is.
+            // SAFETY: the family is the type of the address.
             let sin6 = unsafe { &*addr.cast::<bindings::sockaddr_in6>() };
             // SAFETY: all arms of the union are 16 bytes of any value.
             let bytes = unsafe { sin6.sin6_addr.in6_u.u6_addr8 };
             let hex = u128::from_be_bytes(bytes);
-            // SAFETY: nobody else knows of `xprt`, and the string is one of those that are freed.
+            // SAFETY: `xprt` is not published yet, and the string is kmalloc'ed.
             unsafe {
                 set(
                     xprt,
@@ -83,7 +83,7 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
     // SAFETY: the address is valid; writes at most `text.len()` bytes, terminated.
     unsafe { bindings::rpc_ntop(addr.cast(), text.as_mut_ptr().cast(), text.len()) };
     let text = CStr::from_bytes_until_nul(&text).map_err(|_| EINVAL)?;
-    // SAFETY: nobody else knows of `xprt`, and the string is one of those that are freed.
+    // SAFETY: `xprt` is not published yet, and the string is kmalloc'ed.
     unsafe {
         set(
             xprt,
@@ -91,14 +91,14 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
             fmt!("{}", text.to_str().unwrap_or("")),
         )
     }?;
-    // SAFETY: nobody else knows of `xprt`, and its address is valid.
+    // SAFETY: `xprt` is not published yet, and its address is valid.
     unsafe { format_port(xprt) }?;
-    // `free_strings` leaves these two alone.
+    // `free_strings` does not free these two.
     for (what, text) in [
         (bindings::rpc_display_format_t_RPC_DISPLAY_PROTO, c"rdma"),
         (bindings::rpc_display_format_t_RPC_DISPLAY_NETID, netid),
     ] {
-        // SAFETY: `xprt` is valid, and nobody else knows of it.
+        // SAFETY: `xprt` is valid, and not published yet.
         unsafe { (*xprt).address_strings[what as usize] = text.as_char_ptr() };
     }
     Ok(())
@@ -112,7 +112,7 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
 unsafe fn format_port(xprt: *mut bindings::rpc_xprt) -> Result {
     // SAFETY: the caller promises a valid address of a family that has a port.
     let port = unsafe { bindings::rpc_get_port((&raw const (*xprt).addr).cast()) };
-    // SAFETY: the caller promises that nobody else changes the strings.
+    // SAFETY: the caller promises that no other code changes the strings.
     unsafe {
         set(
             xprt,
@@ -120,7 +120,7 @@ unsafe fn format_port(xprt: *mut bindings::rpc_xprt) -> Result {
             fmt!("{port}"),
         )
     }?;
-    // SAFETY: the caller promises that nobody else changes the strings.
+    // SAFETY: the caller promises that no other code changes the strings.
     unsafe {
         set(
             xprt,
@@ -138,8 +138,8 @@ unsafe fn format_port(xprt: *mut bindings::rpc_xprt) -> Result {
 pub(super) unsafe fn set_port(xprt: *mut bindings::rpc_xprt, port: u16) {
     // SAFETY: the caller promises a valid address of a family that has a port.
     unsafe { bindings::rpc_set_port((&raw mut (*xprt).addr).cast(), port) };
-    // Short of memory, the strings go on showing the old port; they are for people only.
-    // SAFETY: the caller promises that nobody else changes the strings, and a valid address.
+    // Without memory, the strings keep the old port; they are for display only.
+    // SAFETY: the caller promises that no other code changes the strings, and a valid address.
     let _ = unsafe { format_port(xprt) };
 }
 

@@ -30,8 +30,8 @@ use kernel::types::Opaque;
 /// Netids of a class. The core walks them until an empty one (xprt_class_find_by_netid_locked).
 pub(super) type Netids = [&'static CStr; 3];
 
-/// The registered class, for transports that are made. It is one as long as the registration lives;
-/// nobody looks at other times.
+/// The registered class, for new transports. It is valid as long as the registration lives, and not used
+/// at other times.
 pub(super) type Registered = Atomic<*mut bindings::xprt_class>;
 
 /// A kind of transport.
@@ -122,31 +122,31 @@ impl<C: Class> Drop for Registration<C> {
 
 /// # Safety
 ///
-/// Called by xprt_create_transport() only: `args` and what it points to are valid during the call,
+/// Called by xprt_create_transport() only: `args` and the data behind it are valid during the call,
 /// and the core holds a reference to the class' owner.
 unsafe extern "C" fn setup_callback<C: Class>(
     args: *mut bindings::xprt_create,
 ) -> *mut bindings::rpc_xprt {
-    // SAFETY: valid during the call, and changed by nobody (rpc_create has it on its stack).
+    // SAFETY: valid and constant during the call (rpc_create has it on its stack).
     match C::setup(unsafe { &*args }) {
         Ok(new) => new.finish().as_ptr(),
         Err(error) => error.to_ptr(),
     }
 }
 
-/// Sets fields of a transport that nobody else knows of yet.
+/// Sets fields of a transport that is not published yet.
 macro_rules! set {
     ($raw:ident, $($field:ident: $value:expr,)*) => {
         $(
             let value = $value;
-            // SAFETY: xprt_alloc has just allocated the transport, and nobody else knows of it.
+            // SAFETY: xprt_alloc has just allocated the transport, which is not published yet.
             unsafe { (*$raw).$field = value };
         )*
     };
 }
 pub(super) use set;
 
-/// A transport that is being made, and that nobody else knows of. Dropped, it is undone.
+/// A transport that is being made, and is not published yet. Dropping it frees the transport.
 ///
 /// # Invariants
 ///
@@ -154,14 +154,13 @@ pub(super) use set;
 pub(crate) struct NewXprt(NonNull<bindings::rpc_xprt>);
 
 impl NewXprt {
-    /// Allocates `size` bytes that begin with a `struct rpc_xprt` of class `C`, with the address
-    /// in `args` and its strings, and with `slots` requests, of which as many as `prepared` are
-    /// made now.
+    /// Allocates `size` bytes that begin with a `struct rpc_xprt` of class `C`, with the address in `args`
+    /// and its strings, and with `slots` requests, of which `prepared` are made now.
     ///
     /// # Safety
     ///
-    /// To be called by [`Class::setup`] with its `args`; `size` must be that of a struct whose
-    /// first member is a `struct rpc_xprt`.
+    /// To be called by [`Class::setup`] with its `args`; `size` must be the size of a struct whose first
+    /// member is a `struct rpc_xprt`.
     pub(super) unsafe fn new<C: Class>(
         args: &bindings::xprt_create,
         size: usize,
@@ -193,7 +192,7 @@ impl NewXprt {
                 args.addrlen,
             )
         };
-        // SAFETY: the address was copied, the strings are empty, and nobody else has the transport.
+        // SAFETY: the address was copied, the strings are empty, and the transport is not published yet.
         unsafe { address::format_strings(raw, family) }?;
         Ok(this)
     }
@@ -213,7 +212,7 @@ impl NewXprt {
 
 impl Drop for NewXprt {
     fn drop(&mut self) {
-        // SAFETY: nobody else knows of the transport, by the type invariant.
+        // SAFETY: the transport is not published, by the type invariant.
         unsafe { free(self.0.as_ptr()) };
     }
 }
@@ -222,11 +221,11 @@ impl Drop for NewXprt {
 ///
 /// # Safety
 ///
-/// `xprt` must be made by [`NewXprt::new`], and nobody may use it any more.
+/// `xprt` must be made by [`NewXprt::new`], and not be used any more.
 pub(super) unsafe fn free(xprt: *mut bindings::rpc_xprt) {
-    // SAFETY: the strings are those of `format_strings`, or null, and nobody reads them.
+    // SAFETY: the strings are the strings of `format_strings`, or null, and not read any more.
     unsafe { address::free_strings(xprt) };
-    // SAFETY: allocated by xprt_alloc(), and nobody uses it, as the caller promises.
+    // SAFETY: allocated by xprt_alloc(), and not used any more, as the caller promises.
     unsafe { bindings::xprt_free(xprt) };
     // SAFETY: `NewXprt::new` kept a reference for this transport.
     drop(unsafe { ModuleRef::kept() });

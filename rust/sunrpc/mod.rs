@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe sunrpc: what the RPC cores ask of a transport, that of the client (`net/sunrpc/xprt.c`,
-//! `clnt.c`) and that of the server (`net/sunrpc/svc_xprt.c`).
+//! Safe sunrpc: the interface of a transport to the RPC core of the client (`net/sunrpc/xprt.c`,
+//! `clnt.c`) and to the RPC core of the server (`net/sunrpc/svc_xprt.c`).
 //!
 //! - [`xprt`]: the client's transport switch; the core's rules are kept there, so that a
 //!   [`Transport`] only moves messages
 //! - [`svc`]: the server's transport switch, with the pages of its requests
 //! - [`xdr_buf`]: the buffers of an RPC message
-//! - [`class`]: how transports that send Calls are made, the client's and the server's
-//! - [`address`]: the strings by which the core shows an address
+//! - [`class`]: the creation of transports that send Calls, the client's and the server's
+//! - [`address`]: the strings in which the core shows an address
 //!
-//! Nothing here knows of RDMA.
+//! This layer does not depend on RDMA.
 
 pub(crate) mod address;
 pub(crate) mod class;

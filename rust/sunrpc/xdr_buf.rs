@@ -63,8 +63,8 @@ pub(crate) struct Measures {
 /// Reads a field of a buffer.
 macro_rules! field {
     ($buf:expr, $($field:tt)+) => {
-        // SAFETY: the buffer is alive by the type invariant of `XdrBuf`; whoever handles the
-        // request now, its sender or its Reply's handler, is the only one to change it.
+        // SAFETY: the buffer is alive by the type invariant of `XdrBuf`; only the present owner of the
+        // request changes it, which is its sender or its Reply's handler.
         unsafe { (*$buf.raw.as_ptr()).$($field)+ }
     };
 }
@@ -137,19 +137,19 @@ impl<'a> XdrBuf<'a> {
         }
     }
 
-    /// Whether the page list is the data argument of a write (`XDRBUF_WRITE`).
+    /// Returns whether the page list is the data argument of a write (`XDRBUF_WRITE`).
     #[inline]
     pub(crate) fn is_write_payload(&self) -> bool {
         field!(self, flags) & bindings::XDRBUF_WRITE != 0
     }
 
-    /// Whether the page list is where a read's data goes (`XDRBUF_READ`).
+    /// Returns whether the page list takes the data of a read (`XDRBUF_READ`).
     #[inline]
     pub(crate) fn is_read_payload(&self) -> bool {
         field!(self, flags) & bindings::XDRBUF_READ != 0
     }
 
-    /// Whether the page list may lack pages (`XDRBUF_SPARSE_PAGES`).
+    /// Returns whether the page list may lack pages (`XDRBUF_SPARSE_PAGES`).
     #[inline]
     pub(super) fn is_sparse(&self) -> bool {
         field!(self, flags) & bindings::XDRBUF_SPARSE_PAGES != 0
@@ -185,8 +185,8 @@ impl<'a> XdrBuf<'a> {
             // SAFETY: the page list has an entry for every page that `page_base + page_len` bytes
             // reach (include/linux/sunrpc/xdr.h).
             let pages = unsafe { list.add(first as usize) };
-            // SAFETY: the `count` entries lie within the list, and nobody changes them while the
-            // sender has the request (XPRT_LOCKED).
+            // SAFETY: the `count` entries lie within the list, and do not change while the sender has the
+            // request (XPRT_LOCKED).
             let pages = unsafe { core::slice::from_raw_parts(pages, count as usize) };
             // SAFETY: the pages stay with the request until it is released; the transport ends
             // the peer's access to them before (`Transport::release`).
@@ -209,7 +209,7 @@ pub(crate) struct CallBuf<'a>(XdrBuf<'a>);
 impl CallBuf<'_> {
     /// # Safety
     ///
-    /// As for [`XdrBuf::from_raw`], and nobody may change the message for `'a`.
+    /// As for [`XdrBuf::from_raw`], and the message must not change for `'a`.
     #[inline]
     pub(super) unsafe fn from_raw(raw: *const bindings::xdr_buf) -> Self {
         // SAFETY: the caller promises a buffer that lives for `'a`.
@@ -266,7 +266,7 @@ pub(crate) struct ReplyBuf<'a> {
 impl ReplyBuf<'_> {
     /// # Safety
     ///
-    /// `rqst` must be pinned for `'a`, and nobody else may use its receive buffer then.
+    /// `rqst` must be pinned for `'a`, and no other code may use its receive buffer then.
     #[inline]
     pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
         // SAFETY: the pin keeps the request.

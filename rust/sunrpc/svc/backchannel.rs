@@ -3,10 +3,10 @@
 //! Calls to a client on the connection that it made: the transport class `rdma backchannel`.
 //!
 //! The core's RPC client sends them, so there is a `struct rpc_xprt` beside the `svc_xprt`. It is
-//! connected from the start, never connects again, and has nothing of its own: messages go by the
-//! [`Connection`](super::Connection). It lives as long as the `svc_xprt` at least, which keeps a reference
-//! (`xpt_bc_xprt`), and may live longer; but nobody sends by it then, for whoever does (nfsd) has a
-//! reference to the `svc_xprt`.
+//! connected from the start, never connects again, and has no resources of its own: the
+//! [`Connection`](super::Connection) sends its messages. It lives at least as long as the `svc_xprt`, which
+//! keeps a reference (`xpt_bc_xprt`). It may live longer, but then no message is sent over it, because the
+//! sender (nfsd) has a reference to the `svc_xprt`.
 
 use super::{
     Called,
@@ -36,14 +36,13 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 
-/// How many Calls to a client may be outstanding.
+/// The number of Calls to a client that may be outstanding.
 pub(crate) const SLOTS: u32 = 2;
 
 /// The registration of the class.
 pub(crate) type Registration<T> = class::Registration<Caller<T>>;
 
-/// The class of the transports for Calls to clients of `T`. It has no netids: nobody finds it by
-/// name.
+/// The class of the transports for Calls to clients of `T`. It has no netids, so it is not found by name.
 pub(crate) struct Caller<T: Service>(PhantomData<T>);
 
 static REGISTERED: Registered = Atomic::new(core::ptr::null_mut());
@@ -126,7 +125,7 @@ impl<T: Service> VTable<T> {
         xprt: *mut bindings::rpc_xprt,
         _task: *mut bindings::rpc_task,
     ) {
-        // Only the client can connect: whoever waits is told so.
+        // Only the client can connect: waiting tasks get an error.
         // SAFETY: an atomic operation on `state` of a transport that is alive during the call.
         unsafe { bindings::xprt_clear_connecting(xprt) };
         let error = errno::not_connected().to_errno();
@@ -142,7 +141,7 @@ impl<T: Service> VTable<T> {
         let rqst = unsafe { (*task).tk_rqstp };
         // SAFETY: set by call_allocate() before.
         let (call, reply) = unsafe { ((*rqst).rq_callsize, (*rqst).rq_rcvsize) };
-        // SAFETY: allocates only; the flags are those of the task that runs.
+        // SAFETY: allocates only, with the flags of the current task.
         let buffer = unsafe { bindings::rpc_kzalloc(call + reply) };
         if buffer.is_null() {
             return ENOMEM.to_errno();
@@ -160,7 +159,7 @@ impl<T: Service> VTable<T> {
     unsafe extern "C" fn buf_free_callback(task: *mut bindings::rpc_task) {
         // SAFETY: the task has its request until xprt_release() ends.
         let buffer = unsafe { (*(*task).tk_rqstp).rq_buffer };
-        // SAFETY: allocated by `buf_alloc_callback`, and nobody uses it any more.
+        // SAFETY: allocated by `buf_alloc_callback`, and not used any more.
         unsafe { bindings::kfree(buffer) };
     }
 
@@ -175,7 +174,7 @@ impl<T: Service> VTable<T> {
         if !unsafe { bindings::xprt_request_get_cong(xprt, rqst) } {
             return errno::no_slot().to_errno();
         }
-        // SAFETY: set by `setup` and constant. Whoever sends holds the `svc_xprt`.
+        // SAFETY: set by `setup` and constant. The sender holds a reference to the `svc_xprt`.
         let svc = unsafe { (*xprt).bc_xprt };
         // SAFETY: a server transport of `T`, which has called us.
         let part = unsafe { Instance::<T>::part(svc) };
@@ -188,7 +187,7 @@ impl<T: Service> VTable<T> {
         unsafe { (*rqst).rq_xtime = now };
         // SAFETY: set by xprt_request_init() and constant while the request is in use.
         let xid = u32::from_be_bytes(unsafe { (*rqst).rq_xid }.to_ne_bytes());
-        // SAFETY: encoded and pinned: nobody changes the message during the call.
+        // SAFETY: encoded and pinned: the message does not change during the call.
         let call = unsafe { CallBuf::from_raw(&raw const (*rqst).rq_snd_buf) };
         // SAFETY: a request's transport is alive; the helper takes the transport lock.
         let alone = || unsafe { bindings::xprt_has_one_request(xprt) };
@@ -212,9 +211,9 @@ impl<T: Service> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by xprt_destroy_cb(), once, with a transport of ours that nobody uses any more.
+    /// Called by xprt_destroy_cb(), once, with a transport of ours that is not used any more.
     unsafe extern "C" fn destroy_callback(xprt: *mut bindings::rpc_xprt) {
-        // SAFETY: made by `setup`, and used by nobody, as the core promises.
+        // SAFETY: made by `setup`, and not used any more, as the core promises.
         unsafe { class::free(xprt) };
     }
 
@@ -243,8 +242,8 @@ impl<T: Service> VTable<T> {
 /// The request was pinned once for this object (`xprt_pin_rqst`).
 pub(crate) struct PinnedCall(NonNull<bindings::rpc_rqst>);
 
-// SAFETY: the C transports hand pinned requests between contexts, too; what is changed through
-// this is changed under `queue_lock`, or is the receive buffer that the pin freezes.
+// SAFETY: the C transports pass pinned requests between contexts, too. Changes through this are made under
+// `queue_lock`, or in the receive buffer that the pin freezes.
 unsafe impl Send for PinnedCall {}
 
 impl SvcHandle {
@@ -278,8 +277,8 @@ impl PinnedCall {
         let rqst = self.0.as_ptr();
         // The helper gives the pin back.
         core::mem::forget(self);
-        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The
-        // length is at most that of the receive buffer, far below `i32::MAX`.
+        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The length is
+        // at most the length of the receive buffer, far below `i32::MAX`.
         unsafe { bindings::xprt_complete_and_unpin(rqst, reply.len() as i32) };
     }
 

@@ -30,8 +30,8 @@ unsafe impl<T: Service> Send for Registration<T> {}
 // SAFETY: a shared `Registration` gives out nothing; the core reads the class.
 unsafe impl<T: Service> Sync for Registration<T> {}
 
-/// The registered class, for operations that the core calls without it. It is one as long as the
-/// registration lives; nobody looks at other times.
+/// The registered class, for operations that the core calls without it. It is valid as long as the
+/// registration lives, and not used at other times.
 static CLASS: Atomic<*mut bindings::svc_xprt_class> = Atomic::new(core::ptr::null_mut());
 
 /// The registered class.

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server's transport switch: `struct svc_xprt` and what is around it.
+//! The server's transport switch: `struct svc_xprt` and the objects around it.
 //!
-//! - [`class`]: how the core finds us by name
+//! - [`class`]: the transport class that the core finds by name
 //! - [`ops`]: the core's operations
 //! - [`rqst`]: a request of a server thread, and the pages that go in and out of it
 //! - [`backchannel`]: Calls to the client
 //!
-//! Here is the transport itself, of either kind: one that listens, and one for each client. The
-//! core counts references to it; ours are one for its life, which the core takes over, and those
-//! of the handles, which are none ([`SvcHandle`]).
+//! This file has the transport itself, of either kind: a listening transport, and a transport for each
+//! client. The core counts references to it. We hold the initial reference, which the core takes over;
+//! handles hold no reference ([`SvcHandle`]).
 //!
 //! # Threads
 //!
-//! A thread of the service has a transport for itself (`XPT_BUSY`) from the time the core gives it
-//! one until [`ops`] says that the next may come (svc_xprt_received). That is as soon as a piece of
-//! work is taken from it, so of one client many Calls are handled at a time.
+//! A thread of the service owns a transport (`XPT_BUSY`) from the time when the core gives it the transport
+//! until [`ops`] calls svc_xprt_received(). [`ops`] does that as soon as a piece of work is taken from the
+//! transport, so threads handle many Calls of one client at a time.
 
 use crate::bindings;
 use crate::sunrpc::xdr_buf::CallBuf;
@@ -41,12 +41,12 @@ use rqst::{
 
 /// A kind of server transport.
 pub(crate) trait Service: Sized + Send + Sync + 'static {
-    /// What listens.
+    /// A listening transport.
     type Listener: Listener<Request = Self::Request>;
     /// A client that wants to connect.
     type Request: Send;
-    /// A client that is connected. Dropping it ends the connection: afterwards nobody uses the
-    /// handle that it was made with.
+    /// A client that is connected. Dropping it ends the connection: afterwards the handle that it was made
+    /// with is not used.
     type Connection: Connection;
 
     /// The most bytes of data in one RPC.
@@ -72,7 +72,7 @@ pub(crate) struct Addresses {
     pub(crate) peer: SockAddr,
 }
 
-/// What listens for clients.
+/// A transport that listens for clients.
 pub(crate) trait Listener: Send + Sync {
     /// A client that wants to connect.
     type Request;
@@ -87,7 +87,7 @@ pub(crate) trait Listener: Send + Sync {
     fn detach(&self);
 }
 
-/// What a thread takes from a connection.
+/// The work that a thread takes from a connection.
 pub(crate) struct Next<W> {
     /// A piece of work, if there is any.
     pub(crate) work: Option<W>,
@@ -136,7 +136,7 @@ pub(crate) trait Connection: Called + Send + Sync {
     /// The core is done with a Call, and there was no Reply. Context: process.
     fn drop_call(&self, call: Self::Call);
 
-    /// Whether another Call may be begun. Context: any.
+    /// Returns whether another Call may be begun. Context: any.
     fn has_space(&self) -> bool;
 
     /// Begins to end the connection. Context: process, may sleep.
@@ -147,18 +147,18 @@ pub(crate) trait Connection: Called + Send + Sync {
 #[repr(C)]
 struct Instance<T: Service> {
     xprt: Opaque<bindings::svc_xprt>,
-    /// What it is. Set before the core learns of the transport; none while it is made.
+    /// The listener or the connection. Set before the transport is published; `None` while it is made.
     part: Option<Part<T>>,
 }
 
-/// What a transport is.
+/// The kinds of transports.
 enum Part<T: Service> {
     Listener(T::Listener),
     Connection(T::Connection),
 }
 
 impl<T: Service> Instance<T> {
-    /// What is around a transport that the core passed to one of our operations.
+    /// Returns the listener or connection of a transport that the core passed to one of our operations.
     ///
     /// # Safety
     ///
@@ -171,12 +171,12 @@ impl<T: Service> Instance<T> {
     }
 }
 
-/// A transport, for those who report events of it.
+/// A handle of a transport, for reporting its events.
 ///
 /// # Invariants
 ///
-/// The transport is alive: whoever keeps a handle belongs to the part of the [`Instance`], which is
-/// dropped before that is freed, or does not use it any more from then on.
+/// The transport is alive: the owner of a handle belongs to the part of the [`Instance`], which is dropped
+/// before the instance is freed, or does not use the handle any more from then on.
 #[derive(Clone)]
 pub(crate) struct SvcHandle(NonNull<bindings::svc_xprt>);
 

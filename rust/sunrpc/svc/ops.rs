@@ -41,7 +41,7 @@ use kernel::types::Opaque;
 /// The operations of `T`.
 pub(super) struct VTable<T: Service>(PhantomData<T>);
 
-/// What a connection of `T` calls a Call.
+/// The type of a Call of a connection of `T`.
 type CallOf<T> = <<T as Service>::Connection as Connection>::Call;
 
 impl<T: Service> VTable<T> {
@@ -89,14 +89,14 @@ impl<T: Service> VTable<T> {
         let Some(Part::Listener(listener)) = (unsafe { Instance::<T>::part(xprt) }) else {
             return null_mut();
         };
-        // Whoever wants to connect from here on sets the flag again.
+        // A connect request from here on sets the flag again.
         // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
         unsafe { bindings::svc_xprt_clear_flag(xprt, bindings::XPT_CONN) };
         let Some(request) = listener.next() else {
             return null_mut();
         };
-        // SAFETY: alive during the call; an atomic operation on `xpt_flags`. It may be that nobody
-        // else waits: then the thread finds that out.
+        // SAFETY: alive during the call; an atomic operation on `xpt_flags`. If no other client waits, the
+        // thread that comes finds none.
         unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_CONN) };
         // SAFETY: set by svc_xprt_init() and constant.
         let (serv, net) = unsafe { ((*xprt).xpt_server, (*xprt).xpt_net) };
@@ -116,10 +116,10 @@ impl<T: Service> VTable<T> {
         let (Some(Part::Connection(connection)), Some(rqst)) = (part, NonNull::new(rqst)) else {
             return 0;
         };
-        // SAFETY: the thread's own request; nobody else makes one of it.
+        // SAFETY: the thread's own request; no other `Rqst` of it exists.
         let rqst = unsafe { Rqst::from_raw(rqst) };
-        // Whoever brings work that is not found below sets the flag again. It is cleared before there
-        // is nothing, so that no other thread is woken to find that out.
+        // Work that is not found below sets the flag again. The flag is cleared first, so that no other thread
+        // is woken without work.
         // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
         unsafe { bindings::svc_xprt_clear_flag(xprt, bindings::XPT_DATA) };
         let next = connection.next();
@@ -128,7 +128,7 @@ impl<T: Service> VTable<T> {
             unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_DATA) };
         }
         // SAFETY: the thread has the transport for itself until here. It keeps a reference, so the
-        // transport stays, and only what may be called by several threads is called from now on.
+        // transport stays, and only functions for several threads are called from now on.
         unsafe { bindings::svc_xprt_received(xprt) };
         match next.work {
             Some(work) => connection.work(work, rqst).len() as c_int,
@@ -182,13 +182,13 @@ impl<T: Service> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by svc_xprt_release() and free_deferred() with what `rq_xprt_ctxt` was; nobody uses
-    /// it any more.
+    /// Called by svc_xprt_release() and free_deferred() with the value of `rq_xprt_ctxt`, which is not used
+    /// any more.
     unsafe extern "C" fn release_ctxt_callback(xprt: *mut bindings::svc_xprt, call: *mut c_void) {
         let Some(call) = NonNull::new(call) else {
             return;
         };
-        // SAFETY: a Call of ours that nobody else has.
+        // SAFETY: a Call of ours that no other code has.
         let call = unsafe { CallOf::<T>::from_ptr(call) };
         // SAFETY: a transport of ours that is alive during the call.
         if let Some(Part::Connection(connection)) = unsafe { Instance::<T>::part(xprt) } {
@@ -226,7 +226,7 @@ impl<T: Service> VTable<T> {
     unsafe extern "C" fn free_callback(xprt: *mut bindings::svc_xprt) {
         // SAFETY: made by `Unfinished::new` as a box, and the core gives it back.
         let mut this = unsafe { KBox::from_raw(xprt.cast::<Instance<T>>()) };
-        // Who reports events goes before what events are reported to.
+        // The source of events is dropped before the transport that gets the events.
         this.part = None;
     }
 
@@ -238,7 +238,7 @@ impl<T: Service> VTable<T> {
     }
 }
 
-/// What sendto returns when there is no connection; the core only traces it.
+/// The return value of sendto without a connection; the core only traces it.
 const ENOTCONN: c_int = -(bindings::ENOTCONN as c_int);
 
 /// A transport that is being made. Dropping it undoes that.
@@ -262,9 +262,9 @@ impl<T: Service> Unfinished<T> {
         let instance = NonNull::from(KBox::leak(instance));
         let xprt = instance.as_ptr().cast();
         // SAFETY: service and namespace are valid, by the caller's promise; the memory is a
-        // `svc_xprt` that nobody knows of. Takes a reference to the namespace.
+        // `svc_xprt` that is not published. Takes a reference to the namespace.
         unsafe { bindings::svc_xprt_init(net, registered(), xprt, serv) };
-        // NFSv4 wants a transport with congestion control, which RDMA's are (RFC 7530, 3.1).
+        // NFSv4 requires a transport with congestion control, as RDMA transports are (RFC 7530, 3.1).
         // SAFETY: initialised just now; an atomic operation on `xpt_flags`.
         unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_CONG_CTRL) };
         Ok(Self(instance))
@@ -325,7 +325,7 @@ unsafe fn create<T: Service>(
     let net = unsafe { Net::new(NonNull::new(net).ok_or(EINVAL)?) };
     let listener = T::listen(unfinished.handle(), net, SockAddr::new(storage))?;
     let mut address = listener.address();
-    // SAFETY: initialised, and nobody knows of the transport yet; the address is copied.
+    // SAFETY: initialised, and not published yet; the address is copied.
     unsafe { bindings::svc_xprt_listens(unfinished.as_raw(), address.as_raw()) };
     Ok(unfinished.finish(Part::Listener(listener)))
 }

@@ -2,20 +2,20 @@
 
 //! A request of a server thread, `struct svc_rqst`: a Call on its way in, a Reply on its way out.
 //!
-//! # Whose pages
+//! # Ownership of pages
 //!
 //! A thread has two arrays of pages: `rq_pages` for Calls, `rq_respages` for Replies.
 //!
-//! - Data of a Call is read into pages out of `rq_pages`. They leave the request as a [`PageBuf`]
-//!   before a device may write them ([`Rqst::take_pages`]), and go into the request of whichever
-//!   thread delivers the Call. The core fills the gaps when it next uses the array
+//! - Data of a Call are read into pages out of `rq_pages`. The pages leave the request as a [`PageBuf`]
+//!   before a device may write them ([`Rqst::take_pages`]), and go into the request of the thread that
+//!   delivers the Call. The core fills the gaps when it next uses the array
 //!   (`rq_pages_nfree`).
 //! - A Reply lies in the pages of `rq_respages` below `rq_next_page`; a READ may have put pages of
 //!   the page cache there. They leave the request ([`Reply::take_pages`]) if a device reads them
-//!   after the thread has gone on; a gap is left alone by the core (svc_rqst_release_pages). What
-//!   is copied stays.
-//! - What arrived inline stays where it was received, and the request's head points there. It is
-//!   the Call's ([`Lent`]), which is the request's `rq_xprt_ctxt` meanwhile.
+//!   after the thread has finished the request; the core ignores a gap (svc_rqst_release_pages). Pages
+//!   that are copied stay.
+//! - Inline data stay in their Receive, and the request's head points there. They belong to the Call
+//!   ([`Lent`]), which is the request's `rq_xprt_ctxt` meanwhile.
 
 use crate::bindings;
 use crate::sunrpc::xdr_buf::CallBuf;
@@ -46,7 +46,7 @@ pub(crate) struct Rqst<'a, C: Lent> {
     _p: PhantomData<Of<'a, C>>,
 }
 
-/// Whether a Call was put into the request, and how long it is.
+/// Proof that a Call was put into the request, with its length in bytes.
 pub(crate) struct Delivered(u32);
 
 impl Delivered {
@@ -60,7 +60,7 @@ impl Delivered {
     }
 }
 
-/// So many bytes of data of a Call are in the pages of a request.
+/// The number of bytes of a Call's data in the pages of a request.
 pub(crate) struct Placed(u32);
 
 /// Sets fields of the request of the thread that runs.
@@ -113,11 +113,11 @@ impl<C: Lent> Rqst<'_, C> {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: there are not so many. `ENOMEM`.
+    /// `EINVAL`: the request has fewer pages. `ENOMEM`.
     pub(crate) fn take_pages(&mut self, data: &mut PageBuf, count: u32) -> Result {
         let count = count as usize;
-        // SAFETY: svc_fill_pages() allocated the pages for this request alone; those that are taken
-        // leave its array.
+        // SAFETY: svc_fill_pages() allocated the pages for this request alone; the taken pages leave its
+        // array.
         if unsafe { data.take_whole(self.pages(), count) }? {
             // The core fills gaps below this.
             set! { self, rq_pages_nfree: count, }
@@ -125,16 +125,16 @@ impl<C: Lent> Rqst<'_, C> {
         Ok(())
     }
 
-    /// Puts the pages of `data`, which [`Self::take_pages`] has made, into the array, from its
-    /// start. `data` has those that were there.
+    /// Exchanges the pages of `data`, which [`Self::take_pages`] has made, with the pages at the start of the
+    /// array.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: the array is not as long.
+    /// `EINVAL`: the array is shorter.
     pub(crate) fn put_pages(&mut self, data: &mut PageBuf) -> Result<Placed> {
         let len = data.len();
-        // SAFETY: svc_fill_pages() allocated what is in the array for this request alone, and what
-        // is in `data` was allocated so, too.
+        // SAFETY: svc_fill_pages() allocated the pages of the array, and the pages of `data`, each for one
+        // request alone.
         unsafe { data.exchange(self.pages()) }?;
         Ok(Placed(len))
     }
@@ -168,12 +168,12 @@ impl<C: Lent> Rqst<'_, C> {
         self.deliver(call, len as u32)
     }
 
-    /// Delivers a Call whose bytes from `start` on are inline, but for the first `data_len` bytes
-    /// of `data`, which belong behind the first `position` of them.
+    /// Delivers a Call whose bytes from `start` on are inline. The first `data_len` bytes of `data` belong
+    /// behind the first `position` of these bytes.
     ///
     /// # Errors
     ///
-    /// The Call: there are not so many bytes.
+    /// Returns the Call if it has fewer bytes.
     pub(crate) fn deliver_chunk(
         self,
         mut call: C,
@@ -203,11 +203,11 @@ impl<C: Lent> Rqst<'_, C> {
         Ok(self.deliver(call, (head_len + tail_len) as u32 + data_len))
     }
 
-    /// Delivers a Call that is the first `len` bytes of `data`.
+    /// Delivers a Call that consists of the first `len` bytes of `data`.
     ///
     /// # Errors
     ///
-    /// The Call: there are not so many bytes.
+    /// Returns the Call if `data` has fewer bytes.
     pub(crate) fn deliver_pages(mut self, call: C, data: Placed, len: u32) -> Result<Delivered, C> {
         if len > data.0 || len == 0 {
             return Err(call);
@@ -270,8 +270,8 @@ impl<C: Lent> Reply<'_, C> {
         if self.taken {
             return None;
         }
-        // SAFETY: svc_send() has the complete Reply there, which nobody changes while it is sent;
-        // its memory stays until the function that sends it returns.
+        // SAFETY: svc_send() has the complete Reply there, which does not change while it is sent; its
+        // memory stays until the function that sends it returns.
         Some(unsafe { CallBuf::from_raw(&raw const (*self.raw.as_ptr()).rq_res) })
     }
 
@@ -317,8 +317,7 @@ impl<C: Lent> Reply<'_, C> {
         self.take(memory, pages, &pieces)
     }
 
-    /// Takes the pages that the Reply lies in: they become `memory`. From then on the message is
-    /// what they have; it cannot be read by [`Self::message`].
+    /// Moves the pages of the Reply to `memory`. From then on [`Self::message`] cannot read the message.
     ///
     /// Context: process, may sleep.
     ///
@@ -389,11 +388,11 @@ impl<C: Lent> Reply<'_, C> {
     }
 }
 
-/// Lets `f` look at a Call that the core keeps.
+/// Calls `f` with a Call that the core keeps.
 ///
 /// # Safety
 ///
-/// `call` must be a `C` that was turned into a pointer, and which nobody else uses meanwhile.
+/// `call` must be a `C` that was converted to a pointer, and which no other code uses meanwhile.
 pub(super) unsafe fn with_call<C: Lent, R>(
     call: NonNull<c_void>,
     f: impl FnOnce(&mut C) -> R,

@@ -36,11 +36,11 @@ use kernel::sync::atomic::{
 use kernel::sync::SpinLock;
 use kernel::types::Opaque;
 
-/// How many Calls of the server may be in progress, as it is told.
+/// The number of Calls of the server that may be in progress, which the server gets.
 pub(crate) const SLOTS: u32 = 16;
 
-/// How many places for Calls there are. A place comes back when the Reply's task has ended, which
-/// is after the server may have got the Reply and sent its next Call; so each may be needed twice.
+/// The number of places for Calls. A place is freed when the Reply's task has ended. By then the server may
+/// have received the Reply and sent its next Call, so each slot may need two places.
 const PLACES: usize = 2 * SLOTS as usize;
 
 /// The most bytes of such a Call, or of its Reply.
@@ -167,7 +167,7 @@ impl Backchannel {
         // SAFETY: the request is complete, and of a transport that is alive. The callback
         // service gives it back by the `bc_free_rqst` operation.
         if !unsafe { bindings::xprt_try_enqueue_bc_request(rqst) } {
-            // SAFETY: nobody was given the request, so the box is ours as it was.
+            // SAFETY: the request was not passed on, so the box is still ours.
             self.put(unsafe { KBox::from_raw(rqst.cast::<Slot>()) });
             return Err(Refused::NoService);
         }
@@ -209,7 +209,7 @@ impl<T: Transport> Ops<T> {
         this.shared().transport.max_callback().min(MESSAGE)
     }
 
-    /// How many Calls the upper layer tells the server.
+    /// Returns the number of Calls that the upper layer offers to the server.
     pub(super) extern "C" fn num_slots_callback(_xprt: *mut bindings::rpc_xprt) -> c_uint {
         SLOTS
     }
@@ -217,7 +217,7 @@ impl<T: Transport> Ops<T> {
     /// # Safety
     ///
     /// Called by xprt_free_bc_request only, for a request that [`Backchannel::receive`] handed to
-    /// the core and that nobody uses any more.
+    /// the core, and which is not used any more.
     pub(super) unsafe extern "C" fn free_rqst_callback(rqst: *mut bindings::rpc_rqst) {
         // SAFETY: the request is the first field of a `#[repr(C)]` slot that was boxed.
         let slot = unsafe { KBox::from_raw(rqst.cast::<Slot>()) };

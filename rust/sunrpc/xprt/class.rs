@@ -80,7 +80,7 @@ impl<T: Transport> Class for Requester<T> {
         // SAFETY: `id` is set by xprt_alloc and never changes.
         let id = unsafe { (*raw).id };
         let shared = Shared::new(transport, slots, id)?;
-        // SAFETY: nobody else knows of the transport.
+        // SAFETY: the transport is not published yet.
         unsafe { Instance::provide(this, shared) };
 
         Ok(new)

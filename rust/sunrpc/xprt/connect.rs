@@ -11,11 +11,11 @@
 //! 1. `connect` notes the address of the server, and has the worker make an [`Attempt`]. If one is
 //!    under way, the task only waits for that.
 //! 2. The worker connects, notes the connection as ready, and wakes all tasks of the queue.
-//! 3. The first of them that calls `connect` again installs the connection with the send lock that
-//!    it has, and wakes all others.
+//! 3. The first task that calls `connect` again installs the connection with the send lock that it has,
+//!    and wakes all other tasks.
 //!
-//! A task that is woken with `EAGAIN` looks at the state again. What any other error means for its
-//! RPC is decided by `call_connect_status`.
+//! A task that is woken with `EAGAIN` looks at the state again. `call_connect_status` decides about the RPC
+//! for any other error.
 
 use super::instance::Instance;
 use super::send_lock::SendLock;
@@ -45,8 +45,8 @@ const HZ: c_ulong = bindings::HZ;
 pub(super) const TIMEOUT: c_ulong = 60 * HZ;
 /// How long a lookup of the server's port may take.
 pub(super) const BIND_TIMEOUT: c_ulong = 60 * HZ;
-/// The wait after the first failed attempt; doubled by each further one, up to `TIMEOUT` or what
-/// the upper layer sets (NFSv4: half a lease), until a message arrives.
+/// The wait after the first failed attempt. Each further failure doubles it, up to `TIMEOUT` or the value of
+/// the upper layer (NFSv4: half a lease), until a message arrives.
 pub(super) const FIRST_BACKOFF: c_ulong = HZ;
 /// An idle connection is closed after this time.
 pub(super) const IDLE_TIMEOUT: c_ulong = 5 * 60 * HZ;
@@ -290,7 +290,7 @@ pub(super) unsafe extern "C" fn connect_callback<T: Transport>(
     match this.shared().connecting.next(&this.xprt) {
         Next::Wait => {
             // A task that finds the mark would keep the send lock while it sleeps.
-            // SAFETY: an atomic operation on `state`; the mark is that of this call.
+            // SAFETY: an atomic operation on `state`; this call has set the mark.
             unsafe { bindings::xprt_clear_connecting(xprt) };
         }
         Next::Install(attempt, connection) => {
@@ -298,7 +298,7 @@ pub(super) unsafe extern "C" fn connect_callback<T: Transport>(
             let mut lock = unsafe { SendLock::new(&this.xprt) };
             let transport = &this.shared().transport;
             transport.install(&mut lock, &this.xprt, connection);
-            // SAFETY: an atomic operation on `state`; the mark is that of this call.
+            // SAFETY: an atomic operation on `state`; this call has set the mark.
             unsafe { bindings::xprt_clear_connecting(xprt) };
             connected(&this.xprt, &lock, attempt.since);
             // SAFETY: takes the queue's own lock; the transport is alive.

@@ -3,12 +3,11 @@
 //! Credits of requests whose task gave up before their Reply came.
 //!
 //! The peer still works on such a request and owes its Reply, so the credit is not free: sending
-//! another Call for it would exceed what the peer granted (RFC 8166, 3.3.1), and a peer that has
-//! no Receive left for it ends the connection for everybody. The core would free it with the
-//! request (xprt_release_rqst_cong). Here it comes back when its Reply arrives, which no request
-//! waits for any more, or with the end of the connection. It has to be that Reply: on the credit
-//! that any stray message gave back, the next Call would go out although the peer has not
-//! answered the last one.
+//! another Call for it would exceed the grant of the peer (RFC 8166, 3.3.1), and a peer that has
+//! no Receive left for it ends the connection for all RPCs. The core would free it with the
+//! request (xprt_release_rqst_cong). Here the credit comes back when its Reply arrives, which no request
+//! waits for any more, or with the end of the connection. Only this Reply gives it back: with a credit
+//! from a stray message, the next Call would be sent although the peer has not answered the last Call.
 //!
 //! The transport decides whether the Reply is outstanding, with the lock under which it handles
 //! Replies. Until then the request keeps its credit ([`Rqst::release_credit`],
@@ -47,7 +46,7 @@ pub(super) struct Orphans {
     work: Opaque<bindings::delayed_work>,
 }
 
-/// Initialises what a new transport has for them.
+/// Initialises the data of a new transport for such credits.
 ///
 /// # Safety
 ///
@@ -84,10 +83,10 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
     if unsafe { (*rqst).rq_cong } == 0 {
         return;
     }
-    // A Reply to a Call of the server is in no slot, and has only been said to have a credit. What
-    // tells it apart is what xprt_release itself looks at (bc_prealloc()).
-    // SAFETY: written before the core had the request, and cleared by whoever takes it back, which
-    // xprt_release does after this (xprt_free_bc_request).
+    // A Reply to a Call of the server is in no slot, and has no credit although the core counts it. It is
+    // identified as in xprt_release() (bc_prealloc()).
+    // SAFETY: written before the core had the request, and cleared when xprt_release() gives it back, after
+    // this (xprt_free_bc_request).
     if unsafe { (*rqst).rq_bc_pa_state } & (1 << bindings::RPC_BC_PA_IN_USE) != 0 {
         return;
     }
@@ -106,8 +105,8 @@ impl<S> Rqst<S> {
     fn xprt(&self) -> &Xprt {
         // SAFETY: a request's transport is alive.
         let xprt = unsafe { (*self.as_raw()).rq_xprt };
-        // SAFETY: a request in a slot is one of a transport of ours, so the pointer is that of an
-        // `Xprt` (its type invariant).
+        // SAFETY: a request in a slot belongs to a transport of ours, so the pointer points to an `Xprt`
+        // (its type invariant).
         unsafe { &*xprt.cast::<Xprt>() }
     }
 

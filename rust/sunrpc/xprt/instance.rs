@@ -17,10 +17,10 @@ use crate::support::debugfs::File;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// What `xprt_alloc` allocates for a transport of type `T`, and `xprt_free` frees.
+/// The memory of a transport of type `T`, which `xprt_alloc` allocates and `xprt_free` frees.
 ///
-/// The core frees this memory itself (kfree_rcu), so no destructor runs on it: everything that
-/// needs one hangs off `shared`, which the `destroy` operation gives back.
+/// The core frees this memory itself (kfree_rcu), so no destructor runs on it: all data with a destructor
+/// belong to `shared`, which the `destroy` operation frees.
 #[repr(C)]
 pub(super) struct Instance<T: Transport> {
     pub(super) xprt: Xprt,
@@ -30,7 +30,7 @@ pub(super) struct Instance<T: Transport> {
 /// The parts of a transport that have destructors.
 #[pin_data]
 pub(super) struct Shared<T: Transport> {
-    /// What debugfs shows of `transport`.
+    /// The file of `transport` in debugfs.
     _file: Option<File>,
     pub(super) transport: Arc<T>,
     #[pin]
@@ -76,7 +76,7 @@ impl<T: Transport> Instance<T> {
     ///
     /// `this` must be a transport that `setup` is making, and `shared` from [`Shared::new`].
     pub(super) unsafe fn provide(this: *mut Self, shared: *mut Shared<T>) {
-        // SAFETY: nobody but `setup` knows of the transport yet.
+        // SAFETY: `setup` has not published the transport yet.
         unsafe { (*this).shared = shared };
     }
 
@@ -88,7 +88,7 @@ impl<T: Transport> Instance<T> {
         unsafe { &*self.shared }
     }
 
-    /// Closes the connection and takes back all credits, those of requests in flight included.
+    /// Closes the connection and takes back all credits, including the credits of requests in flight.
     pub(super) fn close(&self, lock: &mut SendLock<'_>) {
         let shared = self.shared();
         shared.transport.close(lock, &self.xprt);
@@ -117,17 +117,17 @@ impl<T: Transport> Instance<T> {
     ///
     /// # Safety
     ///
-    /// To be called once, by xprt_destroy_cb: nobody uses the transport any more, and the send
-    /// lock is held for good (xprt_destroy).
+    /// To be called once, by xprt_destroy_cb: the transport is not used any more, and the send lock is held
+    /// for good (xprt_destroy).
     pub(super) unsafe fn destroy(&self) {
         connect::end(self);
         credit::end(&self.xprt);
-        // SAFETY: xprt_destroy has taken the send lock, and nobody will give it back.
+        // SAFETY: xprt_destroy has taken the send lock, and does not release it.
         self.close(&mut unsafe { SendLock::new(&self.xprt) });
         // SAFETY: made by `Shared::new` with `KBox::into_raw`; released only here.
         drop(unsafe { KBox::from_raw(self.shared) });
         let raw = self.xprt.as_raw();
-        // SAFETY: made by `setup`; nobody uses it, and the core leaves it to `destroy` to free it.
+        // SAFETY: made by `setup`, and not used any more; the core leaves freeing it to `destroy`.
         unsafe { class::free(raw) };
     }
 }

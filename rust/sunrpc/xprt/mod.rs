@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client's transport switch: `struct rpc_xprt` and what is around it.
+//! The client's transport switch: `struct rpc_xprt` and the objects around it.
 //!
 //! The core's side of the work is done here once:
 //!
-//! - [`transport`]: what a transport implements
-//! - [`class`]: its class, and how new ones are made
+//! - [`transport`]: the trait that a transport implements
+//! - [`class`]: its class, and the creation of transports
 //! - [`instance`]: one transport with its request slots, from setup to destroy
 //! - [`ops`]: the core's operations, and the rules around a send
 //! - [`connect`]: attempts to connect, and the tasks that wait for them
@@ -92,11 +92,11 @@ fn scalar<T: Scalar>(value: T) -> T {
     value
 }
 
-/// A transport of the RPC client: the core's part, and what we keep beside it for any kind.
+/// A transport of the RPC client: the core's part, and our data beside it for any kind.
 ///
 /// # Invariants
 ///
-/// `raw` is the first field of what xprt_alloc allocated, so a pointer to it is one to this.
+/// `raw` is the first field of the memory of xprt_alloc, so a pointer to it is also a pointer to this.
 #[repr(C)]
 pub(crate) struct Xprt {
     raw: Opaque<bindings::rpc_xprt>,
@@ -165,12 +165,12 @@ impl Xprt {
         SockAddr::new(unsafe { (*self.as_raw()).addr })
     }
 
-    /// How many requests the transport may have in flight.
+    /// Returns the number of requests that the transport may have in flight.
     pub(crate) fn max_reqs(&self) -> u32 {
         read_once!(self, max_reqs)
     }
 
-    /// Whether tasks wait for a request slot.
+    /// Returns whether tasks wait for a request slot.
     #[inline]
     fn has_backlog(&self) -> bool {
         read_once!(self, backlog.qlen) != 0
@@ -184,8 +184,8 @@ impl Xprt {
         unsafe { Atomic::from_ptr(&raw mut (*self.as_raw()).swapper.counter) }
     }
 
-    /// Returns the number of the core's clients that swap over the transport, whatever the number of their
-    /// swap files is.
+    /// Returns the number of the core's clients that swap over the transport. A client with several swap files
+    /// counts once.
     #[inline]
     pub(crate) fn swappers(&self) -> i32 {
         self.swapper().load(Relaxed)
@@ -198,7 +198,7 @@ impl Xprt {
         (self.swappers() != 0).then(|| ReserveScope::enter(work))
     }
 
-    /// Whether the core takes the transport for connected.
+    /// Returns whether the core counts the transport as connected.
     #[inline]
     pub(crate) fn connected(&self) -> bool {
         read_once!(self, state) & (1 << bindings::XPRT_CONNECTED) != 0
@@ -253,22 +253,22 @@ impl Xprt {
         write_once!(&lock, cwnd = window);
     }
 
-    /// Lets the sender wait until [`Self::write_space`]. To be called before the sender returns
+    /// Makes the sender wait until [`Self::write_space`]. To be called before the sender returns
     /// [`SendError::NoBuffer`](transport::SendError), with the send lock held. Afterwards the sender looks
-    /// once more for what it lacks, under the lock with which that is given back or behind a full
-    /// barrier: what came before this call woke nobody.
+    /// once more for the resource, under the lock with which the resource is given back or behind a full
+    /// barrier: a resource that came back before this call woke no task.
     pub(crate) fn wait_for_buffer_space(&self) {
         // SAFETY: an atomic operation on `state`; the transport is alive while borrowed.
         unsafe { bindings::xprt_wait_for_buffer_space(self.as_raw()) };
     }
 
-    /// Wakes the sender that waits for send buffers. To be called after what it may wait for was given
-    /// back. Context: process.
+    /// Wakes the sender that waits for send buffers. To be called after a resource was given back. Context:
+    /// process, does not sleep.
     #[inline]
     pub(crate) fn write_space(&self) {
-        // Mostly nobody waits. Without a lock this misses nobody: a sender that begins to wait looks again
-        // under the lock with which something was given back, or behind a barrier like the one with which
-        // it was; and if it looked before that, it shows here that it waits.
+        // Usually no sender waits. The check without a lock misses no sender: a sender that begins to wait looks
+        // again, under the lock with which the resource was given back, or behind a barrier that pairs with the
+        // barrier of giving it back. If it looked before that, the mark is visible here.
         if read_once!(self, state) & (1 << bindings::XPRT_WRITE_SPACE) == 0 {
             return;
         }
@@ -285,7 +285,7 @@ impl Xprt {
         }
     }
 
-    /// Whether the upper layer's callback service is there to take Calls of the server.
+    /// Returns whether the upper layer has a callback service for Calls of the server.
     ///
     /// Context: process; takes bc_pa_lock.
     fn has_callback_service(&self) -> bool {
@@ -350,7 +350,7 @@ pub(crate) struct CoreStats {
 /// # Invariants
 ///
 /// The transport was set up for a [`Transport`](transport::Transport) whose requests are `S`, and
-/// is alive: whoever keeps a handle belongs to that object, which `destroy` drops, after its
+/// is alive: the owner of a handle belongs to that object, which `destroy` drops, after its
 /// connection is closed, before it frees the `Xprt`.
 pub(crate) struct XprtHandle<S> {
     xprt: NonNull<Xprt>,
@@ -364,7 +364,7 @@ unsafe impl<S> Sync for XprtHandle<S> {}
 
 impl<S> Clone for XprtHandle<S> {
     fn clone(&self) -> Self {
-        // INVARIANT: that of `self`; both belong to the same object.
+        // INVARIANT: the invariant of `self`; both belong to the same object.
         Self {
             xprt: self.xprt,
             _request: PhantomData,

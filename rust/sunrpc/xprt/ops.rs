@@ -2,8 +2,8 @@
 
 //! The operations of a transport, `struct rpc_xprt_ops`.
 //!
-//! Each callback says what the core guarantees when it calls it (`net/sunrpc/xprt.c`, unless
-//! another file is named). Each is only called for transports that `setup` made.
+//! The documentation of each callback has the guarantees of the core for the call (`net/sunrpc/xprt.c`,
+//! unless another file is named). The callbacks are only called for transports that `setup` made.
 
 use super::instance::Instance;
 use super::rqst::Rqst;
@@ -95,9 +95,9 @@ impl<T: Transport> VTable<T> {
         // SAFETY: the core calls with a transport of ours.
         let this = unsafe { Self::this(xprt) };
         if let Some(rqst) = this.shared().slots.take() {
-            // SAFETY: nobody but the task itself, which runs, changes its request.
+            // SAFETY: only the task itself, which runs, changes its request.
             unsafe { (*task).tk_rqstp = rqst.as_ptr() };
-            // SAFETY: nobody but the task itself, which runs, changes its status.
+            // SAFETY: only the task itself, which runs, changes its status.
             unsafe { (*task).tk_status = 0 };
         } else {
             // SAFETY: `task` runs this and has no request.
@@ -112,11 +112,11 @@ impl<T: Transport> VTable<T> {
     /// As for [`Self::alloc_slot_callback`].
     #[cold]
     unsafe fn wait_for_slot(this: &Instance<T>, task: *mut bindings::rpc_task) {
-        // SAFETY: nobody but the task itself, which runs, changes its status.
+        // SAFETY: only the task itself, which runs, changes its status.
         unsafe { (*task).tk_status = EAGAIN.to_errno() };
         // SAFETY: `task` runs, so it is on no queue yet.
         unsafe { bindings::xprt_add_backlog_noncongested(this.xprt.as_raw(), task) };
-        // A slot that came free before the task was on the queue woke nobody: look again. Pairs
+        // A slot that came free before the task was on the queue woke no task: look again. Pairs
         // with the barrier of `SlotTable::put`.
         // SAFETY: orders accesses to memory and makes none.
         unsafe { bindings::full_barrier() };
@@ -138,7 +138,7 @@ impl<T: Transport> VTable<T> {
             // zeroed (__xprt_set_rq).
             if !unsafe { bindings::xprt_wake_up_backlog(this.xprt.as_raw(), rqst.as_ptr()) } {
                 // The waiter was killed meanwhile; another may have come.
-                // SAFETY: taken above, and given to nobody.
+                // SAFETY: taken above, and not passed on.
                 unsafe { this.shared().slots.put(rqst) };
             }
         }
@@ -268,8 +268,8 @@ impl<T: Transport> VTable<T> {
         }
     }
 
-    /// Whether a request has not been sent on this connection. It is sent once on each: sending
-    /// it again would take a second credit, and its memory is registered for the first.
+    /// Returns whether a request has not been sent on this connection. It is sent once on each connection: a
+    /// second Send would take a second credit, and its memory is registered for the first Send.
     #[inline]
     fn is_unsent(this: &Instance<T>, rqst: &Rqst<T::Request>) -> bool {
         // SAFETY: written with the send lock only, which the caller holds.
@@ -347,8 +347,8 @@ impl<T: Transport> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by xprt_destroy_cb only: nobody uses the transport any more, and xprt_destroy has
-    /// taken the send lock for good.
+    /// Called by xprt_destroy_cb only: the transport is not used any more, and xprt_destroy has taken the
+    /// send lock for good.
     unsafe extern "C" fn destroy_callback(xprt: *mut bindings::rpc_xprt) {
         // SAFETY: the core calls with a transport of ours.
         let this = unsafe { Self::this(xprt) };

@@ -5,8 +5,8 @@
 //! gss_wrap_req_priv (`net/sunrpc/auth_gss/auth_gss.c`) encrypts a Call into pages of its own.
 //! When an RPC times out, its task encodes the Call again at once, for the next connection, and
 //! frees the pages of the last time, by `rq_release_snd_buf`; but until the connection is closed,
-//! the peer can read them by the Read chunk that it was told of, whatever they are used for then.
-//! So we have ourselves called for that, and end the peer's access first. Other flavours send the
+//! the peer can read them through the Read chunk of the Call, also after they are used for other data.
+//! Therefore we replace the release function, and end the peer's access first. Other flavours send the
 //! pages of the upper layer, which stay with the RPC.
 
 use super::instance::Instance;
@@ -15,7 +15,7 @@ use super::transport::Transport;
 use crate::bindings;
 use core::ptr::NonNull;
 
-/// Whether the pages of a request's Call go when it is encoded anew.
+/// Returns whether the pages of a request's Call are freed when it is encoded again.
 #[inline]
 pub(super) fn has_own_pages<S>(rqst: &Rqst<S>) -> bool {
     // SAFETY: set when the Call was encoded, before the request was queued.
@@ -30,7 +30,7 @@ pub(super) fn guard<T: Transport>(rqst: &Rqst<T::Request>) {
     let guarded = release_snd_buf_callback::<T>;
     // SAFETY: set when the Call was encoded, before the request was queued; the request is pinned.
     let field = unsafe { &raw mut (*rqst.as_raw()).rq_release_snd_buf };
-    // SAFETY: nobody else touches the field while the request is pinned.
+    // SAFETY: no other code uses the field while the request is pinned.
     let release = unsafe { core::ptr::replace(field, Some(guarded)) };
     // Sent again without being encoded anew, it is guarded already.
     if release.is_some_and(|release| !core::ptr::fn_addr_eq(release, guarded as Guarded)) {
@@ -60,7 +60,7 @@ unsafe extern "C" fn release_snd_buf_callback<T: Transport>(raw: *mut bindings::
     // SAFETY: the request is its owner's, and on no queue.
     let release = unsafe { rqst.slot().swap_release(None) };
     if let Some(release) = release {
-        // SAFETY: what the core has set for the pages that are still those of the request.
+        // SAFETY: the function that the core has set for the pages, which still belong to the request.
         unsafe { release(raw) };
     }
 }

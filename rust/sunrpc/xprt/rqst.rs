@@ -51,7 +51,7 @@ impl<S> Rqst<S> {
         unsafe { Slot::from_rqst(self.raw) }
     }
 
-    /// What the transport keeps with the request.
+    /// Returns the transport's data of the request.
     #[inline]
     pub(crate) fn request(&self) -> &S {
         self.slot().request()
@@ -64,9 +64,9 @@ impl<S> Rqst<S> {
         self.slot().index()
     }
 
-    /// Whether the request was sent on the connection that stands, and its Reply was not taken.
+    /// Returns whether the request was sent on the present connection, and its Reply was not taken.
     ///
-    /// A hint for those who do not hold the transport's own lock.
+    /// Without the transport's own lock, the value is a hint.
     #[inline]
     pub(crate) fn is_outstanding(&self) -> bool {
         self.slot().is_outstanding()
@@ -102,7 +102,7 @@ impl<S> Rqst<S> {
         unsafe { XdrBuf::from_raw(&raw const (*self.as_raw()).rq_rcv_buf) }
     }
 
-    /// Whether a GSS checksum or cipher covers the message, so that nothing may be reduced.
+    /// Returns whether a GSS checksum or cipher covers the message, so that no item may be reduced.
     #[inline]
     pub(crate) fn is_protected(&self) -> bool {
         // SAFETY: the credential is bound before the request is sent and stays until release, and
@@ -112,7 +112,7 @@ impl<S> Rqst<S> {
         unsafe { (*auth).au_flags & (1 << bindings::RPCAUTH_AUTH_DATATOUCH) != 0 }
     }
 
-    /// Whether the core waits for a Reply (rpc_reply_expected).
+    /// Returns whether the core waits for a Reply (rpc_reply_expected).
     #[inline]
     pub(super) fn expects_reply(&self) -> bool {
         // SAFETY: a request's task stays until the request is released, which waits for pins.
@@ -156,8 +156,8 @@ impl<S> Rqst<S> {
 /// The request was pinned once for this object (`xprt_pin_rqst`), and lives in a [`Slot<S>`].
 pub(crate) struct PinnedRqst<S>(Rqst<S>);
 
-// SAFETY: the C transports hand pinned requests between contexts, too; what is changed through
-// this is changed under `queue_lock`, or is the receive buffer that the pin freezes.
+// SAFETY: the C transports pass pinned requests between contexts, too. Changes through this are made under
+// `queue_lock`, or in the receive buffer that the pin freezes.
 unsafe impl<S: Sync> Send for PinnedRqst<S> {}
 
 impl<S> XprtHandle<S> {
@@ -169,8 +169,8 @@ impl<S> XprtHandle<S> {
         let xid = u32::from_ne_bytes(xid.to_be_bytes());
         // SAFETY: the transport is alive; the helper takes `queue_lock` for lookup and pin.
         let rqst = NonNull::new(unsafe { bindings::xprt_lookup_and_pin(self.as_raw(), xid) })?;
-        // SAFETY: pinned just now. What is on the receive queue of a transport whose requests
-        // are `S` was sent from one of its slots.
+        // SAFETY: pinned just now. A request on the receive queue of a transport whose requests are `S` was
+        // sent from one of its slots.
         // INVARIANT: it is pinned, for this object alone.
         Some(PinnedRqst(unsafe { Rqst::from_raw(rqst) }))
     }
@@ -193,8 +193,8 @@ impl<S> PinnedRqst<S> {
         let rqst = self.as_raw();
         // The helper gives the pin back.
         core::mem::forget(self);
-        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The
-        // length is at most that of the receive buffer, far below `i32::MAX`.
+        // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The length is
+        // at most the length of the receive buffer, far below `i32::MAX`.
         unsafe { bindings::xprt_complete_and_unpin(rqst, len as i32) };
     }
 

@@ -18,7 +18,7 @@ use kernel::types::NotThreadSafe;
 ///
 /// # Invariants
 ///
-/// `XPRT_LOCKED` of `xprt` is set for whoever has this, and this is the only one of its time.
+/// `XPRT_LOCKED` of `xprt` is set for the owner of this value, and there is no other value meanwhile.
 pub(crate) struct SendLock<'a> {
     xprt: &'a Xprt,
     _task: NotThreadSafe,
@@ -44,8 +44,8 @@ impl LockOf for SendLock<'_> {
     }
 }
 
-/// Data that belongs to whoever holds the send lock of its transport: getting at it costs
-/// neither a lock nor an atomic operation.
+/// Data of the holder of a transport's send lock. Access needs neither another lock nor an atomic
+/// operation.
 pub(crate) struct SendCell<T> {
     value: UnsafeCell<T>,
     /// Whose send lock; only compared.
@@ -67,11 +67,11 @@ impl<T> SendCell<T> {
         }
     }
 
-    /// The data, for the holder of the lock. One at a time: the lock is borrowed as long.
+    /// Returns the data to the holder of the lock, which is borrowed as long as the data.
     ///
     /// # Panics
     ///
-    /// If `lock` is that of another transport, as `kernel::sync::LockedBy` does.
+    /// If `lock` belongs to another transport, as `kernel::sync::LockedBy` does.
     #[inline]
     pub(crate) fn get<'a>(&'a self, lock: &'a mut SendLock<'_>) -> &'a mut T {
         if !core::ptr::eq(self.xprt.as_ptr(), lock.xprt) {

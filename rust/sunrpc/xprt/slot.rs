@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Request slots: the memory that requests live in, and who has it.
+//! Request slots: the memory of requests, and its owners.
 //!
-//! A slot belongs either to the table or to one RPC task. It holds the `rpc_rqst`, the buffers
-//! that the Call is encoded into and the Reply is decoded from, and what the transport adds.
+//! A slot belongs either to the table or to one RPC task. It holds the `rpc_rqst`, the buffers that the
+//! Call is encoded into and the Reply is decoded from, and the transport's data.
 
 use super::{
     TransportLock,
@@ -32,14 +32,14 @@ pub(super) struct Slot<S> {
     outstanding: Racy<bool>,
     /// Where in the table the slot is.
     index: u32,
-    /// What frees the Call's encrypted pages, while the core calls us for that (see `privacy`).
+    /// The function that frees the Call's encrypted pages, while ours is in its place (see `privacy`).
     release_snd_buf: UnsafeCell<ReleaseSndBuf>,
     buffers: UnsafeCell<Buffers>,
     #[pin]
     request: S,
 }
 
-/// What an `rpc_rqst` has in `rq_release_snd_buf`.
+/// The type of `rpc_rqst.rq_release_snd_buf`.
 pub(super) type ReleaseSndBuf = Option<unsafe extern "C" fn(*mut bindings::rpc_rqst)>;
 
 struct Buffers {
@@ -47,7 +47,7 @@ struct Buffers {
     reply: Buffer,
 }
 
-// SAFETY: `rqst`, `release_snd_buf` and `buffers` belong to whoever owns the slot or sends its
+// SAFETY: `rqst`, `release_snd_buf` and `buffers` belong to the owner of the slot or to the sender of its
 // request, and `outstanding` and `request` may be shared.
 unsafe impl<S: Sync> Sync for Slot<S> {}
 // SAFETY: nothing in a slot belongs to a task of its own.
@@ -79,7 +79,7 @@ impl<S> Slot<S> {
         unsafe { rqst.cast::<Self>().as_ref() }
     }
 
-    /// What the transport keeps with the request.
+    /// Returns the transport's data of the request.
     #[inline]
     pub(super) fn request(&self) -> &S {
         &self.request
@@ -91,7 +91,7 @@ impl<S> Slot<S> {
         self.index
     }
 
-    /// Whether the request was sent on the connection that stands, and its Reply was not taken.
+    /// Returns whether the request was sent on the present connection, and its Reply was not taken.
     #[inline]
     pub(super) fn is_outstanding(&self) -> bool {
         self.outstanding.get()
@@ -103,7 +103,7 @@ impl<S> Slot<S> {
         self.outstanding.set(outstanding);
     }
 
-    /// Exchanges what frees the Call's encrypted pages.
+    /// Replaces the function that frees the Call's encrypted pages.
     ///
     /// # Safety
     ///
@@ -180,13 +180,13 @@ impl Buffer {
 
     /// Makes the buffer at least `len` bytes long, and returns `len` if that is more than
     /// [`USUAL_BUFFER`]. Its content is lost; its memory is zeroed, for a decoder that reads beyond a
-    /// short reply must not see what another RPC left.
+    /// short reply must not see the data of another RPC.
     ///
     /// A worker gets memory the way sunrpc's own buffers do (rpc_task_gfp_mask): it must not wait
     /// for memory that only the RPCs behind it set free, for then the workqueue's rescuer would.
     ///
     /// A task that waits here keeps its slot from the RPCs that swap memory out. Therefore usual lengths come
-    /// from the reserves if need be. Each slot asks for them once, and keeps what it gets.
+    /// from the reserves if necessary. Each slot asks for them once, and keeps the memory.
     #[cold]
     fn grow(&mut self, xprt: &Xprt, len: usize) -> Result<usize> {
         let is_usual = len <= USUAL_BUFFER;
@@ -249,7 +249,7 @@ impl<S> SlotTable<S> {
         })
     }
 
-    /// All slots, whoever owns them.
+    /// Returns all slots, with and without an owner.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot<S>> {
         self.slots.iter().map(|slot| &**slot)
     }
@@ -271,8 +271,7 @@ impl<S> SlotTable<S> {
             .and_then(|slot| NonNull::new(slot.rqst()))
     }
 
-    /// Gives a slot back. Whoever looks for waiters afterwards sees all that looked for a slot
-    /// before this.
+    /// Gives a slot back. A later check for waiters sees all tasks that looked for a slot before this.
     ///
     /// # Safety
     ///
@@ -284,7 +283,7 @@ impl<S> SlotTable<S> {
         // SAFETY: the caller owns the slot; the core expects a zeroed request next time.
         unsafe { rqst.write_bytes(0, 1) };
         let (words, _) = self.words();
-        // SAFETY: `index` is that of a slot, for which there is a bit.
+        // SAFETY: `index` is the index of a slot, for which there is a bit.
         unsafe { bindings::bitmap_put(words, index as usize) };
     }
 }

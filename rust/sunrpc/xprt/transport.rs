@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a transport of the RPC client implements. `rust/client/transport.rs` does.
+//! The trait that a transport of the RPC client implements (`rust/client/transport.rs`).
 
 use super::backchannel::Backchannel;
 use super::rqst::Rqst;
@@ -20,9 +20,9 @@ use kernel::sync::Arc;
 /// A transport; this folder keeps the core's rules for it.
 ///
 /// "Send lock" is the core's `XPRT_LOCKED`: it serialises connect, close and send. [`SendLock`]
-/// is the proof that it is held. What debugfs shows of it is [`Show`].
+/// is the proof that it is held. [`Show`] prints its file in debugfs.
 pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
-    /// What the transport keeps with each request, for as long as the transport lives.
+    /// The transport's data of each request, which live as long as the transport.
     type Request: Send + Sync;
 
     /// A connection that stands. Dropping it closes it, which sleeps. Afterwards the peer reaches no
@@ -32,20 +32,20 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// The most bytes of payload in one RPC.
     const MAX_PAYLOAD: usize;
 
-    /// How many requests a new transport can have in flight.
+    /// Returns the number of requests that a new transport can have in flight.
     fn slot_count() -> u32;
 
     /// A new transport, not connected; `xprt` is for its handlers. Context: process, may sleep.
     fn create(xprt: XprtHandle<Self::Request>) -> Result<Arc<Self>>;
 
-    /// The transport's part of a new request; `index` is below [`Self::slot_count`], and what
-    /// [`Rqst::index`] says.
+    /// Makes the transport's data of a new request; `index` is below [`Self::slot_count`], and the value of
+    /// [`Rqst::index`].
     fn new_request(index: u32) -> impl PinInit<Self::Request, Error>;
 
     /// Connects to `peer`. One attempt is made at a time, while no connection is installed.
     ///
-    /// When `is_given_up` says so, the attempt is of no use any more. [`Self::give_up`] is called
-    /// after that has become so; what it is to end may begin later.
+    /// Once `is_given_up` returns true, the attempt is not needed any more. [`Self::give_up`] is called after
+    /// that; the step that it has to end may begin later.
     ///
     /// Context: process, may sleep; send lock not held; no file system reclaim.
     fn connect(
@@ -123,7 +123,7 @@ pub(crate) enum SendError {
     NoBuffer,
     /// Something local is short; the sender tries again in a quarter of a second.
     NoMemory,
-    /// The message does not fit what the transport can carry: the RPC ends.
+    /// The message is longer than the transport can carry: the RPC ends.
     TooLarge,
     /// The device cannot use the memory of the message: the RPC ends.
     Unmappable,
@@ -149,7 +149,7 @@ impl SendError {
     }
 }
 
-/// What a local operation reports passes, unless it says that it does not.
+/// An error of a local operation is temporary, unless its number says otherwise.
 impl From<Error> for SendError {
     fn from(error: Error) -> Self {
         if error == errno::not_connected() {
