@@ -2,9 +2,9 @@
 
 //! Flow control of both versions.
 //!
-//! A version 1 credit stands for one RPC: a Reply says how many Calls may be outstanding, apart
-//! for each direction of RPC. A version 2 credit stands for one message: every message says how
-//! many more its receiver may send, whatever they convey.
+//! A version 1 credit stands for one RPC: a Reply grants a number of outstanding Calls, separately for each
+//! direction of RPC. A version 2 credit stands for one message of any kind: every message grants its
+//! receiver a number of further messages.
 
 use crate::proto::negotiate::Time;
 use core::ops::Range;
@@ -42,7 +42,7 @@ impl CallCredits {
         self.limit
     }
 
-    /// Returns what a Call asks for.
+    /// Returns the credits that a Call requests.
     #[inline]
     //= V1-006, V1-032
     pub const fn requested(&self) -> u32 {
@@ -80,7 +80,7 @@ impl CallCredits {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    /// Takes over the grant of a Reply, up to what was asked for.
+    /// Takes over the grant of a Reply, up to the requested credits.
     ///
     /// A peer that grants nothing would stop the connection for good, so zero counts as one.
     #[inline]
@@ -90,12 +90,11 @@ impl CallCredits {
     }
 }
 
-/// How many Calls of the peer are taken at a time, on a version 1 connection that begins with few
-/// Receives.
+/// The number of Calls of the peer at a time, on a version 1 connection that begins with few Receives.
 ///
-/// A peer that is idle needs no more. One that gets as many Replies in a second as it has credits
-/// may be waiting for credits, whatever the way to it is like; then there are to be twice as many.
-/// What is granted has Receives always: they are posted before the grant says so.
+/// An idle peer needs no more. A peer that gets a Reply for each of its credits within a second may be waiting
+/// for credits, for any latency of the network; then the number is doubled. Each granted credit has a
+/// Receive, because Receives are posted before the grant.
 //= V1-033, V1-035, V1-040
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
@@ -133,9 +132,9 @@ impl Allowance {
         self.calls
     }
 
-    /// Counts a Reply, while `most` Calls may be granted at a time. If there are to be more Receives,
-    /// returns for how many Calls there are some and are to be; whoever is told so says what came of it
-    /// ([`Self::handle_posted`]). `now` is asked once in as many Replies as there are credits.
+    /// Counts a Reply, while `most` Calls may be granted at a time. Returns `old..new` when Receives should be
+    /// posted for more Calls; the caller reports the result by [`Self::handle_posted`]. `now` is called once
+    /// in a number of Replies that is the number of credits.
     #[inline]
     pub fn handle_reply(&mut self, most: u32, now: impl FnOnce() -> Time) -> Option<Range<u32>> {
         let most = most.min(self.most);
@@ -157,7 +156,7 @@ impl Allowance {
         Some(self.calls..self.calls.saturating_mul(2).min(most))
     }
 
-    /// There are Receives for `calls` Calls now, which are as many as before if there was no memory.
+    /// Notes that Receives are posted for `calls` Calls, which is the old number if there was no memory.
     pub fn handle_posted(&mut self, calls: u32) {
         self.coming = false;
         self.calls = calls.min(self.most);
@@ -168,9 +167,9 @@ impl Allowance {
 //= V2-045, D-09
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Grant {
-    /// How many messages more the receiver may send.
+    /// The number of further messages that the receiver may send.
     pub granted: u16,
-    /// The most messages that the receiver of the word may have under way.
+    /// The most messages that the receiver of the word may have in flight.
     pub ceiling: u16,
 }
 
@@ -195,13 +194,13 @@ impl Grant {
     }
 }
 
-/// What this side may still send on a version 2 connection.
+/// The credits of this side on a version 2 connection.
 ///
-/// Never more messages are on their way than the peer's ceiling. A Send whose completion is
-/// reported late still counts as on its way; credits that arrive meanwhile are held back until
-/// then. They are not lost: the peer counts them as given and would not give them again.
+/// The messages in flight never exceed the peer's ceiling. A Send counts as in flight until its completion is
+/// reported; credits that arrive before that are held back. They are not lost: the peer counts them as
+/// given and does not give them again.
 ///
-/// A ceiling below the number of Sends on their way applies to the Sends after it. The earlier Sends had
+/// A ceiling below the number of Sends in flight applies to the Sends after it. The earlier Sends had
 /// credits, so each has a Receive. If they counted, a completion that was not asked for would be the
 /// condition for the next Send, and only the next Send can ask for a completion.
 //= V2-044, V2-046, V2-047, V2-049, V2-172, V2-187, D-09, D-11, D-13
@@ -211,7 +210,7 @@ pub struct SendCredits {
     outstanding: u32,
     /// The number of Sends that have not completed and that a lower ceiling does not count.
     earlier: u32,
-    /// Credits that wait for completions, as many as are outstanding at most.
+    /// Credits that wait for completions: at most one for each outstanding Send.
     held: u32,
     ceiling: u32,
 }
@@ -268,7 +267,7 @@ impl SendCredits {
         self.settle(0);
     }
 
-    /// Says whether a completion has to be asked for: half of what may be on its way is.
+    /// Returns whether a completion has to be asked for: half of the ceiling is in flight.
     //= D-09
     pub const fn wants_completion(&self) -> bool {
         self.outstanding >= self.ceiling.div_ceil(2)
@@ -281,7 +280,7 @@ impl SendCredits {
         self.ceiling.div_ceil(2)
     }
 
-    /// Adds credits to those that wait, and frees as many as there is room for.
+    /// Adds credits to the held credits, and frees the credits that the ceiling has room for.
     #[inline]
     fn settle(&mut self, granted: u32) {
         let total = self
@@ -300,7 +299,7 @@ impl SendCredits {
         if grant.ceiling != 0 {
             self.set_ceiling(grant.ceiling.into());
         }
-        // A ceiling of zero says nothing; what was granted has Receives all the same.
+        // A ceiling of zero has no meaning; the granted credits have Receives all the same.
         self.ceiling = self.ceiling.max(1);
         self.settle(grant.granted.into());
         grant.granted != 0 && grant.ceiling != 0
@@ -329,12 +328,11 @@ impl SendCredits {
     }
 }
 
-/// What the peer may still send on a version 2 connection, as this side gave it.
+/// The credits of the peer on a version 2 connection, as this side gave them.
 ///
-/// A Receive stands behind each credit that the peer has, from the moment when the message that
-/// gives the credit is posted. So a message of the peer always finds a Receive. The ceiling that the
-/// peer is told is never below the credits that it has, so it has no reason to discard any, and both
-/// sides count the same.
+/// Each credit of the peer has a Receive, from the time when the message that gives the credit is posted. So
+/// a message of the peer always finds a Receive. A message never has a ceiling below the credits of the
+/// peer, so the peer discards no credit, and both sides count the same.
 //= V2-046, V2-047, V2-048, V2-052, D-09, D-10, D-11
 #[derive(Clone, Copy, Debug)]
 pub struct RecvCredits {
@@ -387,10 +385,10 @@ impl RecvCredits {
         self.posted
     }
 
-    /// Takes over the number of posted Receives: all Receives, less those of messages that this side
-    /// has looked at and keeps.
+    /// Takes over the number of posted Receives: all Receives without the Receives of messages that this side
+    /// keeps.
     ///
-    /// Until this is called for the first time, as many count as posted as there ought to be.
+    /// Until the first call, the Receives of the ceiling count as posted.
     pub fn handle_posted(&mut self, posted: u32) {
         self.posted = posted;
     }
@@ -432,8 +430,8 @@ impl RecvCredits {
         self.ceiling.max(balance).max(1)
     }
 
-    /// Returns the credit word of a message about to be sent, and counts what it gives: all that
-    /// there is to give, which may be nothing.
+    /// Returns the credit word of a message about to be sent, and counts its credits: all credits that can be
+    /// given, or none.
     #[inline]
     //= V2-045, V2-048, V2-049, D-10
     pub fn grant(&mut self) -> Grant {
@@ -472,8 +470,8 @@ impl RecvCredits {
         }
     }
 
-    /// Says whether the peer has less than half of the ceiling that it knows, while there are credits
-    /// to give or a lower ceiling to tell: it may be waiting for as many.
+    /// Returns whether the peer has less than half of the ceiling that it was told, while there are credits or
+    /// a lower ceiling for it: it may be waiting for that number of credits.
     #[inline]
     //= V2-051, D-11
     pub fn is_short(&self) -> bool {

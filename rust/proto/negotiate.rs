@@ -94,7 +94,7 @@ pub enum Opening {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Memory {
     until: Option<Time>,
-    /// What is known until then: not that it has no version 2, but that a Call has to open it.
+    /// Until then a Call has to open version 2; if false, the server has no version 2.
     by_call: bool,
 }
 
@@ -151,7 +151,7 @@ impl Memory {
     }
 }
 
-/// What comes of an ERR_VERS message.
+/// The consequence of an ERR_VERS message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
     /// The connection goes on with this version.
@@ -191,7 +191,7 @@ impl Negotiation {
         }
     }
 
-    /// Opens it by a Call whatever the version is, or not.
+    /// Sets whether a Call opens the connection in either version.
     pub const fn opening(self, by_call: bool) -> Self {
         Self { by_call, ..self }
     }
@@ -290,8 +290,7 @@ impl Negotiation {
         }
     }
 
-    /// Tells `memory` what is to be known at the next connection, when this one is over or has
-    /// changed its version.
+    /// Updates `memory` for the next connection, when this connection is over or has changed its version.
     //= V2-062, D-32
     pub fn remember(&self, now: Time, memory: &mut Memory) {
         match (self.current, self.settled) {

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection, of either version and seen from either side.
+//! The state machine of one connection, of either version and either side.
 //!
-//! [`Connection`] does no I/O. Its methods are of four kinds, and are to be used like this:
+//! [`Connection`] does no I/O. Its methods are of four kinds:
 //!
-//! * `handle_*` tell it what happened: a message arrived, a Send completed, time passed. Report
-//!   Send completions before the messages that arrived after them. Report Receives
-//!   ([`handle_posted`](Connection::handle_posted)) when they are posted, and those that stay with
-//!   their messages before the next message is composed: a message grants no more credits than
-//!   there are Receives (D-10).
-//! * Commands ([`send`](Connection::send), [`refuse`](Connection::refuse), …) are what the caller
-//!   wants. Memory to encode into is an argument; what does not fit now is refused.
-//! * `poll_*` say what is to be done: call [`poll_transmit`](Connection::poll_transmit) until it
-//!   returns `None` after every other call, and [`poll_timeout`](Connection::poll_timeout) when
-//!   that is done. A settled version 1 client has nothing to transmit but after
-//!   [`Event::Refused`], and no time-out.
-//! * Everything else only looks.
+//! * `handle_*` report an event: a message arrived, a Send completed, time passed. Report Send
+//!   completions before the messages that arrived after them. Report Receives
+//!   ([`handle_posted`](Connection::handle_posted)) when they are posted. Report Receives that stay with
+//!   their messages before the next message is composed: a message grants no more credits than there are
+//!   Receives (D-10).
+//! * Commands ([`send`](Connection::send), [`refuse`](Connection::refuse), …) encode into memory of the
+//!   caller. A command that is not possible now is refused.
+//! * `poll_*` return work to do: after every other call, call
+//!   [`poll_transmit`](Connection::poll_transmit) until it returns `None`, and then
+//!   [`poll_timeout`](Connection::poll_timeout). A settled version 1 client transmits only after
+//!   [`Event::Refused`], and has no time-out.
+//! * All other methods only read.
 //!
-//! All of it is for one lock: credit words and sequences are in the order of the Sends, so what
-//! [`send`](Connection::send) writes is posted before the next message is composed.
+//! One lock protects all of it: credit words and sequences are in the order of the Sends, so a message of
+//! [`send`](Connection::send) is posted before the next message is composed.
 //!
 //! After an [`Event::Close`] the connection is to be closed; nothing more is sent on it.
 
@@ -85,12 +85,12 @@ pub enum Side {
     Server,
 }
 
-/// What this side brings to its connections.
+/// The configuration of this side.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The versions to speak.
     pub versions: Versions,
-    /// The private data sent while connecting, whatever the version will be.
+    /// The private data sent while connecting, for either version.
     pub cm_private: CmPrivate,
     /// The properties to announce in version 2.
     pub properties: Properties,
@@ -110,7 +110,7 @@ pub struct Config {
     pub keep_alive: Time,
     /// How long the answer to the first message may take.
     pub answer: Time,
-    /// What is demanded of a peer's authentication.
+    /// The policy for the authentication of the peer.
     pub auth: Policy,
 }
 
@@ -193,7 +193,7 @@ impl<'a> Arrived<'a> {
     }
 }
 
-/// What an arriving message means to the caller.
+/// The result of an arriving message or of a time-out for the caller.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// Nothing.
@@ -206,16 +206,16 @@ pub enum Event<'a> {
     /// [`responder::accept`](crate::proto::responder::accept).
     Call(Arrived<'a>),
     /// An RPC Reply arrived, or a part of one. When it is complete, see
-    /// [`reply::check_conveyed`](crate::proto::reply::check_conveyed) and, for what the peer has
-    /// invalidated with it, [`invalidate::check`](crate::proto::invalidate::check). That may be
-    /// memory of this RPC only: what names another one's, or belongs to no RPC that waits, closes
-    /// the connection when it invalidates memory that is in use.
+    /// [`reply::check_conveyed`](crate::proto::reply::check_conveyed) and, for the handle that the peer has
+    /// invalidated with it, [`invalidate::check`](crate::proto::invalidate::check). The handle must name
+    /// memory of this RPC: a Reply that invalidates memory in use of another RPC, or that belongs to no
+    /// waiting RPC, closes the connection.
     Reply(Arrived<'a>),
     /// The peer refused a Call of this side; see [`retry::react`](crate::proto::retry::react).
     Error {
         /// The Call.
         xid: Xid,
-        /// What the peer says.
+        /// The refusal.
         report: ErrorReport,
     },
     /// A Reply cannot be used: the RPC ends with an error. It may have invalidated memory like
@@ -223,7 +223,7 @@ pub enum Event<'a> {
     Failed {
         /// The RPC.
         xid: Xid,
-        /// What is wrong.
+        /// The error in the message.
         why: BadHeader,
     },
     /// RPC messages may be sent from now on. Told once on a version 2 connection, after the first
@@ -373,7 +373,7 @@ pub struct Transmit {
     pub credited: bool,
 }
 
-/// What was odd about the peer, counted.
+/// Counters of unusual messages of the peer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Messages that were dropped.
@@ -447,7 +447,7 @@ pub struct Connection {
     recv: RecvCredits,
     /// The announcement of the peer.
     announcement: Option<Announcement>,
-    /// What the peer announced in its first property set.
+    /// The peer's first property set.
     peer: Option<Properties>,
     announced: bool,
     /// [`Event::Ready`] is still to be told.
@@ -457,7 +457,7 @@ pub struct Connection {
     /// When this side began.
     began: Time,
     assembler: Assembler,
-    /// What this side sends in parts.
+    /// The message that this side sends in parts.
     sending: Option<(Xid, Content)>,
     reports: Reports,
     unusable: bool,
@@ -488,7 +488,7 @@ impl Connection {
         let negotiation = Negotiation::client(config.versions, first).opening(by_call);
         let mut client = Self::new(Side::Client, config, negotiation, peer, now);
         if by_call {
-            // The server goes by the defaults.
+            // The server uses the defaults.
             client.announced = true;
             client.untold = false;
             let send_size = Properties::DEFAULT
@@ -545,7 +545,7 @@ impl Connection {
         }
     }
 
-    // What holds on the connection.
+    // Properties of the connection.
 
     /// Returns the version, once there is one. It may still change while
     /// [`is_settled`](Self::is_settled) says no.
@@ -585,7 +585,7 @@ impl Connection {
         self.auth.is_given_up()
     }
 
-    /// Returns what was odd about the peer.
+    /// Returns the counters of unusual messages of the peer.
     pub const fn counters(&self) -> Counters {
         self.counters
     }
@@ -595,12 +595,12 @@ impl Connection {
         &self.calls
     }
 
-    /// Returns what this side may still send on a version 2 connection.
+    /// Returns the credits of this side on a version 2 connection.
     pub const fn send_credits(&self) -> &SendCredits {
         &self.send
     }
 
-    /// Returns what the peer may still send on a version 2 connection.
+    /// Returns the credits of the peer on a version 2 connection.
     pub const fn recv_credits(&self) -> &RecvCredits {
         &self.recv
     }
@@ -610,21 +610,20 @@ impl Connection {
         self.sending.is_some()
     }
 
-    /// Says whether the rest of what arrives in parts is of use. What was joined of it is to be
-    /// dropped, if not.
+    /// Returns whether the later parts of a message are needed. If not, the caller drops the joined parts.
     //= V2-037, D-15
     pub fn is_joining(&self) -> bool {
         self.assembler.open().is_some_and(|open| !open.has_failed())
     }
 
-    /// Returns what was agreed with the private data. Only version 1 follows it.
+    /// Returns the agreement by private data, which only version 1 uses.
     //= CM-032
     pub const fn cm(&self) -> &cm_private::Effective {
         &self.cm
     }
 
-    /// Returns what both sides' properties make of a version 2 connection. A Call that opens it has to
-    /// be as short as in version 1.
+    /// Returns the effective properties of a version 2 connection. A Call that opens it has to be as short as
+    /// in version 1.
     //= V2-057, V2-058, V2-063, V2-119, V2-138, D-20
     pub fn properties(&self) -> property::Effective {
         let peer = self.peer.unwrap_or(Properties::DEFAULT);
@@ -679,7 +678,7 @@ impl Connection {
         )
     }
 
-    /// Narrows a device's limits to those of the connection.
+    /// Lowers a device's limits to the limits of the connection.
     //= V1-019, V2-037, V2-055, V2-129, V2-130, V2-131, V2-199, D-25
     pub fn apply(&self, limits: &mut Limits) {
         limits.version = self.version().unwrap_or(Version::V1);
@@ -695,9 +694,9 @@ impl Connection {
             limits.header_segments = limits.header_segments.min(properties.segments);
             limits.chunk_segments = limits.chunk_segments.min(properties.segments);
             if !self.opens_by_call() {
-                // What opens the connection is one message.
+                // The first message is not in parts.
                 limits.continued_send = self.config.continued;
-                // The peer has no way to say how long a message it joins.
+                // No property has the longest message that the peer joins.
                 limits.longest_send = u32::MAX;
             }
             limits.continued_recv = self.config.continued;
@@ -713,9 +712,9 @@ impl Connection {
         }
     }
 
-    // What happened.
+    // Events.
 
-    /// The oldest `count` Sends that had taken a credit have completed.
+    /// Accounts the completion of the oldest `count` Sends that had taken a credit.
     ///
     /// Sends complete in order, so one completion may stand for all before it. Ask for one when
     /// [`wants_completion`](Self::wants_completion) says so.
@@ -758,15 +757,14 @@ impl Connection {
         self.recv.handle_posted(posted);
     }
 
-    /// A Call of this side has ended, for whatever reason.
+    /// Accounts the end of a Call of this side, for any reason.
     #[inline]
     pub fn handle_call_ended(&mut self) {
         self.calls.finish();
     }
 
-    /// The caller will not send the rest of an RPC message that goes out in parts: its Call was
-    /// given up, or refused half-way. What the peer has of it cannot be taken back, and nothing
-    /// else may be sent before it ends.
+    /// Abandons the later parts of an RPC message: its Call was given up, or refused half-way. The parts that
+    /// the peer has cannot be taken back, and no other message may be sent before the last part.
     //= V2-040, D-14, D-15
     pub fn abandon(&mut self, xid: Xid) -> Event<'static> {
         match self.sending {
@@ -784,7 +782,7 @@ impl Connection {
         self.remember(now, memory);
     }
 
-    /// Tells `memory` what this connection has shown of the server's versions so far.
+    /// Updates `memory` with the server's versions, as far as this connection has shown them.
     //= V2-062, D-32
     pub fn remember(&self, now: Time, memory: &mut Memory) {
         self.negotiation.remember(now, memory);

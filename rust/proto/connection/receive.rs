@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an arriving message does to a connection.
+//! Arriving messages.
 
 use crate::proto::connection::{
     Arrived,
@@ -54,10 +54,11 @@ use crate::proto::v2;
 use crate::proto::xdr::Reader;
 
 impl Connection {
-    /// A message arrived. `invalidated` is the handle that the peer's Send has taken out of use,
-    /// as the Receive completion says.
+    /// Handles a message. `invalidated` is the handle that the peer's Send has invalidated, from the Receive
+    /// completion.
     ///
-    /// What is good and comes after the version is settled takes a short way; all else is out of line.
+    /// A valid RPC message after the version is settled takes the fast path; all other messages are handled
+    /// out of line.
     #[inline(always)]
     //= V1-004, V1-033, V1-035, V1-118, V1-132
     pub fn handle_message<'a>(
@@ -74,14 +75,12 @@ impl Connection {
         self.handle_any(now, message, invalidated)
     }
 
-    /// Does what [`handle_message`](Self::handle_message) does with a good RPC message of one `kind` that
-    /// comes whole after `version` is settled: Replies are what a client gets but for exceptions, and
-    /// Calls what a server gets. Of anything else it takes no notice, and `handle_message` is to be
-    /// called.
+    /// Fast path: handles a valid RPC message of one `kind` in one part, after `version` is settled, as
+    /// [`handle_message`](Self::handle_message) does. A client expects Replies, a server Calls. Any other
+    /// message changes nothing and returns `None`; then `handle_message` has to be called.
     ///
-    /// So whoever handles messages in a hurry need not have them in an event, among all others. What
-    /// is of version 1 leaves nothing to transmit, and what is of version 2 only if
-    /// [`has_to_tell`](Self::has_to_tell) says so then.
+    /// A message of version 1 leaves nothing to transmit. After a message of version 2,
+    /// [`has_to_tell`](Self::has_to_tell) returns whether there is a message to transmit.
     #[inline(always)]
     pub fn handle_usual<'a>(
         &mut self,
@@ -95,7 +94,7 @@ impl Connection {
         Some(arrived)
     }
 
-    /// As [`handle_usual`](Self::handle_usual), for either kind of message unless `only` one is wanted.
+    /// Does the work of [`handle_usual`](Self::handle_usual), for either kind of message if `only` is `None`.
     #[inline(always)]
     //= V1-033, V1-035, V2-030, V2-044, V2-048
     fn usual<'a>(
@@ -125,11 +124,9 @@ impl Connection {
         Some((kind, arrived))
     }
 
-    /// Does what [`handle_usual`](Self::handle_usual) does, with a message of version 2 after which
-    /// this side has nothing to tell, and that has no chunks: most are like that. Of anything else it
-    /// takes no notice, and `handle_usual` is to be called.
-    ///
-    /// The peer's ceiling is what it was then, too.
+    /// Fast path for most messages of version 2: a message without chunks, with the same ceiling as before, and
+    /// after which this side has no message to transmit. Any other message changes nothing and returns
+    /// `None`; then [`handle_usual`](Self::handle_usual) has to be called.
     #[inline(always)]
     //= V2-030, V2-044, V2-048
     pub fn handle_plain_v2<'a>(
@@ -187,7 +184,7 @@ impl Connection {
         }
     }
 
-    /// A whole RPC message has arrived: the first one decides what this side's first message will be.
+    /// Notes a complete RPC message: the first one decides about the first message of this side.
     #[inline(always)]
     //= D-12
     fn note_call(&mut self) {
@@ -392,7 +389,7 @@ impl Connection {
         }
         self.negotiation.settle(version);
         if version == Version::V2 {
-            // What a Call needs there is a credit for its message.
+            // In version 2 a Call needs only the credit for its message.
             self.calls.handle_grant(u32::MAX);
         }
         self.check_auth()
@@ -413,7 +410,7 @@ impl Connection {
                 let direction = v1_direction(fixed, &conveyed, start, self.side);
                 direction.map(|direction| (direction, whole(fixed, conveyed, start)))
             }
-            // Nothing behind a bad header can be found: it counts as what the peer usually sends.
+            // The RPC message behind a bad header cannot be found: the usual direction of the peer counts.
             Ok(Body::Grant | Body::Properties(_)) => {
                 Err((BadHeader::Type, usual_direction(self.side)))
             }
@@ -476,7 +473,7 @@ impl Connection {
         let refused = self.settle(Version::V2);
         self.take_grant(fixed);
         if starting {
-            // Whatever the first message was, its sender is ready for one message.
+            // The sender of any first message is ready for one message.
             self.send.ensure_one();
         }
         if matches!(message.body, Ok(Body::Conveyed(_))) && !message.flags.more {
@@ -506,7 +503,7 @@ impl Connection {
             //= D-12, D-32
             let of_probe = self.negotiation.is_probe(fixed.xid);
             if of_probe && !matches!(report, None | Some(ErrorReport::Version { .. })) {
-                // It says in version 2 what it does not like about our properties, or a Call.
+                // The peer refuses our properties, or a Call, in version 2.
                 let by_call = self.negotiation.opens_by_call();
                 let event = self.settle(Version::V2);
                 if event.is_some() || !by_call {
@@ -519,7 +516,7 @@ impl Connection {
                 self.handle_err_vers(fixed, low, high)
             }
             None | Some(ErrorReport::Version { .. }) => self.drop_message(),
-            // It can be about a message of its receiver only, whatever RESPONSE says.
+            // It can only refuse a message of its receiver, with or without RESPONSE.
             Some(report) => Event::Error {
                 xid: fixed.xid,
                 report,
@@ -615,10 +612,10 @@ impl Connection {
         self.reject(fixed, response, bad)
     }
 
-    /// A bad message without RESPONSE is answered, by whichever side. A bad Reply fails its RPC.
+    /// Rejects a bad message. Either side answers a bad message without RESPONSE. A bad Reply fails its RPC.
     ///
-    /// Other types need not belong to an RPC, whatever XID they have: with RESPONSE, there is
-    /// nobody to tell.
+    /// Messages of other types need not belong to an RPC, with any XID: with RESPONSE, there is no RPC to
+    /// fail.
     //= V2-011, V2-028, V2-031, V2-034, V2-035, V2-141, V2-145, V2-146, V2-147, D-04, D-19
     fn reject(&mut self, fixed: &FixedWords, response: bool, bad: BadHeader) -> Event<'static> {
         if !response {
@@ -699,8 +696,7 @@ impl Connection {
         }
     }
 
-    /// A property set is complete; `set` is all of it, and `fixed` and `flags` are those of the
-    /// last message.
+    /// Handles a complete property set, `set`. `fixed` and `flags` belong to its last message.
     ///
     /// The first one of a connection counts. Later ones bring authentication material only.
     //= V2-122, V2-123, V2-124, V2-132, V2-134, V2-138, D-21, D-24, D-29
@@ -772,7 +768,7 @@ fn whole<'a>(fixed: &FixedWords, conveyed: Conveyed<'a>, start: Option<RpcStart>
     }
 }
 
-/// What the peer of a version 1 connection sends when it is not told by the message.
+/// Returns the usual direction of the peer's messages on a version 1 connection.
 #[inline]
 const fn usual_direction(side: Side) -> MsgType {
     match side {
@@ -781,11 +777,11 @@ const fn usual_direction(side: Side) -> MsgType {
     }
 }
 
-/// Says whether a version 1 message is a Call of the peer or a Reply to a Call of this side, or
-/// what is wrong with it and with which of them.
+/// Returns whether a version 1 message is a Call of the peer or a Reply to a Call of this side, or the error
+/// in it with its direction.
 ///
-/// Its header does not tell, so an inline RPC message has to. One in memory comes in the usual
-/// direction only.
+/// The header has no direction, so an inline RPC message decides. A message in memory has the usual
+/// direction.
 #[inline(always)]
 //= V1-003, V1-024, V1-095, V1-118, V1-130, V1-131, V1-132, V1-133, D-47
 fn v1_direction(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connection sends: RPC messages on behalf of the caller, and the rest on its own.
+//! Messages to the peer: RPC messages of the caller, and messages of the connection itself.
 
 use crate::proto::chunk::Chunks;
 use crate::proto::connection::{
@@ -33,7 +33,7 @@ use crate::proto::v2;
 use crate::proto::xdr::Writer;
 
 impl Connection {
-    // What the caller wants.
+    // Commands.
 
     /// Writes the header of an RPC message, or of a part of one, and returns its length. The
     /// message is to be sent at once; its completion is to be reported.
@@ -126,7 +126,7 @@ impl Connection {
         if self.sending.is_some_and(|open| open != this) {
             return Err(SendError::Busy);
         }
-        // Nothing may come between the parts, so what has begun goes on.
+        // No other message may come between the parts of a message.
         let ready =
             self.announced || self.sending == Some(this) || self.holds_properties(now) && reply;
         let opens = self.negotiation.opens_by_call();
@@ -189,8 +189,8 @@ impl Connection {
         }
     }
 
-    /// Says whether an RPC message in so many parts may be sent now, as far as the peer and the
-    /// order of messages have a say. `now` is asked at the start of a version 2 connection only.
+    /// Returns whether credits and the order of messages allow an RPC message in `parts` parts now. `now` is
+    /// called at the start of a version 2 connection only.
     #[inline]
     pub fn may_send(&self, now: impl FnOnce() -> Time, direction: MsgType, parts: u32) -> bool {
         let reply = direction == MsgType::Reply;
@@ -233,11 +233,11 @@ impl Connection {
             && now < self.active.after(self.config.answer)
     }
 
-    /// There is authentication material that has to be sent before anything else, as if it was the
-    /// rest of a property set: what comes first may be refused by a peer that waits for it.
+    /// Makes authentication material the next message, as if it was a later part of a property set: a peer that
+    /// waits for it may refuse other messages.
     //= V2-134, V2-135, D-50
     pub fn owe_hostauth(&mut self) {
-        // What this side announces goes first in any case.
+        // The properties of this side go first in any case.
         if self.announced {
             let properties = (self.config.xid, Content::Properties);
             self.sending.get_or_insert(properties);
@@ -309,7 +309,7 @@ impl Connection {
         Ok(())
     }
 
-    // What is to be done.
+    // Work to do.
 
     /// Composes the next message that is no RPC message, if one is to be sent now.
     ///
@@ -339,8 +339,7 @@ impl Connection {
         Some(transmit)
     }
 
-    /// Says whether there may be something to [transmit](Self::poll_transmit) that is due whatever the
-    /// time is.
+    /// Returns whether there may be a message to [transmit](Self::poll_transmit) that is due at any time.
     #[inline]
     //= V2-051, D-11
     pub fn has_to_tell(&self) -> bool {
