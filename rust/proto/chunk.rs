@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Chunk lists: views of received ones, and the encoding of those to be sent.
+//! Chunk lists: views of received lists, and the encoding of lists to be sent.
 //!
-//! [`ChunkLists::decode`] walks the lists once and checks every word of them. What it returns
-//! borrows the message; its iterators cannot fail any more.
+//! [`ChunkLists::decode`] reads the lists once and checks every word of them. Its return value borrows the
+//! message; its iterators cannot fail.
 
 use crate::proto::error::{
     BadHeader,
@@ -272,7 +272,7 @@ impl<'a> Iterator for WriteChunks<'a> {
     }
 }
 
-/// How many bytes of a header the lists take, without the words that end them.
+/// The lengths of the lists in a header, in bytes, without the words that end them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ListLens {
     reads: usize,
@@ -283,7 +283,7 @@ pub struct ListLens {
 /// The three chunk lists of a received header, checked.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkLists<'a> {
-    /// What the Responder reads.
+    /// The chunks that the Responder reads.
     pub reads: ReadList<'a>,
     /// Where the Responder writes results.
     pub writes: WriteList<'a>,
@@ -309,8 +309,8 @@ impl<'a> ChunkLists<'a> {
         }
     }
 
-    /// Takes lists of these lengths from the start of bytes that were checked before, and returns
-    /// what follows them, too.
+    /// Takes lists of these lengths from the start of bytes that were checked before. Also returns the bytes
+    /// behind the lists.
     #[inline]
     //= V1-013, V1-014
     pub fn reopen(bytes: &'a [u8], lens: &ListLens) -> Option<(Self, &'a [u8])> {
@@ -358,8 +358,8 @@ impl<'a> ChunkLists<'a> {
         }
     }
 
-    /// Reads lists of nothing but one Write chunk or the Reply chunk, with one Segment: what most
-    /// of the other Replies have. Reads nothing of anything else, be it good or bad.
+    /// Decodes lists that have only one Write chunk or the Reply chunk, with one Segment, as most Replies with
+    /// chunks have. Returns `None` for any other lists, good or bad.
     #[inline(always)]
     //= V1-011, V1-012, V1-013, V1-111, V2-007, V2-109
     fn decode_one(reader: &mut Reader<'a>) -> Option<Self> {
@@ -414,10 +414,10 @@ impl<'a> ChunkLists<'a> {
 
 /// Chunk lists that a header to be sent shall carry.
 ///
-/// A Requester implements this for what it has registered for one RPC, encodes the Call from
-/// it, and has the Reply checked against it. Received lists implement it too.
+/// A Requester implements this for the registrations of one RPC, encodes the Call from it, and checks the
+/// Reply against it. Received lists implement it, too.
 pub trait Chunks {
-    /// The read segments, those of one chunk together, chunks by rising Position.
+    /// Returns the read segments. The segments of a chunk are together, chunks are by rising Position.
     fn reads(&self) -> impl Iterator<Item = ReadSegment>;
 
     /// The Write chunks, each as its Segments.
@@ -521,8 +521,8 @@ impl Chunks for ChunkSlices<'_> {
     }
 }
 
-/// How Segments make up chunk lists with at most one Read chunk, one Write chunk and one Reply
-/// chunk: in this order, so many each.
+/// The numbers of Segments of chunk lists with at most one Read chunk, one Write chunk and one Reply chunk,
+/// whose Segments are in this order.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Layout {
     /// Where the Read chunk belongs.
@@ -538,7 +538,7 @@ pub struct Layout {
 /// Chunk lists with at most one chunk of each kind.
 #[derive(Clone, Debug)]
 pub struct Laid<I> {
-    /// What belongs to which chunk.
+    /// The numbers of Segments of the chunks.
     pub layout: Layout,
     /// The Segments, in the order of the header.
     pub segments: I,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What both versions share: the four fixed words, and what a message means.
+//! The common part of both versions: the four fixed words, and the meaning of a message.
 
 use crate::proto::chunk::ChunkLists;
 use crate::proto::error::ErrorReport;
@@ -46,7 +46,7 @@ impl FixedWords {
     }
 }
 
-/// Whether the Payload stream is in the message or in memory that the header names.
+/// The place of the Payload stream: in the message, or in memory that the header names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// RDMA_MSG: the Payload stream follows the header.
@@ -93,7 +93,7 @@ pub struct Conveyed<'a> {
     pub payload: &'a [u8],
 }
 
-/// What a received message is, in either version.
+/// The content of a received message, in either version.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'a> {
     /// MSG or NOMSG with an RPC message.
@@ -115,16 +115,16 @@ pub struct Flags {
     pub more: bool,
 }
 
-/// What a message to be sent says beside its chunk lists.
+/// The content of a message to be sent, without its chunk lists.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Outgoing {
     /// The XID of the RPC message.
     pub xid: Xid,
-    /// Whether the RPC message is a Call or a Reply.
+    /// The RPC message is a Call or a Reply.
     pub direction: MsgType,
     /// Inline or in memory.
     pub kind: Kind,
-    /// Whether the Payload stream goes on in the next message (version 2).
+    /// The Payload stream continues in the next message (version 2).
     pub more: bool,
     /// The handle that the Reply may invalidate (version 2).
     pub inv_handle: Handle,

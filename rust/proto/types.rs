@@ -91,9 +91,9 @@ pub enum MsgType {
 pub struct Segment {
     /// The region.
     pub handle: Handle,
-    /// How many bytes; zero is legal and names none.
+    /// The number of bytes; zero is legal.
     pub length: u32,
-    /// Where in the region.
+    /// The offset in the region.
     pub offset: u64,
 }
 

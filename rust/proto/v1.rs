@@ -59,7 +59,7 @@ pub const fn is_error(fixed: &FixedWords) -> bool {
     fixed.htype == RDMA_ERROR
 }
 
-/// Reads what follows the fixed words of a version 1 message.
+/// Decodes a version 1 message from behind the fixed words.
 ///
 /// RDMA_MSGP and RDMA_DONE are not defined any more; nothing in this crate sends them.
 #[inline(always)]
@@ -103,8 +103,8 @@ pub(super) fn fixed_words(
 
 /// Writes the header of a message that conveys an RPC message, and returns its length.
 ///
-/// `credit` is what is asked for in a Call and granted in a Reply; zero is sent as one. An
-/// inline Payload stream is to follow the header without a gap.
+/// `credit` is the requested credits in a Call and the granted credits in a Reply; zero is sent as one. An
+/// inline Payload stream has to follow the header without a gap.
 #[inline(always)]
 //= V1-002, V1-003, V1-005, V1-006, V1-014, V1-016, V1-027, V1-034, V1-120
 pub fn encode<C: Chunks + ?Sized>(
@@ -126,8 +126,8 @@ pub fn encode<C: Chunks + ?Sized>(
 
 /// Writes the RDMA_ERROR message that answers `request`, and returns its length.
 ///
-/// ERR_VERS has this layout in all versions, and answers messages of any version. Whatever else
-/// is wrong has the one code ERR_CHUNK.
+/// ERR_VERS has this layout in all versions, and answers messages of any version. All other errors have the
+/// code ERR_CHUNK.
 //= V1-018, V1-020, V1-021, V1-093, V1-094, V2-066, D-02
 pub fn encode_error(
     out: &mut [u8],

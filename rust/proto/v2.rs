@@ -56,9 +56,9 @@ pub const MAX_ERROR_LEN: usize = 32;
 /// A received version 2 message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The flags. When they are what is wrong, `response` still says who has to act on that.
+    /// The flags. If the flags are wrong, `response` still decides about the reaction.
     pub flags: Flags,
-    /// The rest of the header, or what is wrong with it.
+    /// The rest of the header, or the error in it.
     pub body: Result<Body<'a>, BadHeader>,
 }
 
@@ -67,14 +67,14 @@ pub const fn is_rpc(fixed: &FixedWords) -> bool {
     matches!(fixed.htype, RDMA2_MSG | RDMA2_NOMSG)
 }
 
-/// Reads what follows the fixed words of a version 2 message.
+/// Decodes a version 2 message from behind the fixed words.
 ///
-/// `settled` says that both sides speak version 2, so that an error is hardly in the layout of
+/// `settled` is true if both sides speak version 2, so that an error is not expected in the layout of
 /// version 1.
 ///
 /// Returns `None` for a message that is too short to be answered. The words are checked in the
-/// order of the wire, so that the first wrong one names the error. The credit word counts in all
-/// of them but errors, be the rest as bad as it likes.
+/// order of the wire, so that the first wrong word names the error. The credit word counts in all messages
+/// but errors, also if the rest is bad.
 #[inline(always)]
 //= V2-003, V2-005, V2-007, V2-009, V2-012, V2-034, V2-035, V2-167, D-02, D-03, D-46
 pub fn decode<'a>(
@@ -102,8 +102,8 @@ pub fn decode<'a>(
     Some(Message { flags, body })
 }
 
-/// Reads what follows the fixed words of a message that conveys a whole RPC message of the kind
-/// `only`, without any chunk, as most messages do. Of anything else nothing is read.
+/// Decodes, from behind the fixed words, a message that conveys a whole RPC message of the kind `only`
+/// without chunks, as most messages do. Returns `None` for any other message.
 #[inline(always)]
 //= V2-005, V2-007, V2-009, V2-012, V2-014, V2-026
 pub fn decode_plain<'a>(
@@ -133,9 +133,9 @@ pub fn decode_plain<'a>(
     })
 }
 
-/// Reads what follows the flags of a message of a type that conveys RPC messages.
+/// Decodes, from behind the flags, a message of a type that conveys RPC messages.
 ///
-/// A grant is known by its XID and its empty lists; it is taken whatever else it says. An MSG without
+/// A grant is identified by its XID and its empty lists; its other fields are ignored. An MSG without
 /// a Payload stream is good only as the last part of a sequence, which its caller knows.
 #[inline(always)]
 //= V2-012, V2-014, V2-015, V2-020, V2-036, D-16, D-17, D-19, D-30, D-31

@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a variable-length opaque and skips its pad, whatever that contains.
+    /// Reads a variable-length opaque and skips its pad, with any content.
     //= V1-023
     pub fn opaque(&mut self) -> Result<&'a [u8], BadHeader> {
         let mut ahead = *self;

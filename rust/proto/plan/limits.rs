@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a plan may make use of, and how memory is cut into Segments.
+//! The limits of a plan, and the division of memory into Segments.
 
 use core::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::proto::plan::{
 };
 use crate::proto::types::Version;
 
-/// What both peers, the device and local policy allow.
+/// The limits of both peers, of the device and of local policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The version of the connection.
@@ -24,36 +24,36 @@ pub struct Limits {
     pub inline_recv: u32,
     /// The size of a memory page, a power of two.
     pub page_size: u32,
-    /// How many pages one registration covers at most.
+    /// The most pages of one registration.
     pub segment_pages: u32,
-    /// How many bytes a Segment may name at most.
+    /// The most bytes of a Segment.
     //= V2-130, D-25
     pub segment_bytes: u32,
     /// A registration with a part of a page has no other memory, because the device joins whole pages only.
     pub whole_pages: bool,
-    /// How many Segments one chunk may have.
+    /// The most Segments of one chunk.
     pub chunk_segments: u32,
-    /// How many Segments one header may have.
+    /// The most Segments of one header.
     //= D-25
     pub header_segments: u32,
-    /// How many normal Read chunks a Call may have.
+    /// The most normal Read chunks of a Call.
     pub read_chunks: u32,
-    /// How many Write chunks a Call may have.
+    /// The most Write chunks of a Call.
     pub write_chunks: u32,
-    /// Whether a Call may have a Position Zero Read chunk.
+    /// A Call may have a Position Zero Read chunk.
     pub long_call: bool,
-    /// Whether normal Read chunks may stand beside a Position Zero Read chunk.
+    /// A Call may have normal Read chunks and a Position Zero Read chunk.
     pub reduced_long_call: bool,
-    /// Whether one Call may have a Write list and a Reply chunk.
+    /// A Call may have a Write list and a Reply chunk.
     pub write_and_reply: bool,
-    /// How many bytes of Payload stream may be sent in several messages; 0 for version 1.
+    /// The most bytes of Payload stream that may be sent in several messages; 0 for version 1.
     //= V2-129
     pub continued_send: u32,
-    /// How many bytes of Payload stream may be received in several messages; 0 for version 1.
+    /// The most bytes of Payload stream that may be received in several messages; 0 for version 1.
     pub continued_recv: u32,
-    /// How many bytes of Payload stream may be sent so when no chunk can hold them.
+    /// The most bytes that may be sent in several messages when no chunk can hold them.
     pub longest_send: u32,
-    /// How many bytes of Payload stream may be received so when no chunk can hold them.
+    /// The most bytes that may be received in several messages when no chunk can hold them.
     pub longest_recv: u32,
 }
 

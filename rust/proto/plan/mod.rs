@@ -1,43 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a Requester conveys one RPC: the decision, made from sizes and limits alone.
+//! The form in which a Requester conveys one RPC, decided from sizes and limits alone.
 //!
-//! A message is a stream of bytes that lies in the three parts of an `xdr_buf`. [`plan`] decides
-//! which of it goes inline, which becomes Read chunks, and where results shall be put. It counts
-//! the Segments by arithmetic; [`Plan::registrations`] then names the memory of each of them once,
-//! in the order of the header.
+//! A message is a stream of bytes that lies in the three parts of an `xdr_buf`. [`plan`] decides which
+//! bytes go inline, which bytes become Read chunks, and which memory takes results. It counts the
+//! Segments by arithmetic. [`Plan::registrations`] then returns the memory of each Segment once, in the
+//! order of the header.
 //!
-//! # What leads to what
+//! # The decision
 //!
-//! A header of `h` bytes has no chunks yet (28 in version 1). First the Reply, which decides about
-//! results:
+//! `h` is the length in bytes of a header without chunks (28 in version 1). First, the Reply:
 //!
 //! | the largest Reply                                          | is provided for by            |
 //! |------------------------------------------------------------|-------------------------------|
 //! | `h` + Reply <= `inline_recv`                               | nothing: it comes inline      |
 //! | no eligible result, Reply <= `continued_recv` and moderate | nothing: it comes in parts    |
-//! | what Write chunks leave of it fits, with them, inline      | Write chunks                  |
-//! | what they leave is <= `continued_recv` and moderate        | Write chunks, rest in parts   |
+//! | the rest without the Write chunks' data fits inline        | Write chunks                  |
+//! | this rest is <= `continued_recv` and moderate              | Write chunks, rest in parts   |
 //! | else                                                       | a Reply chunk for all of it   |
 //! | else, if that has too many Segments                        | parts, up to `longest_recv`   |
 //!
-//! Write chunks go to the first results, as many as it takes and as there may be. Where
-//! `write_and_reply` allows it, they stay beside the Reply chunk, which then is for the rest.
+//! The first results get Write chunks, until the rest fits or the limit is reached. Where
+//! `write_and_reply` allows it, they stay beside the Reply chunk, which is for the rest.
 //!
-//! Then the Call. `h` now has the chunks for the Reply:
+//! Then the Call. `h` now includes the chunks for the Reply:
 //!
 //! | the Call                                                   | goes                          |
 //! |------------------------------------------------------------|-------------------------------|
 //! | `h` + Call <= `inline_send`                                | inline                        |
-//! | what Read chunks leave of it fits, with them, inline       | with Read chunks              |
-//! | what they leave is <= `continued_send` and moderate        | with Read chunks, in parts    |
+//! | the rest without the Read chunks' data fits inline         | with Read chunks              |
+//! | this rest is <= `continued_send` and moderate              | with Read chunks, in parts    |
 //! | else                                                       | Long: Position Zero chunk     |
 //! | else, if that has too many Segments or is not allowed      | in parts, to `longest_send`   |
 //!
 //! The largest arguments become Read chunks first. Beside a Position Zero chunk they stay only
 //! where `reduced_long_call` allows it. Messages that RPCSEC_GSS protects are never reduced.
 //!
-//! Moderate is what four messages hold. Without version 2 nothing goes in parts.
+//! A stream is moderate if it fits into four messages. Version 1 has no parts.
 //!
 //! # Pad
 //!
@@ -135,21 +134,21 @@ pub struct Plan {
     pub reads: ItemSet,
     /// The results that get a Write chunk.
     pub writes: ItemSet,
-    /// Whether a Reply chunk is offered, over what of the Reply no Write chunk covers.
+    /// The Call has a Reply chunk, for the bytes of the Reply that no Write chunk covers.
     pub reply_chunk: bool,
     /// The length of the header in bytes.
     pub header_len: u32,
     /// The length of the Call's Payload stream in bytes.
     pub payload_len: u32,
-    /// How many bytes the Read chunks hold, a Position Zero Read chunk included.
+    /// The number of bytes of the Read chunks, a Position Zero Read chunk included.
     pub read_bytes: u32,
-    /// How many Segments the Read chunks have, a Position Zero Read chunk included.
+    /// The number of Segments of the Read chunks, a Position Zero Read chunk included.
     pub read_segments: u32,
     /// The number of bytes that the Write chunks hold.
     pub write_bytes: u32,
-    /// How many Segments the Write chunks have.
+    /// The number of Segments of the Write chunks.
     pub write_segments: u32,
-    /// How many Segments the Reply chunk has.
+    /// The number of Segments of the Reply chunk.
     pub reply_segments: u32,
     /// The sum of the three.
     segments: u32,
@@ -265,10 +264,10 @@ impl Plan {
         }
     }
 
-    /// Returns what belongs to which chunk, of a header with at most one of each kind.
+    /// Returns the numbers of Segments of the chunks, of a header with at most one chunk of each kind.
     ///
-    /// That is what an RPC with at most one argument and one result has, where the limits do not
-    /// allow Read chunks beside a Position Zero Read chunk.
+    /// An RPC with at most one argument and one result has such a header, where the limits do not allow Read
+    /// chunks beside a Position Zero Read chunk.
     #[inline]
     //= V1-056, V1-082, V2-095
     pub const fn layout(&self) -> Layout {
@@ -328,7 +327,7 @@ impl Plan {
     }
 }
 
-/// What of a header is spoken for.
+/// The used part of a header.
 #[derive(Clone, Copy)]
 struct Header {
     len: u32,
@@ -411,8 +410,8 @@ pub fn plan(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError> {
     }
 }
 
-/// Decides as [`plan_chunks`] does when only the Reply is too long: by arithmetic if what its page
-/// list holds is the one eligible result, or if there is none and no Reply comes in parts.
+/// Decides as [`plan_chunks`] does when only the Reply is too long: by arithmetic if the data in its page
+/// list are the only eligible result, or if there is no eligible result and no Reply comes in parts.
 fn place_reply(
     call: &CallShape<'_>,
     limits: &Limits,
@@ -468,8 +467,8 @@ fn place_reply(
     plan_chunks(call, limits)
 }
 
-/// Decides as [`plan_chunks`] does when only the Call is too long: by arithmetic if what its page
-/// list holds is the one eligible argument.
+/// Decides as [`plan_chunks`] does when only the Call is too long: by arithmetic if the data in its page
+/// list are the only eligible argument.
 fn reduce_pages(call: &CallShape<'_>, limits: &Limits, send: u32) -> Result<Plan, PlanError> {
     let fixed = limits.version.empty_header_len();
     let (buf, cut) = (&call.send, limits.cut());
@@ -634,7 +633,7 @@ fn plan_results(
     }
 }
 
-/// Puts all of the Reply into a Reply chunk, but for what has Write chunks that may stay.
+/// Puts the Reply into a Reply chunk, without the results whose Write chunks may stay.
 //= V1-083, NFS-027, V2-102
 fn plan_reply_chunk(
     call: &CallShape<'_>,
@@ -664,9 +663,9 @@ struct Arguments {
     header: Header,
     conveyance: Conveyance,
     set: ItemSet,
-    /// How many bytes of the Payload stream are left.
+    /// The number of bytes that are left of the Payload stream.
     left: u32,
-    /// How many bytes the arguments of the set are.
+    /// The number of bytes of the arguments of the set.
     reduced: u32,
 }
 
@@ -710,7 +709,8 @@ fn plan_arguments(
     plan_without_inline(call, limits, whole, planned)
 }
 
-/// What is left of the Call fits no Send: it goes in several, or as a whole.
+/// Decides about a Call whose rest does not fit into one Send: it goes in several, or in a Position Zero
+/// chunk.
 //= V1-081, V2-094
 fn plan_without_inline(
     call: &CallShape<'_>,
@@ -740,7 +740,7 @@ fn plan_without_inline(
     }
 }
 
-/// Puts what is not reduced into a Position Zero Read chunk.
+/// Puts the bytes that are not reduced into a Position Zero Read chunk.
 //= V1-082, V2-095
 //= V1-085, V2-192, V2-194
 fn plan_long(

@@ -40,7 +40,7 @@ pub enum ChunkRole {
 pub struct Registrations<'a> {
     plan: &'a Plan,
     call: &'a CallShape<'a>,
-    /// How many regions are still to be named.
+    /// The number of regions that are left.
     left: u32,
     many: Option<Many>,
 }
@@ -48,7 +48,7 @@ pub struct Registrations<'a> {
 /// How far the regions behind the first have come.
 #[derive(Clone, Debug)]
 struct Many {
-    /// Which of the ranges is at hand, of what chunk, and what is left of it.
+    /// The index of the present range, its chunk, and the rest of the range.
     index: usize,
     chunk: ChunkRole,
     range: Range<u32>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an RPC looks like: two messages in memory, and the items in them that may be reduced.
+//! The shape of an RPC: two messages in memory, and the items in them that may be reduced.
 
 use core::ops::Range;
 
@@ -10,9 +10,9 @@ use crate::proto::xdr::padded_len;
 /// One part of a message: bytes that are contiguous in memory but for page boundaries.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Part {
-    /// How many bytes.
+    /// The number of bytes.
     pub len: u32,
-    /// Where the first octet lies within its page.
+    /// The offset of the first octet within its page.
     pub page_offset: u32,
 }
 
@@ -75,7 +75,7 @@ impl Buf {
         }
     }
 
-    /// Says whether `item` is what the page list holds, and may be reduced.
+    /// Returns whether `item` is the data in the page list, and may be reduced.
     #[inline]
     pub(super) const fn pages_are(&self, item: &Item) -> bool {
         item.offset == self.head.len && item.len == self.pages.len && item.can_be_reduced()
@@ -140,7 +140,7 @@ impl ItemSet {
     /// The first item alone.
     pub(super) const FIRST: Self = Self(1);
 
-    /// How many items a set can have. What follows them is never reduced.
+    /// The number of items that a set can have. Later items are never reduced.
     pub const MAX: usize = 32;
 
     const fn bit(index: usize) -> u32 {
@@ -183,14 +183,14 @@ impl ItemSet {
         items.get(first as usize).copied()
     }
 
-    /// Returns those of `items` that are in the set.
+    /// Returns the `items` that are in the set.
     #[inline]
     pub const fn of(self, items: &[Item]) -> Items<'_> {
         Items { items, left: self }
     }
 }
 
-/// Those items of a message that are in a set, in order.
+/// The items of a message that are in a set, in order.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     items: &'a [Item],
@@ -249,7 +249,7 @@ impl<I: Iterator<Item = Item>> Iterator for Ranges<I> {
     }
 }
 
-/// What one RPC looks like.
+/// The shape of one RPC.
 #[derive(Clone, Copy, Debug)]
 pub struct CallShape<'a> {
     /// The RPC Call.
