@@ -12,8 +12,8 @@ use crate::proto::types::Version;
 /// The length of each message on the wire.
 const MESSAGE_LEN: usize = 8;
 
-/// The length of the private data that this side sends. The smallest room is that of a connection
-/// request over InfiniBand: 56 octets.
+/// The length of the private data that this side sends. A connection request over InfiniBand has the
+/// smallest room: 56 octets.
 pub const LEN: usize = 2 * MESSAGE_LEN;
 
 /// Returns the private data of a side: its message of RFC 8797, and its announcement.
@@ -63,7 +63,7 @@ impl CmPrivate {
     const R: u8 = 1;
     const UNIT: u32 = 1024;
 
-    /// What holds for a peer that said nothing that can be understood.
+    /// The values for a peer without a valid message.
     //= CM-023, CM-025, V1-047
     pub const DEFAULT: Self = Self {
         remote_invalidation: false,
@@ -102,8 +102,8 @@ impl CmPrivate {
             .saturating_mul(Self::UNIT)
     }
 
-    /// Looks for a message in received private data, at any offset and between whatever else
-    /// is there, and returns it with its offset.
+    /// Searches received private data for a message, at any offset and between any other data. Returns the
+    /// message with its offset.
     //= CM-007
     pub fn find(private_data: &[u8]) -> Option<(usize, Self)> {
         let (offset, [flags, send, recv]) = find(private_data, Self::IDENTIFIER, Self::VERSION)?;
@@ -115,7 +115,7 @@ impl CmPrivate {
         Some((offset, found))
     }
 
-    /// Returns what the peer said, or the defaults.
+    /// Returns the peer's message, or the defaults.
     //= CM-010, CM-023, CM-025
     pub fn decode(private_data: &[u8]) -> Self {
         Self::find(private_data).map_or(Self::DEFAULT, |(_, found)| found)
@@ -152,7 +152,7 @@ impl Announcement {
         }
     }
 
-    /// Returns the message to place behind that of RFC 8797.
+    /// Returns the message to be placed behind the message of RFC 8797.
     //= VA-002, VA-003
     pub fn encode(self) -> [u8; Self::ENCODED_LEN] {
         let [i0, i1, i2, i3] = Self::IDENTIFIER.to_be_bytes();
@@ -173,9 +173,9 @@ impl Announcement {
     }
 }
 
-/// What holds on a version 1 connection, seen from one of its sides.
+/// The agreement of a version 1 connection, seen from one of its sides.
 ///
-/// It never changes while the connection lasts, and is worked out anew for the next one.
+/// It does not change during the connection. The next connection has a new agreement.
 //= CM-008, CM-009, V1-044
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Effective {
@@ -188,9 +188,9 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// Joins what this side offered with what the peer offered.
+    /// Computes the agreement of this side's message with the peer's message.
     ///
-    /// Nothing the peer says can raise a value above what this side offered.
+    /// No value is above this side's value.
     //= CM-011, CM-013, CM-014, CM-015, CM-021, CM-022, CM-030, CM-031, V1-019, V1-046
     pub fn new(own: &CmPrivate, peer: &CmPrivate) -> Self {
         Self {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages in several parts (version 2): joining the parts that arrive, cutting what is sent.
+//! Messages in several parts (version 2): reassembly of arriving parts, and cutting of messages to send.
 //!
-//! The caller owns the memory of a joined message. It is told at which offset each part belongs.
+//! The caller owns the memory of a joined message, and gets the offset of each part.
 
 use core::ops::Range;
 
@@ -13,12 +13,12 @@ use crate::proto::types::{
     Xid, //
 };
 
-/// What a sequence of messages carries.
+/// The content of a sequence of messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Content {
     /// An RPC message; `response` is the flag of its headers.
     Rpc {
-        /// Whether it is a Reply.
+        /// It is a Reply.
         response: bool,
     },
     /// A property set.
@@ -30,7 +30,7 @@ pub enum Content {
 pub struct Sequence {
     /// The XID of all its messages.
     pub xid: Xid,
-    /// What it carries.
+    /// Its content.
     pub content: Content,
     len: u32,
     start: [u8; 8],
@@ -173,8 +173,7 @@ impl Default for Assembler {
     }
 }
 
-/// Returns those of `pieces`, or the parts of them, that are the bytes `range` of all of them
-/// together.
+/// Returns the pieces, or their parts, that are the bytes `range` of all `pieces` together.
 pub fn part(
     pieces: impl Iterator<Item = Range<u32>>,
     range: Range<u32>,
@@ -194,7 +193,7 @@ pub fn part(
 pub struct Cut {
     /// Which bytes of the Payload stream it carries.
     pub range: Range<u32>,
-    /// Whether another message follows.
+    /// Another message follows.
     pub more: bool,
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be wrong with a message, and how peers tell each other.
+//! Errors in messages, and the error messages of the protocol.
 
-/// What is wrong with the bytes of a header.
+/// An error in the bytes of a header.
 ///
-/// The first wrong word names the reason. A Responder answers with the error message that
-/// belongs to it; a Requester fails the transaction.
+/// The first wrong word is the reason. A Responder answers with the error message of the reason; a Requester
+/// fails the transaction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BadHeader {
-    /// The message ends inside a field, or a count exceeds what follows it.
+    /// The message ends inside a field, or a count exceeds the bytes behind it.
     Truncated,
     /// Bytes follow a header that has no Payload stream behind it.
     Trailing,
@@ -36,16 +36,16 @@ pub enum BadHeader {
     TwoPayloads,
     /// `rdma_xid` differs from the XID of the RPC message.
     XidMismatch,
-    /// The RPC message is neither what the header announces nor what can arrive here.
+    /// The direction of the RPC message does not fit the header, or cannot arrive here.
     Direction,
-    /// The parts of a message are longer than what is taken.
+    /// The parts of a message are longer than the limit.
     TooLong,
     /// A property's value is not of the property's type, or the property is there twice.
     Property,
 }
 
 impl BadHeader {
-    /// Returns what is wrong in words, for traces.
+    /// Returns the error as text, for traces.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Truncated => "truncated",
@@ -84,7 +84,7 @@ impl BadHeader {
     }
 }
 
-/// The output buffer is too short for what is to be encoded.
+/// The output buffer is too short for the message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NoRoom;
 
@@ -106,24 +106,24 @@ pub enum ErrorReport {
     InvalFlag,
     /// READ_CHUNKS: there are more Read chunks than the sender takes.
     ReadChunks {
-        /// How many it takes.
+        /// The number that it accepts.
         max_chunks: u32,
     },
     /// WRITE_CHUNKS: there are more Write chunks than the sender takes.
     WriteChunks {
-        /// How many it takes.
+        /// The number that it accepts.
         max_chunks: u32,
     },
     /// SEGMENTS: a chunk has more Segments than the sender takes.
     Segments {
-        /// How many it takes.
+        /// The number that it accepts.
         max_segments: u32,
     },
     /// WRITE_RESOURCE: a Write chunk is too small for its result.
     WriteResource {
         /// Which one, counted from 1; 0 if unknown.
         chunk_index: u32,
-        /// How many bytes the result has; 0 if unknown.
+        /// The length of the result in bytes; 0 if unknown.
         length_needed: u32,
     },
     /// REPLY_RESOURCE: the Reply fits nowhere.

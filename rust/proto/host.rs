@@ -106,11 +106,11 @@ fn decimal(text: &str) -> Option<u8> {
 //= V2-135, D-50
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Demand {
-    /// None.
+    /// No peer.
     None,
-    /// None before the first key, and each from then on.
+    /// No peer before the first key, and each peer from then on.
     Auto,
-    /// Each.
+    /// Each peer.
     Any,
     /// The peers in a list of [`hosts`].
     Hosts,
@@ -182,7 +182,7 @@ pub enum Fit {
 }
 
 impl<'a> KeyName<'a> {
-    /// What each name begins with.
+    /// The beginning of each name.
     const PREFIX: &'static str = "rpcrdma:";
 
     /// Reads `rpcrdma:any`, `rpcrdma:ADDRESS` or, of a link-local address,

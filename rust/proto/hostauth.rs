@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a peer that has not proven who it is may go on.
+//! The decision whether a peer without a proof of its identity may proceed.
 //!
-//! The material is opaque: the caller hands it to a mechanism of its own and reports back.
+//! The material is opaque: the caller gives it to its own mechanism and reports the verdict.
 
-/// What local policy demands.
+/// The local policy.
 //= V2-135, D-50
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Policy {
@@ -16,7 +16,7 @@ pub enum Policy {
     Require,
 }
 
-/// What a mechanism says to a piece of material.
+/// The verdict of a mechanism about authentication material.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// Another round is needed.
@@ -56,7 +56,7 @@ impl HostAuth {
         self.policy == Policy::Require
     }
 
-    /// Takes over what a mechanism said.
+    /// Takes over the verdict of a mechanism.
     pub fn handle_verdict(&mut self, verdict: Verdict) {
         self.verdict = verdict;
     }

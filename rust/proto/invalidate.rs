@@ -15,8 +15,8 @@ fn handles<C: Chunks + ?Sized>(chunks: &C) -> impl Iterator<Item = Handle> + '_ 
 
 /// Requester: returns the handle to offer with a Call, [`Handle::NONE`] to offer none.
 ///
-/// `capable` says whether the device can be told from outside to invalidate what this side
-/// registers, and only dynamically registered memory is named in `chunks`.
+/// `capable` is true if a peer's Send can invalidate registrations of this side's device. `chunks` names
+/// only dynamically registered memory.
 //= V2-110, V2-113, V2-114, CM-014, D-23
 pub fn offer<C: Chunks + ?Sized>(capable: bool, chunks: &C) -> Handle {
     if !capable {
@@ -51,7 +51,7 @@ pub fn permitted_v1<C: Chunks + ?Sized>(agreed: bool, chunks: &C) -> Option<Hand
     }
 }
 
-/// What a Receive completion says about invalidation, when it is checked against the RPC.
+/// The invalidation of a Receive completion, checked against the RPC.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Invalidated {
     /// Nothing was: every registration of the RPC is still to be invalidated.
@@ -63,7 +63,7 @@ pub enum Invalidated {
     Foreign,
 }
 
-/// Requester: checks which handle a Reply invalidated against those of its RPC.
+/// Requester: checks the handle that a Reply invalidated against the handles of its RPC.
 //= V2-117, CM-012, CM-016, D-22
 pub fn check<C: Chunks + ?Sized>(invalidated: Option<Handle>, chunks: &C) -> Invalidated {
     match invalidated {

@@ -2,26 +2,26 @@
 
 //! The RPC-over-RDMA protocol, versions 1 and 2, as pure decisions over bytes.
 //!
-//! Nothing here allocates, blocks, sleeps, reads a clock or calls out. Time, memory and memory
-//! registrations come in as arguments, and what is to be done comes back as values. No input can
-//! make this code panic or touch a byte outside the slices it was handed.
+//! This code does not allocate, block, sleep, read a clock or call other layers. Time, memory and memory
+//! registrations are arguments; the work to do is in the return values. No input can make this code panic
+//! or access a byte outside of its arguments.
 //!
-//! # What is where
+//! # Modules
 //!
-//! A **Requester** asks [`plan`] how to convey an RPC, registers what the plan names, encodes the
-//! header through a [`connection`], and has the answer judged: a Reply by [`reply`],
-//! an error by [`retry`], an invalidated handle by [`invalidate`].
+//! A **Requester** gets the form of an RPC from [`plan`], registers the memory of the plan, and encodes the
+//! header through a [`connection`]. [`reply`] checks a Reply, [`retry`] an error, and [`invalidate`] an
+//! invalidated handle.
 //!
-//! A **Responder** has a Call checked and put together by [`responder`], and asks [`respond`] how
-//! to convey the Reply. What either returns as an error goes to [`connection`], which sends it.
+//! A **Responder** checks and assembles a Call by [`responder`], and gets the form of the Reply from
+//! [`respond`]. An error of either goes to [`connection`], which sends it.
 //!
-//! Both drive a [`connection`]. It negotiates the version ([`negotiate`]), exchanges properties
-//! ([`property`], [`hostauth`], [`shared_key`]), keeps the credits ([`credit`]) and joins messages that come in
-//! parts ([`continuation`]). Each of these also stands on its own.
+//! Both use a [`connection`]. It negotiates the version ([`negotiate`]), exchanges properties ([`property`],
+//! [`hostauth`], [`shared_key`]), keeps the credits ([`credit`]) and joins messages in parts
+//! ([`continuation`]). These modules do not depend on it.
 //!
-//! [`header`] is what a message means in either version, [`chunk`] are its chunk lists, and
-//! [`types`], [`xdr`] and [`error`] are what all of it is made of. [`cm_private`] is exchanged
-//! while connecting, and [`resources`] says how much of a device a connection takes.
+//! [`header`] has the meaning of a message in either version, and [`chunk`] its chunk lists. [`types`],
+//! [`xdr`] and [`error`] are the base of all modules. [`cm_private`] is exchanged while connecting, and
+//! [`resources`] computes the sizes of a connection on a device.
 //!
 //! # Example
 //!
@@ -90,8 +90,8 @@
 //!
 //! # Citations
 //!
-//! Requirements that a piece of code fulfils are cited above it as `//= V1-014`; the identifiers
-//! are those of `Documentation/requirements`. `V1` stands for the version 1 protocol, `V2` for
+//! A requirement that a piece of code fulfils is cited above it as `//= V1-014`, with the identifiers of
+//! `Documentation/requirements`. `V1` stands for the version 1 protocol, `V2` for
 //! version 2, `CM` for the private data exchanged while connecting, `VA` for the announcement of the
 //! version in them (`Documentation/version2.rst`), `NFS` for the NFS upper-layer
 //! binding and `D` for the decisions taken where the documents leave a choice.

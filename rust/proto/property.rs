@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transport properties (version 2): what each side tells the other about itself.
+//! Transport properties (version 2), which each side announces to the other.
 
 use crate::proto::error::{
     BadHeader,
@@ -24,16 +24,16 @@ const HOSTAUTH: u32 = 6;
 /// The length of an encoded property set with every property but HOSTAUTH.
 pub const SET_LEN: usize = 64;
 
-/// What authentication material takes in a property set beside its own padded length.
+/// The bytes that authentication material takes in a property set beside its own padded length.
 pub const HOSTAUTH_LEN: usize = 12;
 
 /// Which RPCs a client takes in the reverse direction.
 //= V2-132
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ReverseSupport {
-    /// None.
+    /// No reverse RPCs.
     None,
-    /// Those without chunks.
+    /// Reverse RPCs without chunks.
     Inline,
     /// The same as in the forward direction.
     General,
@@ -85,7 +85,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// What holds until, or unless, a side says otherwise.
+    /// The values before a side announces others.
     //= V2-057, V2-119, V2-121, V2-127, V2-128, V2-130, V2-131, V2-132, V2-138
     pub const DEFAULT: Self = Self {
         send_size: 4096,
@@ -135,7 +135,7 @@ impl Properties {
         Ok(())
     }
 
-    /// Returns these properties with those of `set` that it contains.
+    /// Returns these properties with the values that `set` contains.
     //= V2-119, V2-125, V2-138
     pub fn with(self, set: &PropertySet<'_>) -> Self {
         Self {
@@ -260,7 +260,7 @@ pub fn subset_contains(words: &[u32], index: usize) -> bool {
         .is_some_and(|word| (word >> bit) & 1 != 0)
 }
 
-/// What holds on a version 2 connection, seen from one of its sides.
+/// The effective properties of a version 2 connection, seen from one of its sides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Effective {
     /// The most bytes this side may put into one Send.
@@ -269,17 +269,17 @@ pub struct Effective {
     pub inline_recv: u32,
     /// The longest Segment a Call of this side may name.
     pub segment_size: u32,
-    /// How many Segments the header of a Call of this side may have.
+    /// The most Segments in the header of a Call of this side.
     pub segments: u32,
-    /// Which reverse RPCs the peer takes.
+    /// The reverse RPCs that the peer accepts.
     pub reverse: ReverseSupport,
 }
 
 impl Effective {
-    /// Joins what this side can do with what the peer said.
+    /// Computes the effective properties from both sides' properties.
     ///
-    /// Nothing the peer says can raise a value above what this side can do. A peer that says it
-    /// sends next to nothing is not believed: there would be no Reply without a Reply chunk.
+    /// No value is above this side's value. A very small send size of the peer is ignored: there would be no
+    /// Reply without a Reply chunk.
     //= V2-055, V2-127, V2-128, V2-129, V2-130, V2-131, V2-195, V2-200, D-24, D-25
     pub fn new(own: &Properties, peer: &Properties) -> Self {
         Self {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Requester's check of a Reply against what its RPC offered, before any of it is used.
+//! The Requester's check of a Reply against the provided chunks of its RPC, before the Reply is used.
 //!
-//! That it is a Reply, and which RPC's, is for [`connection`](crate::proto::connection) to say.
+//! [`connection`](crate::proto::connection) identifies a Reply and its RPC.
 
 use crate::proto::chunk::{
     Chunk,
@@ -26,7 +26,7 @@ use crate::proto::types::{
 pub struct Reply<'a> {
     /// The Payload stream.
     pub payload: Payload<'a>,
-    /// How many bytes of results lie in the Write chunks, all together.
+    /// The number of bytes of results in all Write chunks together.
     pub written: u32,
 }
 
@@ -88,8 +88,8 @@ impl Failure {
 /// `start` are the first words of the RPC message: with a Reply in several parts, these words
 /// are in an earlier part, and `conveyed` is the last one.
 ///
-/// All forms of Reply are taken, whatever was offered: inline although a Reply chunk was there,
-/// and with results inline that a Write chunk could have held.
+/// All forms of Reply are accepted for all provided chunks: inline although there was a Reply chunk, and with
+/// inline results that fit into a Write chunk.
 #[inline(always)]
 //= V1-064, D-44, NFS-055
 pub fn check_conveyed<'a, C: Chunks + ?Sized>(
@@ -181,10 +181,10 @@ fn check_unused(returned: Chunk<'_>, claimed: Failure) -> Result<u32, Failure> {
     }
 }
 
-/// Returns how many bytes the peer wrote into a chunk that was offered to it.
+/// Returns the number of bytes that the peer wrote into a provided chunk.
 ///
-/// What an unused Segment names does not matter, and Segments that are left out are unused, so a
-/// chunk without any is an unused one.
+/// The handle and offset of an unused Segment are ignored. Missing Segments are unused, so a chunk without
+/// Segments is unused.
 //= V1-065, V2-086, D-37
 fn check_returned(
     returned: Chunk<'_>,

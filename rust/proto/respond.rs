@@ -29,7 +29,7 @@ use crate::proto::types::{
 };
 use crate::proto::xdr::Writer;
 
-/// What a Reply looks like before anything is reduced.
+/// The shape of a Reply before the reduction of its results.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyShape<'a> {
     /// The length of the RPC Reply.
@@ -62,16 +62,16 @@ pub(super) const fn reducible(program: u32, version: u32, procedure: u32) -> boo
     )
 }
 
-/// What may be used to convey Replies on a connection.
+/// The limits for Replies on a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyLimits {
     /// The version of the connection.
     pub version: Version,
     /// The most bytes of one Send, header included.
     pub inline_send: u32,
-    /// How many bytes of Payload stream may be sent in several messages; 0 for version 1.
+    /// The most bytes of Payload stream that may be sent in several messages; 0 for version 1.
     pub continued: u32,
-    /// Whether a Reply chunk is used; not in the reverse direction.
+    /// A Reply chunk may be used; not in the reverse direction.
     pub reply_chunk: bool,
 }
 
@@ -106,7 +106,7 @@ pub struct Response<'a> {
 ///
 /// # Errors
 ///
-/// Returns what is to be reported when the Reply fits nowhere.
+/// Returns the error message to send if the Reply fits in no form.
 #[inline(always)]
 //= V1-080, NFS-008, D-08
 pub fn respond<'a>(
@@ -185,8 +185,8 @@ const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
 /// returns an error instead. And so is a chunk that is too short for its result, which stays in the
 /// Payload stream.
 ///
-/// Returns what is reduced, how long the Payload stream is then, and what to report of the first chunk
-/// that was too short, should the Payload stream fit nowhere.
+/// Returns the reduced results, the length of the Payload stream without them, and the error message about the
+/// first chunk that was too short, for a Payload stream that fits in no form.
 //= V1-073, V1-074, V1-135
 //= V2-093, V2-103
 //= NFS-035, NFS-039
@@ -265,8 +265,8 @@ impl<'a> Response<'a> {
         Ranges::new(self.len, items)
     }
 
-    /// Returns what is to be written into Write chunks: memory of the Requester, and the range
-    /// of the Reply it shall hold. Pad is never written.
+    /// Returns the RDMA Writes into Write chunks: memory of the Requester, and the range of the Reply for it.
+    /// Pad is never written.
     //= V2-084, V2-186, NFS-036
     pub fn writes(&self) -> impl Iterator<Item = (Segment, Range<u32>)> + 'a {
         let reduced = self.reduced;

@@ -39,19 +39,18 @@ pub const CALL_START: usize = 24;
 /// The bytes of the shortest RPC Reply, which denies the Call.
 const SHORTEST_REPLY: u64 = 20;
 
-/// What a Responder takes in one Call.
+/// The limits of a Responder for one Call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallLimits {
     /// The version of the connection.
     pub version: Version,
-    /// How many normal Read chunks, 32 at most. With 0 there may be no Position Zero Read chunk
-    /// either.
+    /// The number of normal Read chunks, 32 at most. With 0 there may be no Position Zero Read chunk either.
     pub read_chunks: u32,
-    /// How many Write chunks, 32 at most.
+    /// The number of Write chunks, 32 at most.
     pub write_chunks: u32,
-    /// How many Segments in one header.
+    /// The number of Segments in one header.
     pub segments: u32,
-    /// How long one Segment.
+    /// The length of one Segment in bytes.
     pub segment_bytes: u32,
     /// How long the RPC message, put together.
     pub call_bytes: u32,
@@ -74,8 +73,7 @@ impl CallLimits {
         }
     }
 
-    /// Each Read chunk costs a walk of the Read list, so their number is bounded whatever a peer
-    /// may send.
+    /// Returns the bound for Read chunks of any peer: each Read chunk costs a walk of the Read list.
     const fn max_read_chunks(&self) -> u32 {
         if self.read_chunks < 32 {
             self.read_chunks
@@ -137,7 +135,7 @@ impl ReadChunk {
     }
 }
 
-/// What is kept of a [`Call`] with its message, so that it is looked through only once.
+/// The result of parsing a [`Call`], which is kept with its message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Kept {
     version: Version,
@@ -163,7 +161,7 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// What is to be kept of `call`, which came in a message of `version`.
+    /// Makes the data to be kept for `call`, which arrived in a message of `version`.
     #[inline]
     pub fn of(version: Version, call: &Call<'_>) -> Self {
         Self {
@@ -215,7 +213,7 @@ impl Kept {
     }
 }
 
-/// What follows flags and handle in a header of version 2.
+/// Returns the bytes behind flags and handle in a header of version 2.
 #[cold]
 fn behind_handle(rest: Reader<'_>) -> Option<&[u8]> {
     rest.rest().get(8..)
@@ -228,7 +226,7 @@ pub enum Source {
     Stream(Range<u32>),
     /// From the Requester's memory, by RDMA Read.
     Read(Segment),
-    /// Nowhere: so many zero bytes of pad.
+    /// No memory: this number of zero bytes of pad.
     Pad(u32),
 }
 
@@ -237,7 +235,7 @@ pub enum Source {
 ///
 /// # Errors
 ///
-/// Returns what is to be reported to the Requester. Nothing of the Call may be processed then.
+/// Returns the error message for the Requester. The Call must not be processed then.
 #[inline]
 //= V1-092, V2-148, NFS-044
 pub fn accept<'a>(
@@ -325,12 +323,12 @@ fn accept_chunks<'a>(
     })
 }
 
-/// Checks how many Segments there are and how long. What follows walks the Read list several
-/// times, so this bounds the work that a peer can cause.
+/// Checks the number and the lengths of Segments. Later checks walk the Read list several times, so this bounds
+/// the work that a peer can cause.
 //= D-25
 fn check_segments(chunks: &ChunkLists<'_>, limits: &CallLimits) -> Result<(), ErrorReport> {
     let max_segments = limits.segments;
-    // Whatever has a bound on lengths, or has too many, is walked to find what to report first.
+    // Lists with a bound on lengths, or with too many Segments, are walked for the first error.
     let reply = chunks.reply.map_or(0, |chunk| chunk.count());
     let others = chunks.reads.count().saturating_add(reply);
     let writes = chunks.writes.iter().map(|chunk| chunk.count());
@@ -373,7 +371,7 @@ fn read_chunk_len(reads: ReadList<'_>, position: Position) -> Option<u64> {
     })
 }
 
-/// Returns the Positions of the normal Read chunks, rising, whatever the order of the list.
+/// Returns the Positions of the normal Read chunks, rising, for any order of the list.
 //= D-40
 fn positions(reads: ReadList<'_>) -> impl Iterator<Item = Position> + '_ {
     let mut last = Position::ZERO;
@@ -391,7 +389,7 @@ fn padded(len: u64) -> u64 {
     len.saturating_add(len.wrapping_neg() & 3)
 }
 
-/// As [`assembled_len`] for one normal Read chunk.
+/// Does the work of [`assembled_len`] for one normal Read chunk.
 //= V1-061, V1-111, V2-109, D-40, D-47
 fn with_chunk(chunk: ReadChunk, stream_len: u64, limits: &CallLimits) -> Result<u64, ErrorReport> {
     //= V2-149, V2-150
@@ -443,8 +441,8 @@ fn assembled_len(
 ///
 /// # Errors
 ///
-/// Returns what is to be reported to the Requester: this is no Call, one with another XID, or one that
-/// has no use for its chunks.
+/// Returns the error message for the Requester: the message is not a Call, has another XID, or does not need
+/// its chunks.
 //= D-47, V1-003, V2-014
 pub fn check_long(
     version: Version,
@@ -461,13 +459,13 @@ pub fn check_long(
     }
 }
 
-/// Checks chunks for a Reply that version 1 has no use for, before the Call is processed: a Write list
-/// for a procedure without DDP-eligible results, and a Reply chunk that no Reply fits. `call` is the
-/// [start](CALL_START) of the Call, as much of it as there is.
+/// Checks for chunks that the Reply of version 1 cannot use, before the Call is processed: a Write list for a
+/// procedure without DDP-eligible results, and a Reply chunk that no Reply fits. `call` is the
+/// [start](CALL_START) of the Call, or all of a shorter Call.
 ///
 /// # Errors
 ///
-/// Returns what is to be reported to the Requester.
+/// Returns the error message for the Requester.
 //= V1-100, V1-108
 fn check_results(call: &[u8], chunks: &ChunkLists<'_>) -> Result<(), ErrorReport> {
     let misfit = !chunks.writes.is_empty() && has_no_results(call);
@@ -518,7 +516,7 @@ impl<'a> Call<'a> {
         positions(reads).map(move |p| (p, read_chunk_len(reads, p).unwrap_or(0)))
     }
 
-    /// Returns what the RPC message consists of, from its first byte to its last.
+    /// Returns the sources of the RPC message, from its first byte to its last.
     ///
     /// Missing pad is supplied. Segments of no bytes are skipped.
     //= V1-057, V2-079

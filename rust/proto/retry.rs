@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a Requester does about an error message.
+//! The reaction of a Requester to an error message.
 //!
-//! Version 1 errors are permanent. Some version 2 errors say what would do instead; then the
-//! same Call is sent once more on the same connection with the same XID. Nothing is tried
-//! without end.
+//! Version 1 errors are permanent. Some version 2 errors suggest another form; then the same Call is sent once
+//! more on the same connection with the same XID. The number of attempts is bounded.
 
 use crate::proto::error::ErrorReport;
 use crate::proto::negotiate::{
@@ -14,20 +13,20 @@ use crate::proto::negotiate::{
 use crate::proto::plan::Limits;
 use crate::proto::types::Version;
 
-/// What the Call that was refused had offered.
+/// The form of the refused Call.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<'a> {
     /// It had a Position Zero Read chunk.
     pub long: bool,
-    /// How many normal Read chunks it had.
+    /// The number of its normal Read chunks.
     pub read_chunks: u32,
     /// The lengths of its Write chunks.
     pub write_chunks: &'a [u32],
     /// The length of its Reply chunk, 0 without one.
     pub reply_chunk: u32,
-    /// How many Segments that chunk had which had the most.
+    /// The number of Segments of the chunk with the most Segments.
     pub segments: u32,
-    /// How many Segments its header had.
+    /// The number of Segments in its header.
     pub header_segments: u32,
 }
 
@@ -40,9 +39,9 @@ pub enum Retry {
     Continuation,
     /// Without Write chunks, with a Reply chunk for the whole Reply.
     ReplyChunkOnly,
-    /// With at most so many Segments in each chunk.
+    /// With at most this number of Segments in each chunk.
     FewerSegments(u32),
-    /// With at most so many Segments in all chunks together.
+    /// With at most this number of Segments in all chunks together.
     ShorterHeader(u32),
     /// With a longer Write chunk.
     LargerWriteChunk {
@@ -51,7 +50,7 @@ pub enum Retry {
         /// How long.
         length: u32,
     },
-    /// With a Reply chunk of at least so many bytes.
+    /// With a Reply chunk of at least this number of bytes.
     LargerReplyChunk(u32),
 }
 
@@ -105,9 +104,9 @@ impl Retry {
     }
 }
 
-/// How long it is remembered what a server has refused by `report`.
+/// Returns the time for which a refusal of a server by `report` is remembered.
 ///
-/// REPLY_RESOURCE may be about one Reply alone, and says nothing of what the server takes otherwise.
+/// REPLY_RESOURCE may be about one Reply alone, and has no information about other Calls.
 //= D-06
 pub const fn keep(report: ErrorReport) -> Time {
     match report {
@@ -119,16 +118,15 @@ pub const fn keep(report: ErrorReport) -> Time {
 /// A form of Calls that a server has refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Refused {
-    /// What Calls do instead.
+    /// The form that Calls use instead.
     retry: Retry,
-    /// When the server is asked again.
+    /// The time when the refused form is tried again.
     until: Time,
 }
 
-/// What a server has refused and is not asked for again for some minutes.
+/// The forms of Calls that a server has refused. They are not tried again for some minutes.
 ///
-/// It outlives connections. All Calls from then on are planned with what is left, first of all the one
-/// that was refused.
+/// It outlives connections. All later Calls are planned without these forms, beginning with the refused Call.
 //= V2-151, V2-155, V2-157, D-06
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Refusals {
@@ -138,8 +136,8 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Remembers what led to `retry`, for the time `keep`. `false`: that is known, or it changes no
-    /// plan.
+    /// Remembers the refusal that led to `retry`, for the time `keep`. Returns `false` if it is known already,
+    /// or changes no plan.
     fn add(&mut self, retry: Retry, now: Time, keep: Time) -> bool {
         let place = retry.place();
         let Some(form) = place.and_then(|place| self.forms.get_mut(place)) else {
@@ -158,17 +156,17 @@ impl Refusals {
         narrower
     }
 
-    /// Remembers what led to `retry`, for the time `keep`, and says whether the Call that was refused
-    /// goes again. It was planned when `known` [changes](Self::changes) had been made.
+    /// Remembers the refusal that led to `retry`, for the time `keep`. Returns whether the refused Call is sent
+    /// again. It was planned when `known` [changes](Self::changes) had been made.
     ///
-    /// Calls that were under way at that time are refused for the same and go again, too. A Call that
-    /// was planned with all that is known ends if this refusal changes no plan.
+    /// Other Calls in flight at that time are refused for the same reason and sent again, too. A Call that was
+    /// planned with all known refusals ends if this refusal changes no plan.
     pub fn goes_again(&mut self, retry: Retry, now: Time, keep: Time, known: u32) -> bool {
         let planned = self.changes;
         self.add(retry, now, keep) || known != planned
     }
 
-    /// Forgets what was refused long ago. Returns whether there was any of it.
+    /// Forgets old refusals. Returns whether there were any.
     pub fn expire(&mut self, now: Time) -> bool {
         let before = self.changes;
         for form in &mut self.forms {
@@ -185,7 +183,7 @@ impl Refusals {
         self.changes
     }
 
-    /// Narrows the limits of a connection to what the server takes.
+    /// Lowers the limits of a connection to the forms that the server accepts.
     pub fn apply(&self, limits: &mut Limits) {
         for form in self.forms.iter().flatten() {
             form.retry.apply(limits);
@@ -193,7 +191,7 @@ impl Refusals {
     }
 }
 
-/// What becomes of the RPC.
+/// The next step of the RPC.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reaction {
     /// It ends with an error.
@@ -221,10 +219,10 @@ impl Attempts {
     }
 }
 
-/// Decides what becomes of an RPC whose Call was answered with `report`.
+/// Decides about an RPC whose Call was answered with `report`.
 ///
-/// `most` is the longest Write or Reply chunk this side would offer. Where the memory for results
-/// cannot grow, as that of a page list, it is what was offered, and the RPC ends.
+/// `most` is the longest Write or Reply chunk that this side can provide. Where the memory for results cannot
+/// grow, such as a page list, it is the length of the provided chunk, and the RPC ends.
 //= V2-105, D-06, D-41
 //= NFS-005, NFS-006, NFS-060
 pub fn react(
@@ -245,7 +243,7 @@ pub fn react(
     }
 }
 
-/// Returns what could be done. It differs from what was sent.
+/// Returns another form for the Call, which differs from the refused form.
 fn proposal(report: ErrorReport, sent: &Sent<'_>, most: u32) -> Option<Retry> {
     match report {
         // The server takes no Read chunk at all, but the Call can be sent without any.
