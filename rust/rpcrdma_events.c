@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the trace events are made of, once, and their entry points for Rust. */
+/* The definitions of the trace events, and their entry points for Rust. */
 
 #define CREATE_TRACE_POINTS
 #define CREATE_RUST_TRACE_POINTS

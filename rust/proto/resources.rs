@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How large a connection's queues and pools are on a device.
+//! The sizes of a connection's queues and pools on a device.
 //!
-//! The send queue holds Sends with the registrations in front of them, invalidations, and in the
-//! end the marker of its drain. Nothing of that may find it full, for then the connection is lost,
-//! so each has its share:
+//! The send queue holds Sends with the registrations in front of them, invalidations, and in the end the
+//! marker of its drain. A full queue would end the connection, so each kind has its share:
 //!
-//! - Sends and registrations take entries until a completion covers them. The transport counts
-//!   them and waits when [`Resources::send_room`] is used up, which lets it be much less than what
-//!   all Sends could take at worst.
-//! - A registration has at most one invalidation in the queue, so [`Resources::registrations`]
-//!   bounds these, whatever becomes of the RPCs: one that was given up leaves its credit to
-//!   another before its invalidation has ended.
+//! - Sends and registrations take entries until a completion covers them. The transport counts them and
+//!   waits when [`Resources::send_room`] is used up, which may be much less than the worst case of all Sends.
+//! - A registration has at most one invalidation in the queue, so [`Resources::registrations`] bounds the
+//!   invalidations. This also covers RPCs that were given up: the credit goes to another RPC before the
+//!   invalidation has ended.
 //!
-//! One Send in [`Resources::signal_interval`] entries asks for a completion. `send_room` is more
-//! than those that may be without one and the largest Send, so that whoever waits for room has a
-//! completion to come.
+//! One Send in [`Resources::signal_interval`] entries is signaled. `send_room` is more than the unsignaled
+//! entries and the largest Send, so that a completion comes whenever a sender waits for room.
 
 use crate::proto::credit::RecvCredits;
 
-/// What a device offers.
+/// The limits of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     /// The most pages of one registration.
@@ -33,13 +30,13 @@ pub struct Device {
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resources {
-    /// How many RPCs may be in flight: the credits to ask for.
+    /// The number of RPCs that may be in flight: the credits to request.
     pub requests: u32,
-    /// How many Receives there are.
+    /// The number of Receives.
     pub receives: u32,
-    /// How many Receives are posted again together; one less than that is not posted at times.
+    /// The number of Receives that are reposted together; up to one less may be waiting for the others.
     pub recv_batch: u32,
-    /// How many Send buffers there are.
+    /// The number of Send buffers.
     pub sends: u32,
     /// The most pages of one registration.
     pub segment_pages: u32,
@@ -49,12 +46,12 @@ pub struct Resources {
     pub registrations: u32,
     /// The most entries of the send queue for Sends and registrations.
     pub send_room: u32,
-    /// After so many of them one asks for a completion.
+    /// The number of entries after which a Send is signaled.
     pub signal_interval: u32,
 }
 
 impl Resources {
-    /// Entries that a drain needs in each queue for what marks its end.
+    /// The entries that a drain needs in each queue for its marker.
     pub const MARKER: u32 = 1;
 
     /// Entries of the send queue, but for the marker's.
@@ -82,20 +79,20 @@ const MOST_SEGMENTS: u32 = 16;
 /// The parts of a message besides its page list: head and tail are registered apart.
 const OTHER_PARTS: u32 = 2;
 
-/// Receives for messages that answer no request: Calls of the server, of which it may send 16 and
-/// one to probe, and those that are not posted because a batch of them is not complete.
+/// Receives for messages that answer no request: Calls of the server, which may send 16 and one more to probe.
+/// Receives that wait for a complete batch are also counted here.
 const EXTRA_RECEIVES: u32 = 32;
-/// The fewest that make sense.
+/// The lower limit of these Receives.
 const FEWEST_EXTRA_RECEIVES: u32 = 2;
 
 /// The longest time without a completion, in entries of the send queue.
 const MOST_UNSIGNALED: u32 = 64;
 
-/// The resources of a connection of at most `requests` RPCs at a time, of at most `data_pages`
-/// pages each. None, if the device cannot have a connection at all.
+/// Returns the resources of a connection of at most `requests` RPCs at a time, of at most `data_pages` pages
+/// each, or `None` if the device cannot have a connection at all.
 ///
-/// Each RPC has room for one chunk of the largest size at a time, which is what READ, WRITE and
-/// READDIR take; one with two such chunks has it, too, but others may have to wait then.
+/// Each RPC has room for one chunk of the largest size at a time, as READ, WRITE and READDIR need. An RPC with
+/// two such chunks also has room, but other RPCs may have to wait then.
 pub fn resources(requests: u32, data_pages: u32, device: &Device) -> Option<Resources> {
     let segment_pages = device.registration_pages.min(data_pages);
     if segment_pages == 0 {
@@ -107,7 +104,7 @@ pub fn resources(requests: u32, data_pages: u32, device: &Device) -> Option<Reso
         .min(MOST_SEGMENTS);
     let per_call = chunk_segments.saturating_mul(2);
 
-    // What the Sends of a connection take that serves one RPC after the other.
+    // The entries for the Sends of a connection with one RPC at a time.
     let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
     let largest_send = per_call.saturating_add(1);
     let left = queue.saturating_sub(largest_send).saturating_sub(per_call);
@@ -115,8 +112,8 @@ pub fn resources(requests: u32, data_pages: u32, device: &Device) -> Option<Reso
     let signal_interval = bounded(left / 8, 1, MOST_UNSIGNALED.min(requests));
     let unsignaled = signal_interval.saturating_sub(1);
     let fixed = unsignaled.saturating_add(largest_send);
-    // And for each of several: registrations, and later their invalidations. The first has its
-    // registrations in `fixed`.
+    // For each further RPC: registrations, and later their invalidations. The registrations of the first RPC
+    // are in `fixed`.
     let each = chunk_segments.saturating_mul(2);
     let first = fixed.saturating_sub(chunk_segments);
 
@@ -157,15 +154,15 @@ pub fn resources(requests: u32, data_pages: u32, device: &Device) -> Option<Reso
 /// The resources of a connection that the peer opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponderResources {
-    /// How many Calls there is room for at a time: the most credits that will ever be granted.
+    /// The number of Calls that there is room for at a time: the most credits that are ever granted.
     pub grants: u32,
-    /// How many Calls of this side there may be.
+    /// The most Calls of this side.
     pub callbacks: u32,
-    /// How many Receives there are at most.
+    /// The most Receives.
     pub receives: u32,
     /// The most entries of the send queue.
     pub send_room: u32,
-    /// After so many of them one asks for a completion.
+    /// The number of entries after which a Send is signaled.
     pub signal_interval: u32,
 }
 
@@ -188,8 +185,7 @@ impl ResponderResources {
         true
     }
 
-    /// How many Receives there are for messages of version 2 while there are credits for `calls`
-    /// Calls.
+    /// Returns the number of Receives for messages of version 2 while there are credits for `calls` Calls.
     //= V2-052, D-10
     pub fn message_receives(calls: u32, callbacks: u32) -> u32 {
         let messages = u16::try_from(calls.saturating_add(callbacks)).unwrap_or(u16::MAX);
@@ -197,15 +193,15 @@ impl ResponderResources {
     }
 }
 
-/// How many Receives a device has room for beside so many entries of the send queue.
+/// Returns the number of Receives that a device has room for beside `send_wr` entries of the send queue.
 fn room(device: &Device, send_wr: u32) -> u32 {
     let completions = device.max_cqe.saturating_sub(2 * Resources::MARKER);
     let queue = device.max_qp_wr.saturating_sub(Resources::MARKER);
     queue.min(completions.saturating_sub(send_wr))
 }
 
-/// The ceiling of a version 2 connection: `messages`, or as many as there can be Receives for, of
-/// which `batch` are posted together.
+/// Returns the ceiling of a version 2 connection: `messages`, or the number of possible Receives if that is
+/// less. `batch` Receives are posted together.
 ///
 /// The protocol counts a Receive as posted as soon as its message is not kept. Before that it may
 /// have to wait for `batch - 1` others, and one message at a time is being handled. These Receives
@@ -229,23 +225,23 @@ const FEWEST_SENDS: u32 = 16;
 /// room for the marker and one more.
 const MOVES: u32 = 254;
 
-/// For so many times the Calls of the setting a connection has room for Receives, if the device has: the
-/// setting may be raised while the peer is connected, and a queue does not grow.
+/// The factor by which a connection has room for Receives beyond the Calls of the setting, if the device has
+/// room: the setting may be raised while the peer is connected, and a queue does not grow.
 const HEADROOM: u32 = 2;
 
 /// The most Send buffers that are kept for a connection without having been needed at once.
 const MOST_SENDS: u32 = 8;
 
 impl ResponderResources {
-    /// How many Receives are posted again together while there are credits for `calls` Calls.
+    /// Returns the number of Receives that are reposted together while there are credits for `calls` Calls.
     pub const fn recv_batch(calls: u32) -> u32 {
         bounded(calls, 1, EXTRA_RECEIVES / 2)
     }
 
-    /// How many Receives there are while there are credits for `calls` Calls.
+    /// Returns the number of Receives while there are credits for `calls` Calls.
     ///
-    /// A Receive is away from its queue while its Call is handled, and is back before the Reply
-    /// that gives the credit back. Those that wait to be posted with others are extra.
+    /// A Receive is not posted while its Call is handled, and is posted before the Reply that gives the credit
+    /// back. Receives that wait to be posted with others are extra.
     //= V1-040, V1-125, V1-126
     pub const fn receives(calls: u32, callbacks: u32) -> u32 {
         calls
@@ -253,7 +249,7 @@ impl ResponderResources {
             .saturating_add(Self::recv_batch(calls).saturating_sub(1))
     }
 
-    /// How many Send buffers there are at first while there are credits for `calls` Calls.
+    /// Returns the number of first Send buffers while there are credits for `calls` Calls.
     pub const fn sends(calls: u32) -> u32 {
         let quarter = calls / 4;
         if quarter > MOST_SENDS {
@@ -266,9 +262,9 @@ impl ResponderResources {
     }
 }
 
-/// The resources of a connection on which the peer may have `calls` Calls in progress, and later
-/// up to twice as many if the device has room for them, and this side `callbacks`. None, if the device
-/// cannot have a connection at all.
+/// Returns the resources of a connection on which the peer may have `calls` Calls in progress, and this side
+/// `callbacks`. Later the peer may have up to twice the number, if the device has room. Returns `None` if the
+/// device cannot have a connection at all.
 ///
 /// A Reply waits for room, so the send queue need not have room for all Replies at once. It always has
 /// room for one Reply of `largest` work requests.
@@ -295,7 +291,7 @@ pub fn responder(
     if receives > most || send_room < FEWEST_SENDS || fits_always < largest {
         return None;
     }
-    // Of what is left only: nothing is taken from what moves data now.
+    // Only from the entries that are left: the entries that move data stay.
     let later = calls.saturating_mul(HEADROOM);
     let left = room(device, send_room).saturating_sub(extra(later));
     let grants = bounded(left, now, later);
@@ -308,7 +304,7 @@ pub fn responder(
     })
 }
 
-/// `value`, or what of `low` and `high` is nearest; `low` if that is beyond `high`.
+/// Returns `value` if it is within `low` and `high`, or the nearer of both; `low` if `low` is beyond `high`.
 const fn bounded(value: u32, low: u32, high: u32) -> u32 {
     let value = if value < high { value } else { high };
     if value > low {

@@ -53,7 +53,7 @@ impl SgTable {
     pub(super) fn new(pd: &Pd, capacity: u32) -> Result<Self> {
         let mut table = bindings::sg_table::default();
         let flags = bindings::GFP_NORETRY;
-        // SAFETY: `table` is there to be written; what is allocated belongs to it.
+        // SAFETY: `table` may be written; it owns the allocated entries.
         to_result(unsafe { bindings::sg_alloc_table(&mut table, capacity, flags) })?;
         // Dropped by the code below if its layout is not the expected one.
         let mut table = Self {
