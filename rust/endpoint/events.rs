@@ -235,7 +235,11 @@ impl<R: Role> Shared<R> {
         let handle = handle_of(&invalidated);
         match protocol.handle_usual(Version::V2, R::USUAL, now(), message.bytes(), handle) {
             Some(arrived) => {
-                let has_to_tell = unsignaled != protocol.unsignaled() || protocol.has_to_tell();
+                let is_changed = unsignaled != protocol.unsignaled();
+                let has_to_tell = is_changed || protocol.has_to_tell();
+                if is_changed {
+                    guard.limit_unsignaled();
+                }
                 let fate = self.role.usual(self, guard, arrived, invalidated);
                 // A Receive that the role keeps is not granted.
                 self.dispose(cx, message, fate);
@@ -314,6 +318,7 @@ impl<R: Role> Shared<R> {
             }
             return self.claim(guard, qp, event, message, invalidated, answers);
         }
+        guard.limit_unsignaled();
         let fate = match &event {
             Event::Call(part) | Event::Reply(part) if part.more || part.part.offset != 0 => {
                 let part = *part;

@@ -370,12 +370,19 @@ impl<R: Role> State<R> {
         }
     }
 
+    /// Takes over the number of unsignaled Sends from the protocol. It has to be taken over before the lock
+    /// is given up when the peer's ceiling falls: with the old number, a task could post an unsignaled Send
+    /// that uses the last credit, and no completion would give another one.
+    pub(super) fn limit_unsignaled(&mut self) {
+        let unsignaled = self.protocol().and_then(Protocol::unsignaled);
+        self.queue.limit_unsignaled(unsignaled.unwrap_or(u32::MAX));
+    }
+
     /// Sends the messages of the protocol itself: errors, and in version 2 properties and credits. A message
     /// without room is sent when a Send has ended.
     pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
         self.untold = true;
-        let unsignaled = self.protocol().and_then(Protocol::unsignaled);
-        self.queue.limit_unsignaled(unsignaled.unwrap_or(u32::MAX));
+        self.limit_unsignaled();
         while self.queue.has_room(0) {
             let Some(mut buffer) = self.sends.pop() else {
                 break;
