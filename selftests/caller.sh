@@ -4,7 +4,7 @@
 # most its own RPC or its connection; another client's I/O goes on meanwhile, and nothing is left.
 . "$(dirname "$0")/lib.sh"
 
-# What caller.py knows of, in a mount that has nothing else to do.
+# Makes the files that caller.py uses, in a mount without other traffic.
 make_files() {
 	make_files_to_call_for
 	# Page by page, so that few of them follow each other in the server's memory.
@@ -44,8 +44,8 @@ memory_left() {
 		awk "/^MemFree/ { print \$2 }" /proc/meminfo'
 }
 
-# As `make_files`, and the server serves nobody any more: a mount that does nothing for five minutes ends
-# its connection, and is no measure of what the server has at rest.
+# As `make_files`, and leaves the server without a client: a mount without traffic for five minutes
+# ends its connection, which would change the memory of the server at rest.
 make_files_and_leave() {
 	make_files
 	unmount
@@ -69,8 +69,8 @@ each_rule_is_held() {
 	[ -z "$rest" ] || at_rest "$rest" rdma_objects on_server
 }
 
-# With the first, slabs and pools grow to what they need. Later ones may, too, by some MiB; what is lost
-# each time is lost.
+# With the first run, slabs and pools grow to their usual size. Later runs may add some MiB. Memory
+# that each run loses is a leak.
 no_page_is_lost() {
 	needs_crowd
 	needs_server_command

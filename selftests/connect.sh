@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# When a client tries to connect, and what it leaves when it cannot go on.
+# The times at which a client tries to connect, and its resources after a failed attempt.
 . "$(dirname "$0")/lib.sh"
 
 # Requests that the connection manager has sent since traced().
@@ -21,9 +21,8 @@ moves_to() {
 	[ $took -lt 1000 ] || fail "the lock was held"
 }
 
-# The first attempt comes at once, the others after 1, 2, 4 and more seconds, however many wait. What
-# a server says makes the next loss of the connection a first one. The wait between attempts holds no
-# lock.
+# The first attempt starts at once, the others after 1, 2, 4 and more seconds, for any number of
+# waiting tasks. A message of the server resets the delay. The delay between attempts holds no lock.
 #= V1-102
 waits_longer_after_each_refusal() {
 	needs_server_command
@@ -152,7 +151,7 @@ a_refusal_costs_no_memory() {
 	[ "$(transport allocated_mrs)" -gt "$registrations" ]
 }
 
-# Whoever removes the device waits for all that is in use there.
+# The removal of the device waits for all its users.
 device_goes_and_comes() {
 	needs rdma
 	set -- $(rdma link show | sed -n 's,^link \([a-z]*\)\([0-9]*\)/1 .* netdev \([^ ]*\).*,\1 \1\2 \3,p')

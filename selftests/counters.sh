@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The numbers of the transport's line in /proc/self/mountstats, whose meaning is that of the kernel's C
-# transport: each test passes with that module, too, but for what debugfs shows.
+# The numbers of the transport's line in /proc/self/mountstats have the meaning that they have in
+# the C module. Each test passes with the C module, too, except for debugfs.
 . "$(dirname "$0")/lib.sh"
 
-# Version 3 makes one RPC of what is asked for and few others; attributes are not cached, so that
-# the same RPCs go with it each time.
+# Version 3 sends one RPC for each operation and few others. Attributes are not cached, so that the
+# same RPCs are sent each time.
 mount_for_counting() {
 	io=$here/io.py
 	VERS=3
@@ -15,7 +15,7 @@ mount_for_counting() {
 	"$io" put "$local/$1" "$dir/file" "$1"
 }
 
-# adds COUNTER NUMBER COMMAND...: COMMAND adds so many to the counter.
+# adds COUNTER NUMBER COMMAND...: COMMAND adds NUMBER to the counter.
 adds() {
 	counter=$1
 	number=$2
@@ -55,7 +55,7 @@ bytes_that_the_server_reads() {
 	[ $((after - before)) = 65536 ] || fail "bytes_read: $before before, $after after"
 }
 
-# A Reply chunk is longer than what comes in it.
+# A Reply chunk is longer than the Reply in it.
 bytes_of_a_reply_chunk() {
 	mount_for_counting 1
 	ln -s "$(head -c 2000 /dev/zero | tr '\0' x)" "$dir/link"
@@ -90,7 +90,7 @@ segments() {
 	[ $segments -ge 2 ]
 }
 
-# What goes inline is copied between pages and messages.
+# Inline data is copied between pages and messages.
 copies() {
 	mount_for_counting 1000
 	adds pullup 1000 "$io" put "$local/1000" "$dir/file" 1000
@@ -139,7 +139,7 @@ buffers_that_workers_make() {
 	! grep -m 1 -v __GFP_NORETRY "$local/made" || fail "a worker may wait for this memory"
 }
 
-# Nothing is on its way when nobody has asked for anything: each Call has its Reply.
+# No message is in flight without a request: each Call has its Reply.
 calls_and_replies() {
 	mount_for_counting 1000
 	set -- $(transport sends receives)
@@ -164,7 +164,7 @@ idle_seconds() {
 	[ "$2" -lt "$3" ] || fail "connect_time is wrong"
 }
 
-# Counted by sunrpc when the transport says what it has sent and received.
+# sunrpc counts them when the transport reports the bytes that it has sent and received.
 each_operation() {
 	mount_for_counting 1000
 	set -- "$(operation WRITE $operations)" "$(operation WRITE $bytes_sent)" \
@@ -197,8 +197,8 @@ with_four_slots() {
 	mount_for_counting 65536
 }
 
-# With four slots all others wait for one; each that ends lets the next one go. While nothing gets
-# through, all have come, and nobody comes later who could let others go.
+# With four slots all other tasks wait for a slot, and the end of each RPC wakes the next task.
+# While the link is down, all tasks are waiting, and no later task can wake them.
 #= V1-035
 few_slots() {
 	lossy_link
@@ -219,7 +219,7 @@ few_slots() {
 	[ "$(transport backlog)" -gt 0 ] || fail "nobody has waited"
 }
 
-# While slots come back somebody looks for one: whoever is last sees the other.
+# Slots are freed while tasks look for a slot: the later of the two steps must see the earlier.
 nobody_waits_beside_a_free_slot() {
 	with_four_slots
 	for _ in $(seq 20); do

@@ -75,7 +75,7 @@ no_piece_can_be_joined() {
 	trap 'echo 0 >$copies; rmdir $tracing' EXIT
 }
 
-# A WRITE of several pages cannot be mapped, whatever registrations there are.
+# A WRITE of several pages cannot be mapped with any number of registrations.
 what_cannot_be_joined_ends_its_rpc() {
 	VERS=3
 	mount_export

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# fio verifies what it has written, in blocks of mixed sizes, buffered and direct at once.
-# RUNTIME and JOBS say how long and how many.
+# fio verifies its data, in blocks of mixed sizes, buffered and direct at once. RUNTIME and JOBS are
+# its duration and its number of jobs.
 . "$(dirname "$0")/lib.sh"
 
 RUNTIME=${RUNTIME:-60}

@@ -63,8 +63,8 @@ read_and_write_chunks_with_padding() {
 	done
 }
 
-# takes COUNTER COMMAND...: in version 1 a chunk conveys what is too long for a message, and in version
-# 2 several messages do.
+# takes COUNTER COMMAND...: in version 1 a chunk conveys data that is too long for a message, and in
+# version 2 several messages do.
 takes() {
 	if [ "$RDMA_VERSION" = 2 ]; then
 		stays "$@"
@@ -73,7 +73,7 @@ takes() {
 	fi
 }
 
-# Position Zero: what is not eligible for direct placement and does not fit inline.
+# Position Zero: data that is not eligible for direct placement and does not fit inline.
 #= V1-081, V1-084
 long_call_by_an_attribute() {
 	VERS=4.2

@@ -177,7 +177,7 @@ serves_on_one_link() {
 	is_proven
 }
 
-# The key of one host comes before that of any, and may be named by its IPv4-mapped address.
+# The key of a host comes before the key of any host, and its name may have the IPv4-mapped address.
 the_name_of_the_peer_comes_first() {
 	keys "$KEY" "$OTHER_KEY"
 	on_server keyctl add logon "rpcrdma:$1$(source_of "$SERVER")" "$KEY" %:.rpcrdma >/dev/null
@@ -192,7 +192,8 @@ proves_nothing_without_keys() {
 	[ "$(says authenticated)" = 0 ]
 }
 
-# A server with a key proves itself to a client that asks, whatever it demands of clients.
+# A server with a key proves itself to a client that asks, even if the server demands no proof of
+# clients.
 a_server_need_not_demand_it() {
 	keys "$KEY" "$KEY"
 	demand any none
@@ -280,7 +281,7 @@ the_other_side_has() {
 	another_key) keys "$KEY" "$OTHER_KEY" ;;
 	no_key)
 		keys "$KEY" -
-		# The client waits for five seconds for what the server says.
+		# The client waits five seconds for an answer of the server.
 		PATIENCE=70
 		;;
 	the_only_key) keys - "$KEY" ;;
@@ -384,7 +385,7 @@ a_key_is_replaced() {
 	sed "s,rpcrdma:any,rpcrdma:$SERVER,; s,/etc/rpcrdma.key,$local/new.key," "$local/command" >"$local/client"
 	sh -e "$local/client"
 	[ "$(keyctl rlist %:.rpcrdma | wc -w)" = 1 ] || fail "the key was not replaced"
-	# What stands goes on; what is new has to have the new key.
+	# The established connection continues. A new connection needs the new key.
 	data_is_as_written_before_remount
 	remount_is_refused
 	on_server sh -c "printf '%s\n' $OTHER_KEY >/tmp/rpcrdma.key"
@@ -423,7 +424,7 @@ short_keys_are_refused() {
 	dmesg | tail -n 20 | grep "the key rpcrdma:any cannot be used: .* fewer than 16 octets"
 }
 
-# Only an administrator may add keys, and nobody gets to possess the keyring.
+# Only an administrator may add keys, and no process can possess the keyring.
 root_without_capabilities_adds_no_key() {
 	keys - -
 	needs capsh
@@ -460,7 +461,7 @@ version_1_does_not_do() {
 	[ "$(says version)" = 2 ]
 }
 
-# What waits for a server that has lost its key goes on when it has it back.
+# I/O that waits for a server without its key continues when the server has the key again.
 io_waits_for_the_key() {
 	keys "$KEY" "$KEY"
 	VERS=3

@@ -101,7 +101,7 @@ asked_for() {
 	fail "nothing was asked for"
 }
 
-# What has become of the fault; it must have happened.
+# The outcome of the fault, which must have happened.
 outcome() {
 	for _ in $(seq 200); do
 		[ ! -e "$control.done" ] || break
@@ -174,7 +174,7 @@ fails_its_long_reply() {
 	mount_through_the_peer
 	connections=$(transport connect_count)
 	for way; do
-		# What is known of the directory holds no longer.
+		# Cached attributes of the directory are not valid any more.
 		: >"$dir/$way"
 		bad=$(transport bad_reply)
 		strike "reply_chunk_$way"
@@ -187,8 +187,8 @@ fails_its_long_reply() {
 	done
 }
 
-# Bad Replies may be there before the task that sent the Call waits for one. Whoever records where a
-# task is makes it slower.
+# Bad Replies may arrive before the task that sent the Call waits for its Reply. Recording the state
+# of a task makes it slower.
 fails_its_rpc_at_once() {
 	mount_through_the_peer
 	slower=/sys/kernel/tracing/events/sunrpc/rpc_task_run_action/trigger
@@ -263,8 +263,8 @@ does_no_harm() {
 	done
 }
 
-# begins_with FAULT...: what the server says of itself on its next connection, of which the one after
-# that knows nothing.
+# begins_with FAULT...: the private data of the server on its next connection, which must not affect
+# the following connection.
 begins_with() {
 	mount_through_the_peer
 	for way; do
@@ -306,8 +306,9 @@ is_refused() {
 	good
 }
 
-# A protection domain is one connection's: a peer that uses a handle of another connection loses its own, and
-# the RPC that has offered the memory gets what its own server writes.
+# A protection domain belongs to one connection: a peer that uses a handle of another connection
+# loses its own connection, and the RPC that has provided the memory gets the data of its own
+# server.
 #= V1-139, V2-180
 is_refused_on_another_connection() {
 	mount_through_the_peer
@@ -437,7 +438,7 @@ a_link_returns_what_it_used() {
 	grep -qx "$target" "$local/link"
 }
 
-# comes_inline FAULT BYTES: a READ of so many at an odd place, with the result in the message.
+# comes_inline FAULT BYTES: a READ of BYTES at an odd place, with the result in the message.
 #= V1-045, V1-046, V1-078
 comes_inline() {
 	mount_through_the_peer
@@ -449,7 +450,7 @@ comes_inline() {
 	good
 }
 
-# What is in the message behind the results is put behind them, not upon them.
+# Bytes of the message behind the results are put behind them, not over them.
 #= V1-068
 what_follows_the_results_does_no_harm() {
 	mount_through_the_peer
@@ -460,7 +461,7 @@ what_follows_the_results_does_no_harm() {
 	good
 }
 
-# What lies in the memory of a Write chunk that was not used is no result.
+# Unused memory of a Write chunk is not a result.
 #= V1-068
 nothing_is_made_of_an_unused_chunk() {
 	mount_through_the_peer
@@ -514,8 +515,8 @@ read_in_the_background() {
 	dd if="$dir/file" of="$local/$1" bs=$SIZE count=1 iflag=direct &
 }
 
-# A Reply is only one to a Call that was sent: also in the place of a Call whose process was killed,
-# and whose own Reply may still come. What is taken for "sent" must end with the process.
+# A Reply is valid only for a Call that was sent. This includes the slot of a Call whose process was
+# killed, and whose own Reply may still arrive. The state "sent" must end with the process.
 #= V1-003, V1-092
 a_reply_to_an_unsent_call_is_dropped() {
 	mount_through_the_peer
@@ -548,7 +549,7 @@ a_reply_to_an_unsent_call_is_dropped() {
 	good
 }
 
-# The peer may be at work on what nobody waits for any more.
+# The peer may still process Calls whose tasks have ended.
 #= V1-035, V1-036, V1-037
 killed_calls_count_against_the_grant() {
 	mount_through_the_peer
@@ -631,7 +632,7 @@ callbacks_are_answered() {
 	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
 }
 
-# The next connection carries as many Calls and Replies as the first.
+# The next connection carries the same number of Calls and Replies as the first.
 #= V1-124
 lose_the_connection() {
 	strike first_call 2
@@ -639,7 +640,7 @@ lose_the_connection() {
 	outcome
 }
 
-# Calls wait for the one credit there is; what answers a callback needs none.
+# Calls wait for the single credit; the Reply to a callback needs no credit.
 #= V1-119
 callbacks_need_no_credit() {
 	mount_4_1_through_the_peer
@@ -700,7 +701,7 @@ module_goes() {
 	fail "something holds the module"
 }
 
-# What a server may send as a callback fits the client's Receives, header and all.
+# The longest callback of a server fits the client's Receives, including the header.
 #= V1-129, V1-117
 session_asks_for_callbacks_that_fit() {
 	start_the_peer
@@ -715,8 +716,8 @@ session_asks_for_callbacks_that_fit() {
 	grep ', 16 at once' "$local/session"
 }
 
-# RFC 8797's private data, with the announcement of the version behind them; as many Reads as the server
-# likes; a message too many breaks the connection rather than being tried again and again.
+# RFC 8797's private data, with the announcement of the version behind them; any number of RDMA
+# Reads of the server; a message without a Receive breaks the connection instead of being repeated.
 #= CM-001, CM-009, CM-014, VA-001, VA-004, V1-006, V1-032, V1-122
 connection_request() {
 	mount_through_the_peer
@@ -777,7 +778,7 @@ takes_replies_at_once() {
 	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
 }
 
-# What the client has of each kind on the device.
+# The number of the client's resources of each kind on the device.
 resources() {
 	for kind in cq mr pd cm_id; do
 		shown=$(rdma resource show $kind)
@@ -833,8 +834,9 @@ more_callbacks_than_slots() {
 	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
 }
 
-# The service for them ends before the transport does: whoever takes them then must not need a
-# reference to the transport. The window is narrow: many rounds, or two processors, find more.
+# The service for callbacks ends before the transport does: a thread that takes callbacks at that
+# time must not need a reference to the transport. The window is narrow: many rounds, or two
+# processors, find more.
 callbacks_while_the_mount_goes() {
 	reports=$(dmesg | grep -c 'refcount_t' || true)
 	for _ in $(seq "$1"); do
@@ -846,8 +848,8 @@ callbacks_while_the_mount_goes() {
 	[ "$(dmesg | grep -c 'refcount_t' || true)" = "$reports" ] || fail "a reference was dropped twice"
 }
 
-# RFC 8797: what cannot be understood in private data means the defaults. The peer ends if a Call is
-# longer than they allow.
+# RFC 8797: invalid private data mean the defaults. The peer ends if a Call is longer than the
+# defaults.
 #= V1-019, V1-042, V1-047, CM-001, CM-009, CM-020, CM-023
 connects_with() {
 	mount_through_the_peer
@@ -888,7 +890,7 @@ memory_of_another_rpc_is_invalidated() {
 	good
 }
 
-# Devices differ in what they make of it; software RDMA lets it pass.
+# Devices handle a second invalidation differently; soft RDMA devices ignore it.
 memory_is_invalidated_twice() {
 	mount_through_the_peer
 	strike invalidate_twice
@@ -917,8 +919,8 @@ the_same_call_comes_again() {
 	outcome | tail -n 1 | grep -x 'the same Call'
 }
 
-# Where one credit is all there is, whoever waits for it can do nothing about a server that is silent;
-# the Call that has the credit is overdue in time.
+# With a single credit, the tasks that wait for it cannot detect a silent server. The Call that has
+# the credit times out.
 #= V1-102, NFS-059
 a_silent_server_is_found_without_a_credit() {
 	mount_through_the_peer timeo=20
@@ -969,13 +971,14 @@ calls_overdue_together_cost_one_connection() {
 	outcome
 	[ "$(transport connect_count)" = $((connections + 1)) ] ||
 		fail "$(($(transport connect_count) - connections)) connections were lost"
-	# Nobody is late.
+	# No Call is overdue.
 	sleep 5
 	good
 	[ "$(transport connect_count)" = $((connections + 1)) ] || fail "the next connection was lost, too"
 }
 
-# Whatever comes, every read ends, one that is taken has no wrong octet, and the mount goes on.
+# For any Reply, every read ends, a read that succeeds has no wrong byte, and the mount continues to
+# work.
 mutations_do_no_harm() {
 	mount_through_the_peer timeo=5,retrans=1
 	strike mutations "$1"

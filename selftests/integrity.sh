@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What is written is what is read, in every way to write and read, around every threshold of the
-# transport. A local copy is changed in the same way and compared byte for byte once the client has
-# forgotten what it had cached.
+# Data that is written is read back, in every way to write and read, around every threshold of the
+# transport. A local copy is changed in the same way and compared byte for byte after the client has
+# dropped its caches.
 . "$(dirname "$0")/lib.sh"
 
 # The pad of an XDR item is 0 to 3 bytes; inline limits are below 4 KiB; the rest are pages, the

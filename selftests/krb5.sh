@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# RPCSEC_GSS: Calls that are signed (krb5), whose arguments and results are (krb5i), and whose are
-# encrypted (krb5p). What is protected is one piece, so nothing of it is moved on its own.
+# RPCSEC_GSS: Calls that are signed (krb5), Calls whose arguments and results are signed (krb5i) or
+# encrypted (krb5p). Protected data is one piece, so no part of it is moved directly.
 . "$(dirname "$0")/lib.sh"
 
 BREAKS=${BREAKS:-20}
@@ -32,8 +32,8 @@ moves() {
 	$way "$name" "$@"
 }
 
-# Only krb5 leaves arguments and results as they are, to be moved by chunks of their own. What is
-# signed or encrypted and too long for a message goes whole, in a Call of its own memory or a Reply
+# Only krb5 leaves arguments and results unchanged, so that chunks can move them. Signed or
+# encrypted data that is too long for a message is conveyed completely, in a Long Call or in a Reply
 # chunk.
 #= V1-142, V2-189, V2-191, V2-192, V2-193, V2-194
 data_are_the_same() {
@@ -81,9 +81,8 @@ connections_break() {
 	break_under_load 4 50 "$BREAKS"
 }
 
-# Writes the file while nothing gets through, until the Call is overdue; prints what came first for
-# the memory that it lies in: `taken` from the server, the connection `closed`, or another Call
-# `encoded`.
+# Writes the file while the link is down, until the Call is overdue. Prints the first event for the
+# memory of the file: `taken` from the server, the connection `closed`, or another Call `encoded`.
 send_again_without_a_link() {
 	exec 5>"$dir/file"
 	lose 100%

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 #
-# What the programs here share: KTAP, an NFS/RDMA mount of their own, and the transport's counters.
+# Shared by the programs here: KTAP, an NFS/RDMA mount of their own, and the counters of the
+# transport.
 #
 # A program defines a function per test and ends with `tests "function argument..." ...`. The words
 # of a test are its name. It passes by ending with 0 and is skipped by `skip REASON`; each runs in a
@@ -188,7 +189,7 @@ with() {
 	speak "$@"
 }
 
-# What modules speak when nobody has changed it.
+# Sets the default versions and lengths of messages of the modules.
 speak_by_default() {
 	in_band 0
 	(speak 2 2 16384) || :
@@ -202,7 +203,7 @@ selected() {
 	return 1
 }
 
-# What is missing to run any test at all.
+# Names the missing requirements for all tests.
 requirements() {
 	[ "$(id -u)" = 0 ] || echo "must be run as root"
 	[ -n "$SERVER" ] && [ -n "$EXPORT" ] ||
@@ -233,7 +234,8 @@ remount() {
 	mount_export "$mounted_options"
 }
 
-# Removes what a test left on the server and unmounts. A process in the mount's way fails the test.
+# Removes the files of a test on the server and unmounts. A process that uses the mount fails the
+# test.
 leave() {
 	mountpoint -q "$mnt" || return 0
 	rm -rf "$mnt"/rpcrdma-test.*
@@ -245,8 +247,8 @@ leave() {
 	return 1
 }
 
-# transport NAME...: the transport's counters of the mount, summed over its connections; bad_messages is
-# that of debugfs.
+# transport NAME...: the transport's counters of the mount, summed over its connections;
+# bad_messages is from debugfs.
 transport() {
 	dropped=0
 	case " $* " in
@@ -321,7 +323,7 @@ needs_server_command() {
 		skip "set SERVER_COMMAND to what runs a command on the server as root: README.rst has one"
 }
 
-# server_is_idle: no client has a connection. What earlier ones had may be on its way out.
+# server_is_idle: waits until no client has a connection. Earlier connections may still be closing.
 server_is_idle() {
 	for _ in $(seq 120); do
 		there=$(queue_pairs on_server)
@@ -331,7 +333,7 @@ server_is_idle() {
 	fail "the server still has $there queue pairs"
 }
 
-# begin_io COUNT: so many processes change, read and compare files of their own until `end_io`.
+# begin_io COUNT: COUNT processes change, read and compare files of their own until `end_io`.
 begin_io() {
 	"$here/io.py" churn "$dir" "$1" "$local/stop" >"$local/churn" 2>&1 &
 	churn=$!
@@ -344,7 +346,7 @@ new_connections() {
 	echo $((now - connections))
 }
 
-# No byte was wrong, and the server has what was written last.
+# No byte was wrong, and the server has the data that was written last.
 end_io() {
 	touch "$local/stop"
 	wait $churn || {
@@ -360,7 +362,8 @@ end_io() {
 	"$here/io.py" settled "$place"
 }
 
-# wait_for_breaks COUNT: waits until so many connections have broken, as long as some do, however slowly.
+# wait_for_breaks COUNT: waits until COUNT connections have broken, as long as the number still
+# grows.
 wait_for_breaks() {
 	broken=0
 	quiet=0
@@ -380,7 +383,8 @@ rdma_objects() {
 	echo "$shown" | sed 's/^[0-9]*: //; s/ ctx.*//'
 }
 
-# at_rest WANTED COMMAND...: what was in use is given back some moments later: COMMAND prints WANTED.
+# at_rest WANTED COMMAND...: waits until COMMAND prints WANTED, because resources are freed some
+# moments later.
 at_rest() {
 	wanted=$1
 	shift
@@ -419,7 +423,7 @@ was_killed() {
 # Trace events of a ring buffer of its own, which goes with the test.
 tracing=/sys/kernel/tracing/instances/rpcrdma-test
 
-# traced EVENT [FILTER]: what happens from now on is in $tracing/trace.
+# traced EVENT [FILTER]: records the events from now on in $tracing/trace.
 traced() {
 	[ -d "/sys/kernel/tracing/events/$1" ] || skip "this kernel does not trace $1"
 	[ -d $tracing ] || mkdir $tracing
@@ -428,12 +432,12 @@ traced() {
 	echo 1 >"$tracing/events/$1/enable"
 }
 
-# trace COMMAND...: runs COMMAND with events of the module on, and keeps what they said for `shows`.
-# TRACED is on_server if they are the server's, EVENTS what their names are like.
+# trace COMMAND...: runs COMMAND with events of the module enabled, and keeps the output for
+# `shows`. TRACED is on_server for events of the server, EVENTS is a pattern of their names.
 trace() {
 	${TRACED:-} sh -ec "modprobe rpcrdma
 		mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
-		# What a test has left that failed.
+		# Removes the instance of an earlier test that failed.
 		[ ! -d $tracing ] || rmdir $tracing
 		mkdir $tracing
 		echo 16384 >$tracing/buffer_size_kb
@@ -493,7 +497,7 @@ source_of() {
 # A file that this client has open to read is written at the server, which asks for its delegation back.
 has_a_callback() {
 	shared=$EXPORT/${dir##*/}/shared
-	# Nobody gets a delegation while somebody may still reclaim a lock.
+	# nfsd grants no delegation during the grace period of lockd.
 	on_server sh -c 'echo Y >/proc/fs/lockd/nlm_end_grace'
 	on_server sh -c "echo before >$shared"
 	exec 3<"$dir/shared"
@@ -502,7 +506,7 @@ has_a_callback() {
 	rm "$dir/shared"
 }
 
-# A mount with the files that caller.py and caller2.py know of, and what tells them where that is.
+# A mount with the files that caller.py and caller2.py use, and the variables that name them.
 make_files_to_call_for() {
 	VERS=3
 	mount_export
@@ -517,7 +521,8 @@ make_files_to_call_for() {
 	export FILE SERVER_COMMAND
 }
 
-# The connection's file in debugfs. That of an earlier mount goes when its connection is closed.
+# The connection's file in debugfs. The file of an earlier mount is removed when its connection is
+# closed.
 debugfs() {
 	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
 	for _ in $(seq 100); do
@@ -527,14 +532,14 @@ debugfs() {
 	cat /sys/kernel/debug/rpcrdma/*
 }
 
-# says KEY: what debugfs says of the connection.
+# says KEY: the value of KEY in the connection's file in debugfs.
 says() {
 	debugfs | sed -n "s/^$1=//p"
 }
 
-# Software RDMA devices send through a network interface that can be told to lose frames. What does
-# that is there before the traffic begins and goes when it has ended: when it was exchanged under
-# traffic, the interface of User Mode Linux sometimes sent nothing any more.
+# Soft RDMA devices send through a network interface, which can lose frames. The queueing discipline
+# for that is added before the traffic begins and removed after its end: when it was exchanged under
+# traffic, the interface of User Mode Linux sometimes stopped sending.
 lossy_link() {
 	software_device
 	netem
@@ -581,7 +586,7 @@ copies_lie() {
 
 breaking=/sys/kernel/debug/fail_sunrpc
 
-# breaks_every CALLS: of so many RPCs, about one breaks its connection.
+# breaks_every CALLS: one of about CALLS RPCs breaks its connection.
 breaks_every() {
 	[ -e $breaking ] || skip "this kernel has no sunrpc fault injection in debugfs"
 	trap 'echo 0 >$breaking/probability' EXIT
@@ -594,8 +599,8 @@ breaks_every() {
 	echo 100 >$breaking/probability
 }
 
-# break_under_load JOBS CALLS BREAKS: so many processes work at the mount and compare every byte
-# until so many connections have broken, one in CALLS of the RPCs each.
+# break_under_load JOBS CALLS BREAKS: JOBS processes work at the mount and compare every byte until
+# BREAKS connections have broken, one in CALLS of the RPCs each.
 break_under_load() {
 	begin_io "$1"
 	breaks_every "$2"
@@ -605,8 +610,8 @@ break_under_load() {
 	[ $broken -ge "$3" ] || fail "there have been only $broken breaks"
 }
 
-# software_device [on_server]: the interface between client and server, the software RDMA device behind
-# it, and what that is made of.
+# software_device [on_server]: the interface between client and server, the soft RDMA device on it,
+# and the type of the device.
 software_device() {
 	if [ $# = 0 ]; then
 		needs rdma
@@ -630,9 +635,9 @@ device_comes_back() {
 		rdma link add $device type $type netdev $interface"
 }
 
-# revive_device [on_server]: a queue pair of soft RoCE that could not send a packet, for want of memory
-# or of its address, is in error from then on. If it is the one of the connection manager, no connection
-# comes to be any more: only a new device helps.
+# revive_device [on_server]: a queue pair of soft RoCE that could not send a packet, because memory
+# or its address was missing, stays in the error state. If it is the queue pair of the connection
+# manager, no connection can be established until the device is deleted and added.
 revive_device() {
 	pairs=$("$@" rdma resource show qp)
 	case $pairs in

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What transports live through: devices that go and come back under I/O, mounts and network namespaces
-# that go away beside others, memory that is swapped out over them. LONG=1 adds what takes minutes.
+# Events in the life of transports: devices that are removed and added under I/O, mounts and network
+# namespaces that are removed beside others, swap over a mount. LONG=1 adds tests that take minutes.
 . "$(dirname "$0")/lib.sh"
 
 LONG=${LONG:-}
@@ -17,7 +17,7 @@ device_goes_and_comes_back() {
 		rdma link delete "$device"
 		sleep 2
 		device_comes_back
-		# What is written now has a connection over the new device.
+		# Data that is written now uses a connection over the new device.
 		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
 	end_io
@@ -111,7 +111,7 @@ namespace_goes_away() {
 	cmp "$local/file" "$dir/file"
 }
 
-# What is swapped out and in again is what it was.
+# Memory that was swapped out and in is unchanged.
 swapping() {
 	needs mkswap
 	VERS=$1

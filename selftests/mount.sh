@@ -3,7 +3,7 @@
 # Every NFS version mounts, over IPv4 and IPv6, moves data, and mounts again.
 . "$(dirname "$0")/lib.sh"
 
-# used VERSION PROTO ADDRESS: the mount is what was asked for.
+# used VERSION PROTO ADDRESS: the mount has the requested options.
 used() {
 	options=$(findmnt -no OPTIONS "$mnt")
 	echo "$options"
@@ -46,7 +46,7 @@ mounts_and_moves_data() {
 	[ ! -e "$dir/data" ]
 }
 
-# As they are when nobody has changed it: what both know is spoken, on the first connection.
+# The defaults: the first connection has the highest version that both sides know.
 #= VA-007, VA-008, VA-009
 mounts_and_agrees_on_a_version() {
 	on_client=/proc/sys/sunrpc/rdma_max_version
@@ -71,7 +71,8 @@ mounts_and_agrees_on_a_version() {
 	[ "$(transport bad_reply)" = 0 ]
 }
 
-# The server is asked for its port and the mount protocol's for version 3, whatever the transport.
+# The client asks the server for its port, and for the port of the mount protocol in version 3, with
+# each transport.
 #= V1-112, V1-114, V2-173, V2-174, V2-176, NFS-032, NFS-062
 mounts_without_a_port() {
 	mount -t nfs -o "rdma,vers=$VERS" "$SERVER:$EXPORT" "$mnt"

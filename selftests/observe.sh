@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What an administrator can see of a connection is true.
+# The state of a connection that an administrator can see is right.
 . "$(dirname "$0")/lib.sh"
 
-# What sysfs says of the mount's transport in the file $1.
+# The content of the file $1 in sysfs for the mount's transport.
 sysfs() {
 	cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/"$1"
 }
@@ -23,7 +23,7 @@ source_address_of_version_6() {
 	[ "$(sysfs srcaddr)" = "$(source_of "$SERVER6")" ] || fail "srcaddr is $(sysfs srcaddr)"
 }
 
-# rpcctl prints what sysfs has.
+# rpcctl prints the values of sysfs.
 source_address_by_rpcctl() {
 	needs rpcctl
 	mount_export
@@ -54,7 +54,7 @@ events_of_a_connection_that_fails() {
 	shows "xprtrdma_connect: cid=[0-9]* peer=$SERVER:$PORT rc=-111$"
 }
 
-# Each form of a Call and what becomes of it.
+# Each form of a Call and its events.
 events_of_calls() {
 	VERS=3
 	io=$here/io.py

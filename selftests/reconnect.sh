@@ -3,7 +3,7 @@
 # The connection goes and comes back under I/O; nothing is lost.
 . "$(dirname "$0")/lib.sh"
 
-# What writes and reads back in the background until told to stop.
+# Writes and reads back in the background until it is stopped.
 start_work() {
 	for n in 1 2 3 4; do
 		(
@@ -89,8 +89,8 @@ link_goes_away() {
 	some_were_lost
 }
 
-# As many Calls as fill the send queue, each with several registrations, and no acknowledgement of
-# the server's device. A sender that waits for room sleeps until there is as much as it needs.
+# Enough Calls to fill the send queue, each with several registrations, without an acknowledgement
+# of the server's device. A sender that waits for room sleeps until the room suffices.
 senders_wait_for_room() {
 	VERS=3
 	mount_export nolock,actimeo=600
@@ -117,7 +117,8 @@ senders_wait_for_room() {
 	some_were_lost
 }
 
-# Nobody answers for it meanwhile, which takes an attempt to connect its own time to find out.
+# No host answers for the address during this time. An attempt to connect needs its whole timeout to
+# notice it.
 address_goes_and_comes() {
 	command -v lab-server >/dev/null || skip "would cut the server off from others"
 	VERS=$1

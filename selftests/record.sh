@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Records what the protocol core of a client or a server is asked and what it answers, in a run with
-# messages of every form, callbacks of the server and connections that break. tools/check/replay asks
-# the core the same again. RECORD names the file that is written, SIDE is client or server.
+# Records the inputs and results of the protocol core of a client or a server, in a run with
+# messages of every form, callbacks of the server and connections that break. tools/check/replay
+# repeats the calls. RECORD names the output file, SIDE is client or server.
 . "$(dirname "$0")/lib.sh"
 
 RECORD=${RECORD:-/out/protocol.trace}
@@ -20,8 +20,8 @@ recorder() {
 
 start_recording() {
 	trap 'stop_recording' EXIT
-	# The events are there while the module is. A number instead of a time: the order is that of the
-	# calls, whatever the processor.
+	# The events exist while the module is loaded. The trace clock is a counter: the order of the
+	# events is the order of the calls on all processors.
 	recorder "modprobe rpcrdma
 		mountpoint -q $tracing || mount -t tracefs tracefs $tracing
 		mkdir $instance

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Memory runs out: allocations fail while connections are made and data are on the way. Mounts are
-# made or refused as a whole, go on when there is memory again, and leave nothing behind.
-# It needs a kernel with failslab. SHORTAGE is for how many seconds at least, STRIDE which
-# allocations fail while a transport is made: one of so many. CONNECTIONS is how many have to be
-# replaced meanwhile. ALLOCATIONS is how many of each size fail, each in another attempt to connect.
+# Memory runs out: allocations fail during connection establishment and data transfer. Mounts are
+# made completely or refused, continue when memory is free again, and leave no resource behind.
+# Needs a kernel with failslab. SHORTAGE is the minimal duration in seconds. While a transport is
+# made, one in STRIDE allocations fails. CONNECTIONS is the number of connections that have to be
+# replaced. ALLOCATIONS is the number of failures of each size, each in another attempt to connect.
 . "$(dirname "$0")/lib.sh"
 
 SHORTAGE=${SHORTAGE:-20}
@@ -33,7 +33,7 @@ enough() {
 	[ ! -e $breaking ] || echo 0 >$breaking/probability
 }
 
-# Work that the kernel does for somebody else: connecting, and everything asynchronous.
+# Kernel threads that work for other tasks: connecting, and all asynchronous work.
 mark_workers() {
 	for worker in $(pgrep '^kworker'); do
 		echo 1 2>/dev/null >"/proc/$worker/make-it-fail" || :
@@ -91,7 +91,7 @@ connects_after_failure() {
 	echo "$1" >$faults/interval
 	echo 1 >$faults/times
 	echo 100 >$faults/probability
-	# Whatever its address becomes, the connection is given up.
+	# The connection is given up before its address changes.
 	echo "$3" >"$2"
 	stat "$dir/file" >/dev/null &
 	stat=$!
@@ -108,8 +108,8 @@ connects_after_failure() {
 	return 1
 }
 
-# memory_is_short VERSION ONE_IN CALLS: one in so many allocations fails, and one of so many RPCs
-# breaks its connection, or none does. Broken connections are replaced all the same.
+# memory_is_short VERSION ONE_IN CALLS: one in ONE_IN allocations fails, and one of CALLS RPCs
+# breaks its connection, or no RPC does. Broken connections are still replaced.
 memory_is_short() {
 	VERS=$1
 	least=0
@@ -140,7 +140,7 @@ memory_is_short() {
 	note "$failed allocations have failed"
 	enough
 	touch "$local/stop"
-	# What failed last may show only now.
+	# The last failure may have an effect only now.
 	while kill -0 $churn 2>/dev/null; do
 		revive_device
 		sleep 1

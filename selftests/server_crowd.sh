@@ -13,7 +13,7 @@ start() {
 	server_is_idle
 }
 
-# gather COUNT: so many connect and stay until `scatter`.
+# gather COUNT: COUNT clients connect and stay until `scatter`.
 gather() {
 	"$here/crowd.py" "$SERVER" "$PORT" "$1" 50 "$local/ready" "$local/leave" >"$local/crowd" 2>&1 &
 	crowd=$!
@@ -47,7 +47,8 @@ many_come_at_once() {
 	server_is_idle
 }
 
-# The same while the server's frames get lost, among them those that say that it has ended a connection.
+# The same while the server's frames get lost, including the messages that it has ended a
+# connection.
 many_come_over_a_lossy_link() {
 	start
 	software_device on_server
@@ -87,16 +88,16 @@ many_come_and_go_beside_others() {
 	server_is_idle
 }
 
-# kB of the server's memory that nobody has.
+# kB of free memory of the server.
 server_free() {
 	on_server sh -c 'echo 3 >/proc/sys/vm/drop_caches; sleep 1; cat /proc/meminfo' |
 		awk '$1 == "MemFree:" { print $2 }'
 }
 
-# What a connection costs is said, and is less than MOST kB.
+# The memory of a connection is printed, and is less than MOST kB.
 idle_clients_cost_little() {
 	start
-	# What the server makes once is made for these.
+	# Makes the resources that the server makes only once.
 	"$here/crowd.py" "$SERVER" "$PORT" 20 20 >/dev/null
 	server_is_idle
 	free=$(server_free)

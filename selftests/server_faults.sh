@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What a server lives through under verified I/O of its clients: restarts, connections that break,
-# links that lose frames, devices and addresses that go and come back, memory that is short. Afterwards
-# it has what it had before. BREAKS, SHORTAGE as for breaks.sh and scarce.sh; RESTARTS is how often it
-# restarts.
+# Faults of a server under verified I/O of its clients: restarts, connections that break, links that
+# lose frames, devices and addresses that are removed and added, memory that is short. Afterwards
+# the server has the same resources as before. BREAKS and SHORTAGE as for breaks.sh and scarce.sh;
+# RESTARTS is the number of restarts.
 . "$(dirname "$0")/lib.sh"
 
 BREAKS=${BREAKS:-300}
 SHORTAGE=${SHORTAGE:-20}
 RESTARTS=${RESTARTS:-5}
 
-# Mounts, and keeps in mind what the server has without a client.
+# Records the resources of the server without a client, and mounts.
 begin() {
 	needs_server_command
 	VERS=$1
@@ -20,7 +20,7 @@ begin() {
 	connections=$(transport connect_count)
 }
 
-# What was there for clients has been given back.
+# The resources for clients have been freed.
 end() {
 	leave
 	at_rest "$rest" rdma_objects on_server
@@ -33,7 +33,7 @@ restarts_under_io() {
 		sleep 1
 		on_server rpc.nfsd 0
 		on_server rpc.nfsd
-		# Somebody is served before the next one.
+		# A client is served before the next fault.
 		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
 	[ "$(new_connections)" -ge "$2" ] || fail "a restart has not ended the connection"
@@ -118,8 +118,8 @@ frames_are_lost() {
 	end
 }
 
-# The device goes with all connections and with what the listener hears through. Clients come again by
-# themselves as soon as it is back.
+# The device is removed with all connections and with the CM id of the listener. Clients connect
+# again when the device is back.
 device_goes_and_comes_back() {
 	begin "$1"
 	software_device on_server
@@ -151,14 +151,14 @@ stops_without_a_device() {
 	mount_export
 }
 
-# memory_is_short VERSION ONE_IN: one in so many allocations fails that the server's threads make, and
-# the workers for its connections. A client may be told of an error, but never reads what nobody
-# wrote; what fails is tried again until the shortage is over.
+# memory_is_short VERSION ONE_IN: one in ONE_IN allocations of the server's threads, and of the
+# workers for its connections, fails. A client may get an error, but never reads data that was not
+# written. Failed operations are repeated until the shortage ends.
 memory_is_short() {
 	begin "$1" "nconnect=2"
 	software_device on_server
 	trap no_server_faults EXIT
-	# So many may fail: what is left of them tells how many did.
+	# The limit of failures; the rest of it shows the number of failures.
 	times=1000000
 	server_fault failslab ignore-gfp-wait=N cache-filter=N task-filter=Y "interval=$2" times=$times \
 		probability=100
@@ -214,8 +214,8 @@ open(held, "w").close()
 while not os.path.exists(let_go):
     time.sleep(0.05)'
 
-# Whoever waits for a lock is called when it is free (CB_NOTIFY_LOCK). It would ask again by itself, but
-# not before half a minute has gone by.
+# A task that waits for a lock is called when the lock is free (CB_NOTIFY_LOCK). Without the call it
+# would ask again after half a minute.
 locks_are_notified() {
 	begin 4.2
 	on_server sh -c "echo Y >/proc/fs/lockd/nlm_end_grace" 2>/dev/null || :
@@ -240,8 +240,8 @@ locks_are_notified() {
 	end
 }
 
-# Files that the client has a delegation for are changed on the server, under the client's I/O: each
-# is called back over the connection, and then the client reads what is new.
+# Files with a delegation of the client are changed on the server, under the client's I/O: the
+# server recalls each delegation over the connection, and then the client reads the new data.
 delegations_are_recalled() {
 	begin 4.2
 	on_server sh -c 'echo Y >/proc/fs/lockd/nlm_end_grace' 2>/dev/null || :

@@ -4,7 +4,7 @@
 # connected, in network namespaces that go away; and that the module stays as long as it does.
 . "$(dirname "$0")/lib.sh"
 
-# A client on PORT of the server reads what it has written.
+# A client on PORT of the server reads the data that it has written.
 serves() {
 	PORT=$1
 	address=${2:-$SERVER}
@@ -16,7 +16,7 @@ serves() {
 	leave
 }
 
-# The service begins again with what it had when the node was set up.
+# The service starts again with the settings of the node's start.
 begin_again() {
 	on_server rpc.nfsd 0
 	on_server rpc.nfsd
@@ -49,10 +49,11 @@ ports_are_added() {
 	serves "$first"
 }
 
-# What a client of the crowd says that the server's connection manager has rejected again and again.
+# The message of a client of the crowd whose connection requests the server's connection manager has
+# rejected repeatedly.
 rejected='is refused'
 
-# Nobody listens there.
+# No service listens there.
 refused() {
 	! "$here/crowd.py" "$SERVER" "$1" 1 1 >"$local/refused" 2>&1 || fail "somebody listens at port $1"
 	grep "$rejected" "$local/refused" || fail "not refused: $(cat "$local/refused")"
@@ -93,7 +94,7 @@ listeners_have_addresses() {
 	if [ -n "${SERVER6:-}" ]; then
 		serves 20056 "[$SERVER6]" proto=rdma6
 	fi
-	# What listens at an address hears nothing any more without its device, and is made anew.
+	# A listener with an address does not work without its device, and is made again.
 	software_device on_server
 	trap 'device_comes_back on_server; begin_again' EXIT
 	on_server timeout 30 rdma link delete "$device"
@@ -104,7 +105,7 @@ listeners_have_addresses() {
 	serves "$first"
 }
 
-# A number that is no port is refused, and one at which somebody listens.
+# A number that is no port is refused, and a port in use.
 bad_listeners_are_refused() {
 	needs_server_command
 	before=$(on_server cat /proc/fs/nfsd/portlist)
@@ -134,9 +135,9 @@ waiting_clients_are_refused() {
 	grep "$rejected" "$local/waiting" || fail "not refused: $(tail -n 1 "$local/waiting")"
 }
 
-# What becomes of clients that connect at any moment, a line for each time: all are served in the end,
-# or one is rejected.
-# A client that does not hear that a listener has gone (todo.rst) keeps its crowd from ending.
+# The result of clients that connect at any moment, a line for each time: all are served in the end,
+# or a client is rejected. A client that does not notice that a listener has ended (todo.rst) delays
+# the end of its crowd.
 crowds() {
 	while [ ! -e "$local/stop" ]; do
 		if timeout 30 "$here/crowd.py" "$SERVER" "$PORT" 20 20 >"$local/crowd" 2>&1; then
@@ -168,7 +169,7 @@ listeners_under_a_crowd() {
 	serves "$PORT"
 }
 
-# Somebody was rejected, or had to connect again.
+# A client was rejected, or had to connect again.
 met_a_restart() {
 	grep -q "$rejected\| [1-9][0-9]* times again" "$local/crowds"
 }
@@ -246,8 +247,8 @@ remove_namespace() {
 		true'
 }
 
-# A service of another network namespace, with clients connected, goes with its namespace, and that of
-# the first one goes on.
+# A service of another network namespace, with connected clients, ends with its namespace, and the
+# service of the first namespace continues.
 namespace_goes_away() {
 	needs_server_command
 	needs_crowd

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What trace events of a server of this module say of its clients and their Calls is true.
+# The trace events of a server of this module for its clients and their Calls are right.
 . "$(dirname "$0")/lib.sh"
 
-# Those of the protocol core are left out.
+# Without the events of the protocol core.
 TRACED=on_server
 EVENTS='svcrdma_* xprtrdma_*'
 
@@ -154,7 +154,7 @@ events_of_callbacks() {
 	shows "svcrdma_cb_reply: cid=[0-9]* xid=$xid len=[1-9]"
 }
 
-# why_unsent PROGRAM NAME...: what is said of Calls to clients that are not sent.
+# why_unsent PROGRAM NAME...: the reasons in the events for Calls to clients that are not sent.
 why_unsent() {
 	needs_crowd
 	program=$1

@@ -7,7 +7,7 @@
 settings=/proc/sys/sunrpc
 server_inline=$settings/svc_rdma/max_req_size
 
-# What a test changes comes back when it ends.
+# The values that a test changes are restored at its end.
 change() {
 	old=$(cat "$settings/$1")
 	restore="echo $old >$settings/$1; ${restore:-}"
@@ -108,14 +108,14 @@ the_version_is_a_setting() {
 	done
 }
 
-# load [PARAMETER...]: loads the module anew, and says what the versions are then.
+# load [PARAMETER...]: loads the module again, and prints the versions.
 load() {
 	modprobe -r rpcrdma
 	modprobe rpcrdma "$@"
 	(cd $settings && cat rdma_max_version svc_rdma/max_version rdma_negotiate) | tr '\n' ' '
 }
 
-# Parameters of the module say what the settings begin with.
+# Parameters of the module are the initial values of the settings.
 the_versions_are_parameters() {
 	modinfo -F parm rpcrdma | grep -q "^max_version:" || skip "this module has no parameters"
 	modprobe -r rpcrdma || skip "something is using the module"
@@ -132,7 +132,7 @@ the_versions_are_parameters() {
 	dmesg | tail -n 20 | grep "max_version=3: has to be 1 to 2"
 }
 
-# counters NAME...: what the server has counted.
+# counters NAME...: counters of the server.
 counters() {
 	for name; do
 		on_server cat "$settings/svc_rdma/rdma_stat_$name"
@@ -171,7 +171,7 @@ counters_of_the_server() {
 	done
 }
 
-# parallel_reads COUNT: so many readers at a time.
+# parallel_reads COUNT: COUNT readers at a time.
 parallel_reads() {
 	for _ in $(seq 20); do
 		readers=
@@ -193,7 +193,7 @@ slots_are_those_of_a_new_mount() {
 	cp "$local/file" "$dir/file"
 	remount
 	cmp "$local/file" "$dir/file"
-	# An older mount keeps what it has.
+	# An older mount keeps its value.
 	change rdma_slot_table_entries 64
 	[ "$(attribute max_num_slots)" = "$1" ]
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Processes killed while their data are on the way: their memory must be safe from the network
-# before it is anybody else's, and the mount goes on.
+# Processes that are killed during their data transfer: the network must not reach their memory
+# before it has another owner, and the mount continues to work.
 . "$(dirname "$0")/lib.sh"
 
 # killed WHO VERSION OPTIONS SIZE: SIZE is a power of two. A killed process ends the access to its memory, and
@@ -105,7 +105,7 @@ killed_waits_for_the_end_of_the_connection() {
 	still_works
 }
 
-# Those that are killed give their memory back while the connection ends that has it registered.
+# Killed processes free their memory while the connection that has registered it ends.
 killed_while_connections_break() {
 	VERS=$1
 	mount_export

@@ -116,7 +116,7 @@ work() {
 	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
 	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
 	address_now=$(cat "$1")
-	# The connection is given up, whatever the address becomes.
+	# The connection is given up before the address changes.
 	echo "$address_now" >"$1"
 	"$here/io.py" put "$here/lib.sh" "$dir/small" 1000
 	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"

@@ -6,13 +6,13 @@
 
 known=/proc/sys/sunrpc/rdma_known_servers
 
-# What the client has learned of servers is forgotten.
+# Clears the client's knowledge about servers.
 forget() {
 	echo 0 >$known
 	[ "$(cat $known)" = 0 ] || fail "$(cat $known) servers are still known"
 }
 
-# grant COUNT: so many credits for clients that connect during this test, behind `with`.
+# grant COUNT: COUNT credits for clients that connect during this test, behind `with`.
 grant() {
 	setting=/proc/sys/sunrpc/svc_rdma/max_requests
 	old=$(on_server cat $setting)
@@ -34,7 +34,7 @@ moves_data() {
 	done
 }
 
-# Data is moved in every form, and what was agreed can be seen.
+# Data is moved in every form, and the agreed properties are visible.
 #= V2-058, V2-059, V2-064
 both_speak_it() {
 	with 2 2
@@ -57,7 +57,7 @@ both_speak_it() {
 	[ "$(transport bad_reply)" = 0 ] || fail "$(transport bad_reply) bad Replies"
 }
 
-# at_once PROCESSES TIMES COMMAND...: so many at a time run it so often each.
+# at_once PROCESSES TIMES COMMAND...: PROCESSES at a time run the command TIMES times each.
 at_once() {
 	processes=$1 times=$2
 	shift 2
@@ -73,8 +73,8 @@ at_once() {
 	done
 }
 
-# A page of data and what goes with it are one message, for which no memory is registered. Most buffers
-# are made when it is known that messages are so long, and the first message promises none of them.
+# A page of data and its headers are one message, for which no memory is registered. Most buffers
+# are made after the properties are agreed on, and the first message promises none of them.
 #= V2-054, V2-055, V2-056, V2-128, V2-200
 messages_hold_a_page() {
 	with 2 2 8192
@@ -103,7 +103,7 @@ messages_hold_a_page() {
 	[ "$(says last_close)" = none ]
 }
 
-# The server invalidates what it is allowed to, so nothing is left to do.
+# The server invalidates the handles that it may invalidate, so the client has no LOCAL_INV to post.
 #= V2-112, V2-114, V2-117
 server_invalidates_memory() {
 	with 2 2
@@ -171,7 +171,7 @@ server_is_asked_in_band() {
 	[ "$ended" -le $((sent / 4)) ] || fail "a completion was asked for too often"
 	rm "$dir"/*
 	moves_data
-	# What was learned holds for other mounts, too, until it is forgotten.
+	# The knowledge holds for other mounts, too, until it is cleared.
 	trap 'forget; speak 1 1' EXIT
 	[ "$(cat $known)" = 1 ] || fail "$(cat $known) servers are known"
 	leave
@@ -215,7 +215,7 @@ credits_are_for_messages() {
 	: >"$dir/file"
 	at_once 8 100 stat "$dir/file"
 	debugfs
-	# Many times as many RPCs as there were credits have gone through, and most credits are back.
+	# Many times more RPCs than credits have been completed, and most credits are back.
 	[ "$(transport sends)" -ge $((8 * ceiling)) ]
 	[ "$(says may_send)" -ge $((ceiling / 4)) ]
 	[ "$(says connects)" = 1 ]
@@ -237,8 +237,8 @@ few_credits_do() {
 	[ "$(says connects)" = 1 ]
 }
 
-# While a Call waits, the server is asked whether it is there, by a message that grants credits. The
-# Call waits because nobody tells the server who may see what it exports.
+# While a Call waits, the client asks the server for an answer with a message that grants credits.
+# The Call waits because nfsd has no answer of mountd about the export.
 #= V2-051
 silent_server_is_asked() {
 	with 2 2
@@ -344,8 +344,8 @@ messages_received() {
 	on_server cat /proc/sys/sunrpc/svc_rdma/rdma_stat_recv
 }
 
-# A long Call goes in several messages, and no memory is registered for it. What a WRITE or a SYMLINK
-# has to say could be moved directly, but an attribute cannot.
+# A long Call is conveyed in several messages, and no memory is registered for it. The data of a
+# WRITE or a SYMLINK could be moved directly, but an attribute cannot.
 #= V2-040, V2-103
 calls_go_in_parts() {
 	with 2 2
@@ -406,9 +406,9 @@ messages_without_receive() {
 	} | awk '{ sum += $1 } END { print sum }'
 }
 
-# A Reply in several messages takes one credit of the client. It must not give a credit with each of
-# them: where no Receive is behind a credit, the server's device has the client send its message again,
-# and what the client sends after that, such as credits for the server, waits as long.
+# A Reply in several messages takes one credit of the client. It must not grant a credit with each
+# message: if a credit has no Receive, the server's device makes the client repeat its message, and
+# the later messages of the client, such as grants, wait for the same time.
 #= V2-045, V2-048, V2-052
 replies_in_parts_leave_receives() {
 	with 2 2 16384
@@ -433,7 +433,8 @@ replies_in_parts_leave_receives() {
 	[ $without = 0 ] || fail "$without messages found no Receive"
 }
 
-# attributes WHAT BYTES...: of 24 files at a time, one after the other.
+# attributes COMMAND BYTES...: runs the command of io.py on 24 files at a time, with each number of
+# bytes in turn.
 attributes() {
 	what=$1
 	shift
@@ -514,7 +515,7 @@ other_server_is() {
 	[ "$1" != version1 ] || [ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
 	[ "$(says version)" = $expected ] || fail "they speak version $(says version)"
 	moves_data
-	# One refusal is enough: what is read is refused since it was mounted last, or what is written now.
+	# One refusal is enough: reads are refused since the last mount, or writes now.
 	case $1 in reads | long | writes)
 		head -c 8192 "$local/large" >"$dir/new"
 		refused
