@@ -4,18 +4,18 @@
 
 usage: caller.py SERVER [PORT [NAME...]]
 
-Each test has connections of its own. The server has to answer by the error message that RFC 8166
-says, to drop the message, to answer the Call all the same, or to end the connection; and it goes on
-serving a client that does nothing wrong. NAME is the beginning of a test's name.
+Each test has connections of its own. The server must answer with the error message of RFC 8166, drop the
+message, answer the Call, or end the connection. It must continue to serve a client that keeps the rules.
+NAME is the beginning of a test's name.
 
-In the environment, all of them optional:
-    FILE            the path, as NFSv4 knows it, of a directory that SERVER exports: "content" in it
-                    has 10,000 bytes and "large" 200,000 (byte n is n modulo 251), "written" may be
-                    written, and "link" is a symbolic link to TARGET
-    SERVER_COMMAND  what runs a command on SERVER as root: then counters are compared
-    ALONE           nobody else uses SERVER
-    STOCK           SERVER has the kernel's own module: what that does wrong is not an error here
-    QUICK           without what takes long
+Variables of the environment, all optional:
+    FILE            the NFSv4 path of a directory that SERVER exports: "content" in it has 10,000 bytes and
+                    "large" 200,000 (byte n is n modulo 251), "written" may be written, and "link" is a
+                    symbolic link to TARGET
+    SERVER_COMMAND  a program that runs a command on SERVER as root; with it, counters are compared
+    ALONE           no other client uses SERVER
+    STOCK           SERVER has the C module: its faults are printed and are no errors
+    QUICK           skips tests that take long
 """
 
 import dataclasses
@@ -117,7 +117,7 @@ def path(name):
 
 
 def read_file(offset, length):
-    """READ, of whoever has no open file."""
+    """READ with the stateid of a client without an open file."""
     return words(25) + ANONYMOUS + struct.pack(">QI", offset, length)
 
 
@@ -135,7 +135,7 @@ def writes(length, *behind, data=b"", name="written"):
 
 
 def accepted(payload):
-    """What follows the head of an RPC Reply, and what it says of the arguments."""
+    """The words after the head of an RPC Reply, and the RPC status of the arguments."""
     at = Decoder(payload)
     expect([at.word(), at.word(), at.word()][1:] == [1, 0], "denied:", payload[:80].hex())
     at.word()
@@ -270,7 +270,7 @@ class Client(QueuePair):
         return Segment(self.memory.rkey, length, self.memory.buf + start)
 
     def foreign(self, length=64):
-        """A Segment of nobody's memory."""
+        """A Segment with an invalid handle."""
         return Segment(self.memory.rkey ^ 0x5A5A00, length, self.memory.buf)
 
     def got(self, *pieces):
@@ -327,7 +327,7 @@ class Client(QueuePair):
                 return answer
         return None
 
-    # What comes of them.
+    # The results of these operations.
 
     def replied(self, xid, kind=RDMA_MSG):
         answer = self.answer()
@@ -354,7 +354,7 @@ class Client(QueuePair):
         self.refused(self.ask(*arguments, **options))
 
     def dropped(self):
-        """No answer: what comes next is the Reply to the next Call."""
+        """No answer: the next message is the Reply to the next Call."""
         self.lives()
         answer = self.answer(QUIET)
         expect(not answer, "an answer:", answer and as_answer(answer))
@@ -363,12 +363,12 @@ class Client(QueuePair):
         self.replied(self.ask())
 
     def loses(self, *arguments, **options):
-        """Sends what ends the connection, maybe before its Send has."""
+        """Sends a message that ends the connection, maybe before its Send completes."""
         self.post_all([self.message(*arguments, **options)[1]])
         self.ended()
 
     def is_over(self):
-        """Whether the server has ended the connection. What it has said until then is thrown away."""
+        """Returns whether the server has ended the connection. Drops the messages until then."""
         while self.next_message() is not None:
             pass
         return bool(select.select([self.events], [], [], 0)[0])
@@ -409,8 +409,8 @@ CASES = {}
 
 # pylint: disable-next=too-many-arguments
 def case(*, stock="", harms=False, counted=True, slow=False, named=False):
-    """A test. STOCK: what the kernel's own server does wrong; if that HARMS it, it is left out.
-    COUNTED: each message that was sent reaches the server. NAMED: it is run by its name only."""
+    """A test. STOCK: the faults of the C server in it; if they HARM the server, the test is left out.
+    COUNTED: each message that was sent reaches the server. NAMED: it runs only if it is named."""
     def add(function):
         CASES[function.__name__] = function
         function.stock, function.harms = stock, harms
@@ -429,7 +429,7 @@ def null(c):
 
 
 def thresholds(private_data, inline):
-    """What the private data say of the longest message that the server may send."""
+    """The length of the longest message that the server may send, in the private data."""
     def check(c):
         other = c.caller.connect(private_data=private_data)
         for length in (800, 2000, 5000):
@@ -598,7 +598,7 @@ def two_payloads(c):
     piece = c.piece(data=rpc()(xid))
     c.send(words(xid, 1, 32, RDMA_MSG) + lists_of([(0, piece)]) + rpc()(xid))
     c.refused(xid)
-    # What follows a NOMSG is not looked at.
+    # Bytes behind a NOMSG are ignored.
     c.send(words(xid, 1, 32, RDMA_NOMSG) + lists_of([(0, piece)]) + rpc()(xid))
     c.replied(xid)
 
@@ -658,7 +658,7 @@ def a_call_in_as_many_segments_as_bytes(c):
 #= V1-107
 @case()
 def several_read_chunks(c):
-    """Whatever is in them: items that are not eligible are no reason to refuse."""
+    """Any contents: items that are not eligible are no reason to refuse."""
     for order in ((0, 1, 2), (2, 1, 0)):
         xid = c.caller.next_xid()
         call = compound(PUTROOTFH, GETFH)(xid)
@@ -683,7 +683,7 @@ def write_by(c, data, cuts, behind=b"", start=0, pad=b""):
 
 
 def written(c, data):
-    """Whether that is what the file begins with."""
+    """Returns whether these are the first bytes of the file."""
     where = c.piece(MEMORY // 2, len(data))
     good(c.replies(reads((0, len(data)), name="written"), write=[[where]]).payload)
     expect(c.got(where) == data, "other data was written")
@@ -857,7 +857,7 @@ def as_many_segments_to_write_as_a_message_has_room_for(c):
 #= V1-052, V1-096
 @case()
 def fewer_data_than_the_arguments_say(c):
-    """A Read chunk that does not hold what the count says."""
+    """A Read chunk whose length differs from the count of the arguments."""
     handle = file_handle(c, "written")
     for length in (4, 500, 996):
         call = rpc(WRITE, opaque(handle) + words(0, 0, 1000, 2, 1000), 3, ROOT)
@@ -926,7 +926,7 @@ def a_long_reply_in_pieces(c):
 
 @case(stock="executes what it refuses")
 def a_reply_chunk_of_no_segments(c):
-    """Nor is a Call executed whose Reply has no room, whatever it is."""
+    """A Call whose Reply has no room is not executed either."""
     good(c.replies(writes(4, data=b"good")).payload)
     for chunk in ([], [c.piece(0, 4)], [Segment(0, 0, 0)], [c.piece(0, 19)]):
         c.refuses(reply=chunk)
@@ -996,8 +996,8 @@ def unused_chunks_of_both_kinds(c):
     good(c.got(*answer.reply))
 
 
-# nfsd reads what a READ behind another returns into a page that the Reply does not have, unless the
-# results in between end at the end of a page (nfsd4_encode_readv). With TCP, too.
+# nfsd reads the result of a second READ into a page that the Reply does not have, unless the results in
+# between end at the end of a page (nfsd4_encode_readv). With TCP, too.
 BETWEEN = 16 + 28
 
 
@@ -1024,7 +1024,7 @@ def results_in_several_write_chunks(c):
         expect(c.got(*chunk) == CONTENT[start:start + lengths[number]], "data of READ", number)
     for place in (2000, 4097, 8192 + lengths[0] - 2001, 65536 + lengths[1], 131072 + 1000):
         expect(c.memory.read(4, place) == bytes([0xAA]) * 4, "written at", place)
-    # What stays: the results without the data.
+    # The Payload stream: the results without the data.
     at = good(answer.payload)
     at.at += 8 * len(path("content"))
     for number in range(3):
@@ -1036,7 +1036,7 @@ def results_in_several_write_chunks(c):
 
 @case()
 def results_in_many_write_chunks(c):
-    """As many as a COMPOUND has; what has no chunk stays in the Reply."""
+    """The number of operations of a COMPOUND; results without a chunk stay in the Reply."""
     for chunks, results in ((12, 12), (9, 12)):
         ranges = aligned(results, PAGE - 16)
         offered = [[c.piece(number * 8192, PAGE)] for number in range(chunks)]
@@ -1114,8 +1114,8 @@ def are_deferred(c, xids):
 
 @case()
 def calls_that_are_deferred(c):
-    """nfsd asks user space who the client is. When nobody says so for five seconds, it puts the Call
-    aside until somebody does."""
+    """nfsd asks user space for the client's identity. Without an answer for five seconds, it sets the Call
+    aside until the answer arrives."""
     handle = opaque(file_handle(c, "content"))
     try:
         trace(c, "sunrpc/svc_defer")
@@ -1168,7 +1168,7 @@ def memory_of_nobody(c):
 
 @case(counted=False)
 def why_a_connection_ends(c):
-    """The server's trace says what the device has found, and not what came of that."""
+    """The server's trace has the findings of the device, and not their effects."""
     if STOCK:
         raise Skip("the kernel's own server has other events")
     if "siw" in c.caller.on_server("ls", "/sys/class/infiniband"):
@@ -1180,7 +1180,7 @@ def why_a_connection_ends(c):
                 lambda o: {"call": reads((0, 4000)), "write": [[o.foreign(4096)]]})):
             other = c.caller.connect()
             other.loses(**options(other))
-            # A busy server may not have seen yet what its device has found; closing would overtake that.
+            # A busy server may not have seen the findings of its device; closing would overtake them.
             for _ in waiting(SECONDS):
                 events = traced(c)
                 cid = re.findall(r"svcrdma_accept: (cid=\d+) ", events)[number:]
@@ -1328,7 +1328,7 @@ def a_grant_that_changes(c):
 
 
 def credits_in_use(connection, times=4):
-    """The grant to a client that uses what it has, so often."""
+    """The grant to a client that uses its credits this number of times."""
     granted = connection.replies(credits=0xFFFFFFFF).credits
     for _ in range(times):
         count = min(granted, SENDS)
@@ -1343,7 +1343,7 @@ def credits_in_use(connection, times=4):
 #= V1-032, V1-033, V1-035, V1-040
 @case(stock="does not change the grant of a connection")
 def a_grant_that_is_raised(c):
-    """Up to twice what the setting was, for which there is room, and down again."""
+    """Up to twice the previous setting, for which there is room, and down again."""
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     before = c.caller.on_server("cat", setting).strip()
 
@@ -1369,7 +1369,7 @@ def receives_of_the_version_that_is_spoken(c):
     usual = c.caller.on_server("cat", setting).strip()
 
     def free():
-        """Free pages of the server, with those that its processors keep for themselves."""
+        """Free pages of the server, including the pages in the caches of its processors."""
         return sum(map(int, c.caller.on_server(
             "sh", "-c", "echo 3 >/proc/sys/vm/drop_caches; sleep 0.2; awk "
             "'$1 == \"nr_free_pages\" || $1 == \"count:\" { print $2 }' /proc/zoneinfo").split()))
@@ -1379,10 +1379,10 @@ def receives_of_the_version_that_is_spoken(c):
             for other in others:
                 other.lives()
 
-    # Nobody gets more Receives than there are at first.
+    # The number of Receives stays at its initial value.
     c.caller.on_server("sh", "-c", f"echo 8 >{setting}")
     try:
-        # As many as nfsd lets connect that have not been authenticated, or nearly so.
+        # About the number of unauthenticated clients that nfsd allows.
         data = PRIVATE_DATA + announcement(2)
         others = [c.caller.connect(patient=False, private_data=data) for _ in range(60)]
         ask(2)
@@ -1399,7 +1399,7 @@ def receives_of_the_version_that_is_spoken(c):
 #= V1-032, V1-033, V1-040
 @case(counted=False)
 def a_grant_from_the_first_message(c):
-    """What is answered before anything is settled grants no more than the setting, either."""
+    """An answer before the properties are settled grants no more than the setting, either."""
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     before = c.caller.on_server("cat", setting).strip()
     c.caller.on_server("sh", "-c", f"echo 4 >{setting}")
@@ -1424,7 +1424,8 @@ def never_takes_a_reply(c):
 
 @case(counted=False, slow=True)
 def never_takes_a_reply_and_says_nothing(c):
-    """Its device has the server's try again for ever. Nobody else may have to wait for it."""
+    """Its device makes the device of the server repeat messages for ever. No other client may have to wait
+    for it."""
     others = [c.caller.connect(receives=0, rnr_retry=7) for _ in range(2)]
     for other in others:
         under_way = 0
@@ -1495,7 +1496,8 @@ def leaves_with_calls_open(c):
         for pause in (0, 0.002):
             other = c.caller.connect()
             options = dict(options)
-            # The memory of another domain does as well: nobody looks whether it is read.
+            # A handle of another protection domain works as well: the device does not check whether it is
+            # read.
             if pause:
                 for name in {"read", "write", "reply"} & set(options):
                     options[name] = own(other, options[name])
@@ -1664,7 +1666,7 @@ class Session:
         at = self.compound(*directory, words(18, 0, 1 | 0x100, 0) + self.client
                            + opaque(b"owner") + words(0) + claim)
         at.opaque()
-        # SEQUENCE, those of DIRECTORY, and the stateid, change and flags of OPEN.
+        # SEQUENCE, the operations of DIRECTORY, and the stateid, change and flags of OPEN.
         at.at += 4 + 44 + 8 * len(directory) + 8 + 16 + 20 + 4
         attributes = at.word()
         at.at += 4 * attributes
@@ -1882,7 +1884,7 @@ class Caller:
                               text=True).stdout
 
     def longest_call(self):
-        """What nfsd takes at most, of all of a Call."""
+        """The longest Call that nfsd accepts."""
         if not self.longest:
             most = int(self.on_server("cat", "/proc/fs/nfsd/max_block_size"))
             self.longest = (most + 2 * PAGE - 1) // PAGE * PAGE
@@ -1904,7 +1906,7 @@ class Caller:
         return sends
 
     def run(self, function):
-        """Returns what is wrong."""
+        """Returns the mistakes."""
         counting = ALONE and COMMAND and function.counted
         before = self.counters() if counting else None
         said = ""

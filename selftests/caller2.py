@@ -4,9 +4,9 @@
 
 usage: caller2.py SERVER [PORT [NAME...]]
 
-It knows the protocol from its document (draft-ietf-nfsv4-rpcrdma-version-two-00), and opens connections
-in every way that the document allows; then it does what is right, and what is not. FILE in the
-environment is as for caller.py. NAME is the beginning of a test's name.
+The program was written from the document (draft-ietf-nfsv4-rpcrdma-version-two-00). It opens connections in
+every way that the document allows, and sends valid and invalid messages. FILE in the environment is as for
+caller.py. NAME is the beginning of a test's name.
 """
 
 import inspect
@@ -88,9 +88,9 @@ class Talk:
         self.connection = Client(caller, private_data=private_data, **options)
         caller.kept.append(self.connection)
         self.balance, self.ceiling = 1, 1
-        # What it may have to send at a time, unless a message says otherwise.
+        # The number of messages that it may have to send at a time, unless a message sets another.
         self.most = CEILING
-        # What the server may still send, what it has said, and whom it has called.
+        # The credits of the server, its properties, and the Calls that it has sent.
         self.given, self.announced, self.calls = 0, None, []
         # It sends more messages than it has credits for. Then the server counts more credits of the client than
         # there are, and has none left for a Reply in the end.
@@ -142,8 +142,8 @@ class Talk:
         return None
 
     def hear(self, seconds=SECONDS, for_credit=False):
-        """The next message that is no grant, no properties and no Call; or nothing, as soon as there is
-        a credit, if that is what it is for."""
+        """Returns the next message that is no grant, no properties and no Call. With FOR_CREDIT, returns None
+        as soon as there is a credit."""
         while True:
             message = self.next_message(seconds)
             if message is None or message.version == 1:
@@ -172,7 +172,7 @@ class Talk:
         expect(message is None, "nothing was to be said:", message)
 
     def has_announced(self):
-        """Waits for what the server says of itself, before anything else."""
+        """Waits for the properties of the server, before any other message."""
         for _ in waiting(SECONDS):
             expect(self.hear(0) is None, "nothing was to be said")
             if self.announced:
@@ -180,7 +180,7 @@ class Talk:
         raise Wrong("the server has announced nothing")
 
     def open(self, *values):
-        """Opens as most clients do, and waits for what the server says of itself."""
+        """Opens as most clients do, and waits for the properties of the server."""
         self.send(CONNPROP, properties(*values))
         self.has_announced()
         return self
@@ -271,7 +271,7 @@ def opens_with_a_call_and_one_credit(talk):
 
 #= V2-067
 def opens_with_a_long_call(talk):
-    """There is room for 4096 bytes, whatever is still to be agreed."""
+    """There is room for 4096 bytes before the properties are agreed on."""
     xid = talk.caller.next_xid()
     call = rpc()(xid)
     talk.part(call + bytes(4096 - 36 - len(call)), xid)
@@ -345,7 +345,7 @@ def announces_its_version(talk):
 
 #= VA-005, VA-006, VA-010
 def announcements_of_all_kinds(talk):
-    """A client may open with either version, whatever it has announced. Without an announcement of
+    """A client may open with either version, independently of its announcement. Without an announcement of
     version 2, the server has Receives of the length of version 1."""
     longest = talk.open().announced[RBSIZ]
     for private_data, most in (
@@ -513,7 +513,7 @@ def begins_a_long_call(other):
 
 
 def unfinished(talk, connections, most):
-    """How many Calls the server keeps in parts until it has no memory for more than so many bytes."""
+    """The number of Calls in parts that the server keeps until it refuses memory for more bytes than MOST."""
     begun = time.monotonic()
     last = None
     while len(connections) * (700 << 10) <= most:
@@ -523,7 +523,7 @@ def unfinished(talk, connections, most):
         connections.append(other.connection)
         # nfsd ends connections that have asked for no file when there are many.
         other.good(other.ask(compound(PUTROOTFH, GETSIZE)))
-        # By now the server knows what it makes of the one before.
+        # The server has decided about the previous message by now.
         refusal = last and last.hear(0)
         if refusal:
             expect(refusal.body == words(SYSTEM), refusal)
@@ -567,7 +567,7 @@ def a_reply_in_parts(talk):
 def a_reply_chunk(talk):
     talk.open()
     pieces = [talk.connection.piece(0, 100), talk.connection.piece(256, 12000)]
-    # What fits a message need not go there.
+    # A Reply that fits a message need not use the chunk.
     message = talk.replied(talk.ask(lists=lists_of(reply=pieces)))
     expect(message.body[4:16] == NO_LISTS, message)
     talk.replied(talk.ask(a_file(), lists_of(reply=pieces)), NOMSG)
@@ -596,7 +596,7 @@ def a_long_call_that_need_not_be_one(talk):
 
 #= V2-084, V2-085, V2-089, V2-186
 def a_write_chunk_with_room_to_spare(talk):
-    """It is filled from its first Segment on; what is behind the result stays as it was."""
+    """The chunk is filled from its first Segment on; the memory behind the result does not change."""
     talk.open()
     memory = talk.connection
     for length in (1, 2, 699, 700, 999, 5001):
@@ -617,7 +617,7 @@ def a_write_chunk_with_room_to_spare(talk):
 
 
 def written(talk, data):
-    """Whether that is what the file begins with."""
+    """Returns whether these are the first bytes of the file."""
     where = talk.connection.piece(1 << 16, len(data))
     talk.replied(talk.ask(reads((0, len(data)), name="written"), lists_of((), [[where]])))
     expect(talk.connection.got(where) == data, "other data was written")
@@ -809,7 +809,7 @@ def grants_without_payload(talk):
 
 
 def lends(client):
-    """A client that has a file which somebody else wants to write."""
+    """A client that has a delegation for a file that another client wants to write."""
     client.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
     name = Session(client, f"caller {client.caller.next_xid()}").lent()
     expect(not client.calls, "a Call of the server too early")
@@ -837,7 +837,7 @@ def calls_of_the_server(talk):
 
 
 def tries(talk, seconds):
-    """How often the server tries to call a client that cannot be called, in so many seconds."""
+    """The number of attempts of the server to call a client that cannot be called, in SECONDS."""
     counter = "/proc/sys/sunrpc/svc_rdma/rdma_stat_cb_unsent"
     before = int(talk.caller.on_server("cat", counter))
     lends(talk)
@@ -867,7 +867,7 @@ def a_call_waits_for_a_credit(talk):
     talk.lives()
 
 
-# --- What no client does ----------------------------------------------------------------------
+# --- Invalid messages -------------------------------------------------------------------------
 
 
 #= V2-064
@@ -884,7 +884,7 @@ def versions_that_nobody_speaks(talk):
 
 #= V2-166
 def errors_of_a_client(talk):
-    """They answer nothing, whatever they say."""
+    """Errors without a message that they answer, with any contents."""
     talk.open()
     for flags in (0, RESPONSE, RESPONSE | MORE):
         for body in (*(words(code) for code in range(12)), words(1, 2, 2), words(1, 3, 2), words(7, 1),
@@ -908,7 +908,8 @@ def replies_to_nothing(talk):
 
 #= V2-033
 def parts_of_a_reply_that_never_ends(talk):
-    """Whoever mixes that with a Call cannot be told, for it might be a Reply that is missing."""
+    """A client that mixes parts with a Call gets no error, because the Call might be a Reply that is
+    missing."""
     talk.open()
     xid = talk.caller.next_xid()
     talk.part(words(xid, 1, 0, 0, 0, 0), xid, flags=RESPONSE | MORE)
@@ -917,7 +918,7 @@ def parts_of_a_reply_that_never_ends(talk):
 
 
 def more_messages_than_credits(talk):
-    """They find Receives, or wait for some; those who send them have what they have asked for."""
+    """The messages find Receives, or wait for Receives. Waiting is the fault of the sender."""
     talk.open()
     talk.overruns = True
     talk.balance, waiting_for = 250, set()
@@ -932,7 +933,7 @@ def more_messages_than_credits(talk):
             talk.given = CEILING
         if not waiting_for:
             break
-        # What was granted beyond the ceiling is lost.
+        # Credits beyond the ceiling are lost.
         talk.grant(CEILING)
         talk.given = CEILING
     expect(not waiting_for, "no Reply to", len(waiting_for), "Calls")
@@ -940,8 +941,8 @@ def more_messages_than_credits(talk):
 
 #= V2-044, V2-047
 def receives_that_hold_calls_are_not_granted(talk):
-    """Whoever uses all credits and does not let the server answer finds a Receive for each message: its
-    device would not try again."""
+    """A client that uses all credits and grants none to the server finds a Receive for each message: its
+    device would not repeat messages."""
     talk = Talk(talk.caller, rnr_retry=0)
     # The credit of the server is for its properties.
     talk.most = 1
@@ -1036,7 +1037,7 @@ def changed(source, talk):
 
 
 def mutations(talk):
-    """Whatever comes of them, the server goes on."""
+    """The server continues after any outcome."""
     source = random.Random(4711)
     other = Talk(talk.caller)
     for number in range(40 if QUICK else 200):
@@ -1050,7 +1051,7 @@ def mutations(talk):
             talk.lives()
 
 
-# --- What never ends --------------------------------------------------------------------------
+# --- Endless messages -------------------------------------------------------------------------
 
 
 #= V2-038, V2-048
@@ -1105,7 +1106,7 @@ BY_NAME_ONLY = "parts_of_more_calls_than_there_is_memory_for"
 
 
 def attempt(caller, test, talk):
-    """What is wrong; a test that cannot be run says so by Skip."""
+    """Returns the mistakes. A test that cannot run raises Skip."""
     try:
         test(talk(caller))
         talk(caller).well()

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Many clients of an NFS/RDMA server at a time, which do next to nothing.
+"""Many clients of an NFS/RDMA server at a time, with little traffic.
 
 usage: crowd.py SERVER PORT COUNT AT_ONCE [READY STOP]
 
-AT_ONCE of COUNT clients connect at the same time, then as many of those that are left. Each asks for the
-root's attributes and has its Reply. nfsd ends connections when there are many that have not asked for
-anything: such a client connects again. With READY and STOP that file is made when all have a Reply;
-when STOP is there each asks once more. In the end all leave.
+AT_ONCE of COUNT clients connect at the same time, then the next AT_ONCE of the rest. Each requests the
+attributes of the root and waits for its Reply. nfsd ends connections without a Call when there are many: such
+a client connects again. READY is a file that is made when all clients have a Reply. When the file STOP
+exists, each client sends another Call. Then all disconnect.
 
-The kernel of a server says once that it has ended a connection, and what says so may get lost
-(cm_destroy_id). A client whose device finds nobody who takes what it sends is told so by the device; one
-that waits for a Reply asks again. Such a client, too, connects again.
+The kernel of a server sends a single message that it has ended a connection, and the message may get lost
+(cm_destroy_id). If no queue pair takes the message of a client, its device reports it. A client that waits
+for a Reply sends its Call again. Such a client, too, connects again.
 """
 
 import collections
@@ -68,7 +68,7 @@ def message(xid, null):
 
 
 class Common:
-    """What the clients share: they are on one device."""
+    """The resources that the clients share, on one device."""
 
     def __init__(self, context, count):
         self.pd = PD(context)
@@ -156,11 +156,11 @@ class Client:
         return bool(select.select([self.file], [], [], 0)[0])
 
     def take(self, room, length):
-        """What it has received; says whether it is the Reply."""
+        """Takes a received message; returns whether it is the Reply."""
         self.rooms.add(room)
         reply = self.common.memory.read(length, self._start(room))
         got = struct.unpack_from(">13I", reply)
-        # Maybe that of the Call before, which has been answered.
+        # Maybe the Reply to the previous Call, which was sent twice.
         again = got[0] >> 16 & 1
         xid = got[0] if again else self.xid
         if (got[0], got[1], got[3:9]) != (xid, 1, (0, 0, 0, 0, xid, 1)) or any(got[9:]):
@@ -199,7 +199,7 @@ def answers(clients):
                 if waiting[name].take(room, done.byte_len):
                     del waiting[name]
         for done in Client.common.sent.poll(64)[1] or ():
-            # Nobody has acknowledged it: the machine is too slow, or the connection lost.
+            # The message was not acknowledged: the machine is too slow, or the connection is lost.
             if done.status != IBV_WC_SUCCESS and done.wr_id // 2 in waiting:
                 lost.append(waiting.pop(done.wr_id // 2))
                 untold += not lost[-1].is_lost()
@@ -273,7 +273,7 @@ def main():
         print("and another Reply each", flush=True)
     for client in clients:
         client.disconnect()
-    # What says good-bye may get lost, and is sent again as long as this process is there.
+    # The disconnect message may get lost, and is repeated while this process exists.
     end = time.monotonic() + SECONDS
     while not all(client.is_lost() for client in clients):
         if time.monotonic() > end:

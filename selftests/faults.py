@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a server may do wrong, by name. peer.py lets them happen.
+"""Faults of a server, by name. peer.py causes them.
 
-A fault is given the peer and the Reply that would be sent. It sends that, changed, or something
-else; what it returns is shown to the test.
+The arguments of a fault are the peer and the Reply. The fault sends the Reply, changed, or another message;
+its result is shown to the test.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ FAULTS = {}
 
 
 def register(faults):
-    """What enters a fault among FAULTS."""
+    """A decorator that adds a fault to FAULTS."""
     def strikes(procedure):
         """The fault is one for Replies of this procedure of NFS version 3; None is any."""
         def add(fault):
@@ -108,7 +108,7 @@ def many_times_at_once(_, reply):
 
 @strikes(READ)
 def flood_of_replies(_, reply):
-    """To RPCs that there are not, several times as many as the client has Receives."""
+    """To XIDs without an RPC, several times the number of the client's Receives."""
     for reply.xid in [reply.xid ^ 0x5A5A5A5A] * 500 + [reply.xid]:
         reply.send()
 
@@ -135,7 +135,7 @@ def versions_reversed(_, reply):
 
 @strikes(READ)
 def flood(_, reply):
-    """Many times as many messages as there are credits."""
+    """Many times more messages than credits."""
     for _ in range(1000):
         reply.connection.send(words(reply.xid))
     reply.send()
@@ -422,7 +422,7 @@ def pad_in_the_message(reply):
 
 @spoils(READ)
 def no_attributes(reply):
-    """A server need not send what it knows of the file, so this head is a short one."""
+    """A server may omit the attributes of the file, so this head is short."""
     at = 28
     if reply.payload[at:at + 4] != words(1):
         raise ValueError("there are no attributes")
@@ -439,7 +439,7 @@ def nothing_written(_, reply):
 
 @strikes(WRITE)
 def read_again(_, reply):
-    """Until the Reply, what a Call offers to be read stays there and stays the same."""
+    """Until the Reply, the data of a Call's Read chunk stays readable and does not change."""
     data = [reply.connection.read(segment) for _, segment in reply.call.reads]
     reply.send()
     return "the same" if b"".join(data) in reply.call.payload else "other data"
@@ -479,7 +479,7 @@ def count_calls(peer, reply):
 
 @strikes(READ)
 def replies_at_once(peer, reply):
-    """As many as Calls have come, in one go."""
+    """The number of Calls that have arrived, at once."""
     calls = list(itertools.islice(peer.calls(8), 30))
     replies = [peer.make_reply(call) for call in calls]
     reply.connection.send_at_once([each.encode() for each in [reply, *replies]])
@@ -517,8 +517,8 @@ def silence_to_the_dead(peer, _):
 
 @strikes(READDIRPLUS)
 def reply_before_its_call(peer, reply):
-    """When the process that waited is dead, its place is given to a Call that cannot be sent before
-    the Reply. What claims to be the Reply to that Call is none."""
+    """When the waiting process is dead, its slot is reused for a Call that cannot be sent before the Reply. A
+    Reply with the XID of that Call is not valid."""
     peer.wait_for_the_test()
     early = list(peer.calls(0.5))
     last = max(counted(call.xid) for call in [reply.call, *early])
@@ -671,8 +671,8 @@ def write_for_the_dead(peer, reply):
 
 
 def callback_that_waits(xid, call):
-    """A CB_SEQUENCE that refers to a Call under way: the client waits half a second for its end
-    before it answers this and what has come after it."""
+    """A CB_SEQUENCE that refers to a Call in progress: the client waits half a second for its end before it
+    answers this and later callbacks."""
     operations = call.operations()
     operations.word()
     session = operations.data[operations.at:operations.at + 16]
@@ -761,7 +761,7 @@ def callback_before_the_reply(peer, reply):
 
 @strikes_operation(CREATE_SESSION)
 def session(peer, reply):
-    """What the client wants the callbacks to be like."""
+    """The parameters of callbacks that the client has requested."""
     operations = reply.call.operations()
     operations.at += 4 + 8 + 4 + 4
     for _ in "fore", "back":
@@ -794,7 +794,7 @@ def hang_up(peer, _):
 
 @strikes(READ)
 def the_same_call(peer, reply):
-    """What was not answered comes again on the next connection, as it was."""
+    """Calls without a Reply are sent again on the next connection, unchanged."""
     if peer.struck == 1:
         peer.unanswered = reply.call
         peer.hang_up("as told")
@@ -816,7 +816,7 @@ def hang_up_afterwards(peer, reply):
 
 @strikes(READ)
 def tell(peer, reply):
-    """What the client said when it connected, and what it asks for in a Call."""
+    """The client's private data, and the credits that it requests in a Call."""
     reply.send()
     return f"{reply.call.credits} credits asked for, {peer.connection.request}"
 

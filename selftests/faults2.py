@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a server may do wrong in version 2, by name; peer2.py lets it happen.
+"""Faults of a server in version 2, by name; peer2.py causes them.
 
-Faults of a whole Reply are those of version 1, where they have no words of their own.
+Faults of a whole Reply are the faults of version 1, if they have no words of their own.
 """
 
 from faults import FAULTS as FAULTS_V1, READ, WRITE, hang_up_and_announce, register, words
@@ -128,7 +128,7 @@ def flood_of_grants(_, reply):
 
 @strikes(READ)
 def flood(_, reply):
-    """Many times as many messages as the client has granted."""
+    """Many times more messages than the client has granted."""
     for _ in range(500):
         reply.connection.send(words(reply.xid, 2))
     reply.send()

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Clients of a server that let nothing of theirs end, and one that measures whether others notice.
+"""Clients that prevent the server from ending their Calls, and a client that measures the effect on others.
 
 usage: greedy.py SERVER PORT hold VERSION HOW READY STOP
        greedy.py SERVER PORT take PAUSE
        greedy.py SERVER PORT watch SECONDS FILE...
 
-`hold` opens 16 connections of a VERSION of RPC-over-RDMA. Each sends 8 Calls and does, as HOW says, what
-keeps the server from ending them:
+`hold` opens 16 connections of a VERSION of RPC-over-RDMA. Each sends 8 Calls and prevents the server from
+ending them. HOW selects the method:
 
     no_credits   version 2: grants one credit, which the server takes to announce itself
     few_credits  version 2: grants two more, for the first parts of a Reply in three parts
-    no_receives  has no Receive, and its device has the server's try again for ever
+    no_receives  has no Receive, and its device makes the server's device repeat messages for ever
     slow_reads   sends WRITEs whose data lies in memory of many Segments; the link is slow
 
-It makes the file READY then. When there is a file STOP it does what it has left out, and each Call has its
-Reply. With STOP "never" the server has to close all connections, after 30 seconds and not before.
+Then it makes the file READY. When the file STOP exists, it does the step that it left out, and each Call gets
+its Reply. With STOP "never" the server must close all connections, after 30 seconds and not before.
 
-`take` is one client of version 2 that takes a Reply in many messages, and grants the credit for each after so
-many seconds. The Reply takes longer than the server is patient with a client that takes nothing.
+`take` is a client of version 2 that receives a Reply in many messages, and grants the credit for each after
+PAUSE seconds. The Reply takes longer than the timeout of the server for a Reply without progress.
 
-`watch` asks for NULL, and for the attributes of each FILE, again and again for so many SECONDS, and says
-what has taken longest. FILE in the environment is as for caller.py, without "link".
+`watch` calls NULL, and requests the attributes of each FILE, repeatedly for SECONDS, and prints the longest
+time. FILE in the environment is as for caller.py, without "link".
 """
 
 import os
@@ -69,7 +69,7 @@ class Greedy:
         return header + lists + call(xid)
 
     def open(self):
-        """Announces itself in version 2, and grants what the server needs in order to do so."""
+        """Announces itself in version 2, and grants the credits that the server needs to answer."""
         if self.version == 1:
             return
         grant = {"no_credits": 1, "take": 1, "few_credits": 3}.get(self.how, CEILING - 1)
@@ -96,7 +96,7 @@ class Greedy:
         self.client.post_all([self.call(call, lists, 0) for _ in range(CALLS)])
 
     def hear(self):
-        """Takes in what the server has said."""
+        """Receives the messages of the server."""
         while (message := self.client.next_message()) is not None:
             xid, _, _, kind = struct.unpack_from(">4I", message)
             flags = struct.unpack_from(">I", message, 16)[0] if self.version == 2 else RESPONSE
@@ -111,7 +111,7 @@ class Greedy:
         self.client.post_all([self.header(NOMSG, 0, credits) + words(0) + lists_of()])
 
     def relent(self):
-        """Does what was left out."""
+        """Does the step that was left out."""
         if self.how == "no_receives":
             # pylint: disable-next=protected-access
             for number in range(ENOUGH):
@@ -120,7 +120,7 @@ class Greedy:
             self.grant(ENOUGH)
 
     def is_over(self):
-        """Whether the server has ended the connection. Takes in what it has said until then."""
+        """Returns whether the server has ended the connection. Receives the messages until then."""
         try:
             self.hear()
         except (Lost, PyverbsError):

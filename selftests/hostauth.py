@@ -37,7 +37,7 @@ class Keyed(Talk):
         return self.send(CONNPROP, property_set(said(which, *octets)), flags=flags)
 
     def material_of_server(self):
-        """What the server says to prove who it is."""
+        """The server's proof."""
         for _ in waiting(SECONDS):
             expect(self.hear(0) is None, "nothing was to be said")
             if HOSTAUTH in self.announced:

@@ -1,27 +1,27 @@
 #!/usr/bin/env -S python3 -IS
 # SPDX-License-Identifier: GPL-2.0
-"""Moves data in ways that shell tools cannot; every command fails if a byte differs.
+"""Reads and writes in ways that shell tools lack; every command fails if a byte differs.
 
 put LOCAL FILE SIZE     writes SIZE bytes of LOCAL at the start of FILE in one direct write
 get LOCAL FILE SIZE     reads SIZE bytes of FILE in one direct read and compares them with LOCAL
 sizes LOCAL DIR SIZE... puts and gets SIZE bytes of LOCAL in DIR/file.SIZE, one size after the other
 limit MOUNT FILE WAY    finds the largest size that goes inline (WAY: put or get)
 write LOCAL DIR HOW SIZE...     changes files the same way in both directories (HOW: a writer below)
-compare LOCAL DIR HOW SIZE... [direct|skewed]   compares what write has made, read directly and
+compare LOCAL DIR HOW SIZE... [direct|skewed]   compares the files of `write`, read directly and
                         then into memory that does not start at a page
-together DIR COUNT SIZE     COUNT writers and as many readers at once, each on a file of its own
+together DIR COUNT SIZE     COUNT writers and COUNT readers at once, each on a file of its own
 populate DIR COUNT      makes COUNT entries with names of many lengths and prints the names
 list DIR                prints the names in DIR
 list_when_told DIR READY TOLD     opens DIR, makes READY, and prints the names in DIR when TOLD exists
 list_each_when_told, list_at_once DIR READY TOLD      the same with all directories in DIR at once
 churn DIR COUNT STOP    COUNT processes change, read and compare files of their own until STOP exists
-settled DIR             compares what churn has left with what it should be
-fill FILE MIB           writes a file of this size, and has it written out
-filled FILE MIB         compares it
-exceed MIB ROUNDS       has more memory than there is, changes all of it as often as ROUNDS says, and compares
-                        each page twice each time
-swap MIB                has so much memory swapped out and compares it when it comes back
-ask DESCRIPTOR COUNT    asks for the attributes of an open file, once, and COUNT times in vain
+settled DIR             compares the files of churn with their expected content
+fill FILE MIB           writes a file of this size and syncs it
+filled FILE MIB         compares the file
+exceed MIB ROUNDS       uses MIB of memory, changes all of it ROUNDS times, and compares each page twice each
+                        time
+swap MIB                swaps out MIB of memory, and compares it after it is swapped in
+ask DESCRIPTOR COUNT    requests the attributes of an open file, once with success and COUNT times without
 setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
 checkxattr FILE SIZE    compares it with the pattern
 """
@@ -369,7 +369,7 @@ def churn(path, count, stop):
 
 
 def churn_files(path, number, stop):
-    """A file's name says what is in it, so each round writes new files and removes the old ones."""
+    """A file's name determines its content, so each round writes new files and removes the old files."""
     seed = 0
     while not os.path.exists(stop):
         seed += 1
@@ -543,7 +543,7 @@ def list_each_when_told(path, ready, told):
 
 
 def list_at_once(path, count):
-    """Lists all directories of one directory at the same time; each has so many entries."""
+    """Lists all directories of one directory at the same time; each has COUNT entries."""
     paths = [entry.path for entry in os.scandir(path)]
     barrier = threading.Barrier(len(paths))
     found = []

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""An NFS server's side of RPC-over-RDMA version 1 that breaks the rules when told to.
+"""An NFS server's side of RPC-over-RDMA version 1 that breaks the rules on request.
 
 usage: peer.py ADDRESS PORT SERVER CONTROL PROCESS
 
-It listens on ADDRESS and PORT, lets the TCP port of SERVER answer the Calls, and conveys the
-Replies as RFC 8166 says. When the file CONTROL has the name of a fault (see faults.py) and a number,
-so many of the next Replies that suit the fault get it. CONTROL is removed when that begins; a line
-of CONTROL.done says what became of each. A fault that waits for its test does so until there is a
-file CONTROL.go. It ends when PROCESS has ended.
+The program listens on ADDRESS and PORT, forwards the Calls to the TCP port of SERVER, and conveys the Replies
+as RFC 8166 requires. If the file CONTROL has the name of a fault (see faults.py) and a number N, the next N
+suitable Replies get the fault. CONTROL is removed at the first of them. CONTROL.done has a line with the
+outcome of each. A fault that waits for its test waits for the file CONTROL.go. The program ends when PROCESS
+has ended.
 
-Results are moved by RDMA Write for version 3 only; with version 4 they come inline or in a Reply
-chunk.
+Results are moved by RDMA Write for version 3 only. With version 4 they are sent inline or in a Reply chunk.
 """
 
 import dataclasses
@@ -80,7 +79,7 @@ class Call:
 
 
 def reduced(call, answer):
-    """Splits an RPC Reply into what stays in the Payload stream and the data of a READ."""
+    """Splits an RPC Reply into the Payload stream and the data of a READ."""
     if (call.program, call.program_version, call.procedure) != (NFS, 3, READ) or not call.writes:
         return answer, b""
     words = Decoder(answer)
@@ -135,7 +134,7 @@ class Reply:
 
 
 def inline_threshold(private_data):
-    """What the client has to take from it; nothing known means 1024 octets."""
+    """The length of messages that the client must accept; 1024 bytes if it is not known."""
     return INLINE if PRIVATE_DATA in private_data else 1024
 
 
@@ -152,7 +151,7 @@ class Connection(QueuePair):
         self.calls = []
         self.post_receives()
         attributes = self.go()
-        # What the request asked for is in the attributes until it is accepted.
+        # The attributes of the request are valid until it is accepted.
         self.request = (f"private data {event.private_data.hex()}, Reads {attributes.max_rd_atomic}, "
                         f"RNR retries {attributes.rnr_retry}, retries {attributes.retry_cnt}")
         parameters = ConnParam(resources=16, depth=16, qp_num=self.qp.qp_num,
@@ -326,7 +325,7 @@ class Peer:
         raise Lost("the test does not go on")
 
     def calls(self, seconds):
-        """Takes the Calls that come within so many seconds."""
+        """Receives Calls for SECONDS."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             call = self.connection.next_call()

@@ -4,36 +4,36 @@
 
 usage: peer2.py ADDRESS PORT SERVER CONTROL PROCESS WAY
 
-It is to version 2 what peer.py is to version 1, and was written from the document
-(draft-ietf-nfsv4-rpcrdma-version-two-00). Each WAY is one that the document allows:
+The program is the peer.py of version 2, and was written from the document
+(draft-ietf-nfsv4-rpcrdma-version-two-00). The document allows each WAY:
 
-    plain       answers CONNPROP by its own
-    default     answers by a grant, and never says anything of itself
-    unwilling   answers by an error, and never says anything of itself
-    late        answers by a grant, and says who it is with the first Call
-    shrinks     does the same, and takes and sends 1024 bytes at a time
-    small       takes and sends 1024 bytes at a time
+    plain       answers CONNPROP by its own CONNPROP
+    default     answers by a grant, and never announces its properties
+    unwilling   answers by an error, and never announces its properties
+    late        answers by a grant, and announces its properties with the first Call
+    shrinks     does the same, with messages of 1024 bytes
+    small       has messages of 1024 bytes
     one         grants one credit at a time
     parts       cuts each Reply into parts of 64 bytes
-    strange     announces properties that nobody knows, in parts
+    strange     announces unknown properties, in parts
     invalidates invalidates the handle of each Call that has one
     reads       refuses Calls with Read chunks: it takes 0
-    long        refuses Calls with normal Read chunks: it takes 0, but that of a long Call
-    inline      has no use for Write and Reply chunks: each Reply is inline, or goes in parts
-    segments    takes no Segment that is longer than 600,000 bytes
+    long        refuses Calls with Read chunks other than the Read chunk of a Long Call
+    inline      ignores Write and Reply chunks: each Reply is inline, or in parts
+    segments    accepts no Segment that is longer than 600,000 bytes
     writes      refuses Calls with Write chunks: it takes 0
     replies     refuses Calls whose Reply would have to go in parts
     silent      does not answer version 2; a client speaks version 1 on its next connection
-    begins      does not answer its first client yet, and knows no version but 2
-    called      says nothing to a CONNPROP, and knows no version but 2
-    version1    answers what is not of version 1 by ERR_CHUNK, without a look at the version
-    announces   announces its version as the faults of that name say, and ends if a client opens with
-                another one than it has to
-    keyed       proves that it has the key KEY of the environment, and wants that of the client, too
-    forger      does the same without having the key
-    hesitates   does the same, but has nothing to say to its first client's hello
+    begins      does not answer its first client yet, and speaks version 2 only
+    called      does not answer a CONNPROP, and speaks version 2 only
+    version1    answers other messages than version 1 by ERR_CHUNK, without a check of the version
+    announces   announces its version as the fault of that name selects, and ends if a client opens with
+                the wrong version
+    keyed       proves that it has the key KEY of the environment, and demands a proof of the client, too
+    forger      does the same without the key
+    hesitates   does the same, but does not answer the first message of its first client
 
-Those that are for in-band negotiation (4.3.3) announce no version while a client connects; all others
+The ways for in-band negotiation (4.3.3) announce no version during connection establishment. All others
 announce version 2.
 """
 
@@ -94,7 +94,7 @@ class Call2(Call):
 
 
 class Connection2(Connection):
-    """One that keeps the books, and does what its way is."""
+    """A connection that counts its credits, and behaves as its way."""
 
     way = "plain"
     made = 0
@@ -104,10 +104,10 @@ class Connection2(Connection):
     def __init__(self, event, listener, private_data):
         super().__init__(event, listener, private_data)
         self.version = None
-        # What this side may send, what the client may, and what the client has said.
+        # The credits of this side, the credits of the client, and the properties of the client.
         self.balance, self.given, self.properties = 0, 1, {}
         self.arrived, self.parts, self.announced = [], b"", False
-        # The properties of this side are those of a fault, and the client may refuse them.
+        # The properties of this side are from a fault, and the client may refuse them.
         self.is_odd = False
         # The nonces of client and server, and whether the client has proven who it is.
         self.nonces, self.proven = None, self.way not in ("keyed", "forger", "hesitates")
@@ -171,7 +171,7 @@ class Connection2(Connection):
         self.message(NOMSG, EMPTY, 0)
 
     def refuse(self, xid, *report):
-        """An error message: it takes a credit and gives none, whatever it says."""
+        """An error message: it takes a credit and grants none, independently of its credit word."""
         print(f"refuses a Call: {xid:08x}", flush=True)
         self.raw(words(xid, 2, self.ceiling << 16 | 1, ERROR, RESPONSE, *report))
 
@@ -232,12 +232,12 @@ class Connection2(Connection):
         if kind == ERROR and self.is_odd and xid == 7:
             print(f"the client refuses the properties: {message[20:].hex()}", flush=True)
         elif kind == ERROR:
-            # To a Reply there is none, whatever is wrong with it.
+            # There is no error for a Reply, even for an invalid one.
             if not self.refusal_is_due:
                 sys.exit(f"an error message to what is no Call: {message.hex()}")
             self.refusals.append((xid, *struct.unpack(f">{len(message[20:]) // 4}I", message[20:])))
         elif kind == CONNPROP and self.way == "called":
-            # It may still follow what was refused in version 1.
+            # Messages after a refusal in version 1 may still arrive.
             if Connection2.made > 1 and self.version == 2:
                 sys.exit("a CONNPROP, once more")
         elif kind == CONNPROP:
@@ -273,8 +273,8 @@ class Connection2(Connection):
                 self.judge(Decoder(value).opaque())
             else:
                 self.properties[kind], = struct.unpack(">I", value)
-        # Credits that had to be given may be more than Receives. And what takes fewer Segments than
-        # everybody does would not have sent more.
+        # Granted credits may exceed the Receives. A server that accepts fewer Segments than usual would not
+        # have granted more.
         segments = self.properties.get(RCSIZ, MOST_SEGMENTS)
         if "RNR retries 7" not in self.request or segments < MOST_SEGMENTS:
             sys.exit(f"the client's request: {self.request}, {segments} Segments")
@@ -328,7 +328,8 @@ class Reply2(Reply):
         self.writes = [connection.fill(chunk, data if not number else b"")
                        for number, chunk in enumerate(call.writes)]
         self.most = min(connection.most, connection.properties.get(2, INLINE))
-        # With a Reply chunk, what is too long goes there; without one it goes in parts.
+        # With a Reply chunk, a Reply that is too long is written there; without it, the Reply is sent in
+        # parts.
         takes = call.reply is not None and connection.way != "inline"
         if 20 + len(self.body()) > self.most and takes:
             self.kind, payload, self.payload = NOMSG, self.payload, b""

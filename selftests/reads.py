@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Counts the RDMA Reads of a peer that are under way at a time, by the RoCE frames of an interface.
+"""Counts the outstanding RDMA Reads of a peer, by the RoCE frames of an interface.
 
-reads.py INTERFACE PEER     until it gets SIGTERM; then it prints the largest number, and that of all RDMA Reads
+reads.py INTERFACE PEER     runs until SIGTERM; then it prints the largest number of outstanding RDMA Reads,
+                            and the number of all RDMA Reads
 
 PEER is an IPv4 address. There may be one connection with RDMA Reads at a time.
 """

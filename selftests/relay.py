@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""A host that passes every message on, without a key: what it is told by a client goes to SERVER.
+"""A host that forwards every message without a key: the messages of a client go to SERVER.
 
 usage: relay.py ADDRESS PORT SERVER SERVER_PORT PROCESS
 
@@ -28,7 +28,7 @@ SILENCE = 12
 
 
 class Near(QueuePair):
-    """The client's connection, which gets what the server has sent along."""
+    """The client's connection, which gets the messages of the server."""
 
     def __init__(self, event, listener, private_data):
         super().__init__(CMID(creator=event, listen_id=listener))
@@ -41,7 +41,7 @@ class Near(QueuePair):
 
 
 def tell(name, message):
-    """Says what a message proves."""
+    """Prints the proof in a message."""
     for which, proven in ((sharedkey.SERVER, "the server"), (sharedkey.CLIENT, "the client")):
         if sharedkey.said(which) in message:
             print(proven, "has proven itself", flush=True)

@@ -22,7 +22,7 @@ def write(path, text):
 
 
 def fail_allocation(file, number):
-    """Of this thread, the allocation of that number; 0 ends it. Returns what was left to count."""
+    """The allocation with this number fails in this thread; 0 ends it. Returns the rest of the count."""
     left = int(os.pread(file, 20, 0))
     os.pwrite(file, str(number).encode(), 0)
     return left

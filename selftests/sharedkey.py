@@ -30,12 +30,12 @@ def said(which, *octets):
 
 
 def proven(which, nonces, ends):
-    """What a proof is the keyed hash of; NONCES and ENDS are the client's and the server's."""
+    """The bytes of which a proof is the keyed hash; NONCES and ENDS are the client's and the server's."""
     return said(which, *nonces, *(end.octets() for end in ends))
 
 
 def proof(key, which, nonces, ends):
-    """What shows that the sender of message WHICH has the KEY."""
+    """The proof that the sender of message WHICH has the KEY."""
     return hmac.digest(key, proven(which, nonces, ends), "sha256")
 
 

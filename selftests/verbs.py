@@ -37,7 +37,7 @@ def descriptors():
 
 
 def waiting(seconds):
-    """Lets others work in between, until so many seconds have gone by; yields at least once."""
+    """Yields to other tasks until SECONDS have passed, at least once."""
     begun = time.monotonic()
     while True:
         yield
@@ -157,7 +157,7 @@ class QueuePair:
         return sum(done.status == IBV_WC_SUCCESS for done in self.sent.poll(SENDS)[1] or ())
 
     def post(self, opcode, length, remote=None):
-        """Any request, with so many bytes of the buffer; waits for nothing."""
+        """Any work request, with a number of bytes of the buffer; does not wait."""
         self._post(opcode, 0, length, remote)
 
     def send(self, message, invalidate=None):

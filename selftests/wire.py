@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What both scripted peers know of RPC-over-RDMA version 1 (RFC 8166) and XDR (RFC 4506)."""
+"""RPC-over-RDMA version 1 (RFC 8166) and XDR (RFC 4506) for the scripted peers."""
 
 import dataclasses
 import struct
@@ -75,7 +75,8 @@ class Decoder:
         return self.data[self.at:]
 
     def arguments(self):
-        """Stands at those of an RPC Call, behind credentials and verifier (RFC 5531)."""
+        """Positions the reader at the arguments of an RPC Call, behind credentials and verifier (RFC
+        5531)."""
         self.at = 24
         for _ in "credentials", "verifier":
             self.word()

@@ -19,7 +19,7 @@
 
 #ifndef _TRACE_RPCRDMA_BYTES
 #define _TRACE_RPCRDMA_BYTES
-/* What Rust calls a slice: bytes, or a text without a final NUL. */
+/* A slice of Rust: bytes, or a text without a final NUL. */
 struct rpcrdma_bytes {
 	const char *data;
 	u32 len;
@@ -423,8 +423,8 @@ DEFINE_EVENT(rpcrdma_callback_class, xprtrdma_cb_reply,
 	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
 
 /*
- * The server. What of the above concerns no Call of a client is of either side:
- * completions, and why a connection is closed.
+ * Events of the server. The events above that do not concern a Call of a client are for either
+ * side: completions, and the reason for the end of a connection.
  */
 
 TRACE_EVENT(svcrdma_accept,
@@ -587,9 +587,8 @@ DEFINE_EVENT(rpcrdma_callback_class, svcrdma_cb_reply,
 	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
 
 /*
- * What the protocol's state of a connection was told and what it said, with so
- * many bytes that it can be told the same again (tools/proto/tests/replay.rs).
- * Times are in milliseconds.
+ * Inputs and results of the protocol state of a connection, with enough bytes to repeat the call
+ * (tools/proto/tests/replay.rs). Times are in milliseconds.
  */
 
 /* Beside rpcrdma_protocol_connect, which follows. */
