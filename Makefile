@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# RPC over RDMA in Rust. `make help` lists what there is.
+# RPC over RDMA in Rust. `make help` lists the targets.
 
 # The kernel to build for, and where the output goes (here by default).
 KDIR ?= /lib/modules/$(shell uname -r)/build
 MO ?=
 
-# What the kernel was built with decides what the module is built with.
+# The configuration of the kernel determines the build of the module.
 kconfig = $(shell sed -n 's/^CONFIG_$(1)=//p' $(KDIR)/include/config/auto.conf 2>/dev/null)
 kernel_cc = $(firstword $(subst ",,$(call kconfig,CC_VERSION_TEXT)))
 kernel_make_args = $(if $(call kconfig,UML),ARCH=um) \
@@ -14,7 +14,7 @@ kernel_make_args = $(if $(call kconfig,UML),ARCH=um) \
 kbuild = $(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(MO),MO=$(abspath $(MO))) \
 	$(kernel_make_args) KRUSTFLAGS=-Dwarnings
 
-# Tools of one version everywhere: those of the build root, with the compiler of Debian's kernel.
+# Tools of one version everywhere: the tools of the build root, with the compiler of Debian's kernel.
 buildroot = $(CURDIR)/tools/lab/buildroot --
 kdir = $(CURDIR)/tools/lab/kdir
 # Output of the targets that choose the kernel themselves.
@@ -26,7 +26,7 @@ CHECK_KERNEL ?= debian
 rust_roots = rust/rpcrdma_main.rs tools/proto/src/lib.rs tools/proto/panic/all.rs \
 	$(wildcard tools/proto/*/src/main.rs tools/proto/*/src/lib.rs tools/proto/tests/*.rs tools/proto/tests/*/main.rs) \
 	$(wildcard $(addprefix tools/lint/compile_fail/,*.rs */*.rs */*/*.rs))
-# What ends when make does, however that was.
+# A prefix for commands that end when make ends for any reason.
 tied = setpriv --pdeathsig TERM
 step = $(tied) tools/check/step
 
@@ -93,7 +93,7 @@ check: python ## Every test; ends with: N passed, N failed
 	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build \
 		check-lab check-end
 
-# Of what follows, as many at a time as there are processors.
+# Runs these targets in parallel, one for each processor.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
 lint_parts = layers map unsafe text prose format conformance conformance-tool lints checks probe

@@ -12,7 +12,7 @@ ktap_begin() {
 	[ -z "${1-}" ] || echo "1..$1"
 }
 
-# ktap_result STATUS NAME [LOG...]: what is in the LOGs explains a failure.
+# ktap_result STATUS NAME [LOG...]: prints a result; the LOGs explain a failure.
 ktap_result() {
 	ktap_number=$((ktap_number + 1))
 	if [ "$1" = 0 ]; then

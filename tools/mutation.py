@@ -26,7 +26,7 @@ class Mutation:
         return None if fits else f"{self.file} has not exactly one such place"
 
     def apply(self, tree):
-        """Changes the copy and returns what undoes that."""
+        """Changes the copy and returns a function that restores it."""
         path = tree / self.file
         text = path.read_text()
         path.write_text(text.replace(self.old, self.new))
@@ -34,7 +34,7 @@ class Mutation:
 
 
 def mutations(path, top, words):
-    """Those of a list, or those with one of the words in the description."""
+    """The mistakes of a list, or the mistakes with one of the words in the description."""
     every = [Mutation(top, paragraph) for paragraph in path.read_text().split("\n\n")
              if not paragraph.startswith("#")]
     return [m for m in every if not words or any(word in m.what for word in words)]

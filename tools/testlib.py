@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the checks that are written in Python share: KTAP, and running in the build root.
+"""Shared by the checks in Python: KTAP, and running in the build root.
 
 A program below tools/ finds it by::
 

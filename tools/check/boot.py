@@ -45,7 +45,7 @@ class Boot:
                 "env", *settings, "/share/run", *self.programs]
 
     def run(self, client, out, report):
-        """Runs the programs and reports each as it ends, then what the kernels said."""
+        """Runs the programs, reports each as it ends, and then reports the logs of the kernels."""
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         begun = time.monotonic()
@@ -164,7 +164,7 @@ def run_all(boots, client, home, report, at_a_time=2):
             try:
                 boot.run(client, home / boot.name.replace(" ", "-"), report)
             except Exception:  # pylint: disable=broad-exception-caught
-                # Whatever it is, this thread goes on with the next boot, and this one has failed.
+                # After any exception this boot has failed, and this thread continues with the next boot.
                 report.single(boot.name, False, traceback.format_exc().splitlines())
 
     workers = [threading.Thread(target=work) for _ in range(at_a_time)]

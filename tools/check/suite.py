@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Suites of the nfstest package, run on nodes of the lab, and what they have found."""
+"""Suites of the nfstest package, run on nodes of the lab, and their results."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ NOT_RUN = Failure("was not run")
 
 
 class Verdicts:
-    """What one run has found: per test, the assertions that failed."""
+    """The result of one run: for each test, the assertions that failed."""
 
     def __init__(self, directory):
         self.failures = {}
@@ -52,8 +52,8 @@ class Verdicts:
 
 
 def judge(name, home, options, arguments, report, captures=0, timeout=600):
-    """Runs a suite with ARGUMENTS on nodes with OPTIONS until no capture has lost a frame, of which
-    there must be so many; why there is no verdict, with the end of the output, otherwise."""
+    """Runs a suite with ARGUMENTS on nodes with OPTIONS until no capture has lost a frame and there are
+    CAPTURES captures. Returns the reason and the end of the output if there is no verdict."""
     for attempt in range(REPEATS + 1):
         out = home.with_name(f"{home.name}-{attempt}")
         shutil.rmtree(out, ignore_errors=True)
@@ -76,8 +76,8 @@ def judge(name, home, options, arguments, report, captures=0, timeout=600):
 
 
 def explained(name):
-    """A file's lines of WHAT TEST REASON: what the kernel's own module does not pass either; * stands
-    for each test."""
+    """The lines of a file with the form `SUITE TEST REASON`: tests that do not pass with the C module either;
+    * stands for each test."""
     reasons = {}
     for line in (HERE / name).read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):

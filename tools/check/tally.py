@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-# Before a command line: it gets SIGTERM when what has started it ends, however that was. The lab
-# cleans up on that signal, and make hands it on.
+# A prefix for command lines: the command gets SIGTERM when its parent ends for any reason. The lab cleans up
+# on this signal, and make forwards it.
 TIED = ("setpriv", "--pdeathsig", "TERM")
 # How long a command of the host may take that runs beside others on a busy machine.
 SECONDS = int(os.environ.get("STEP_SECONDS", 3600))
@@ -70,7 +70,7 @@ class Tally:
 
 
 class Report:
-    """What a part of the checks prints: a result per program or step, details under failures."""
+    """The output of a part of the checks: a result for each program or step, details below failures."""
 
     def __init__(self, title):
         self.title = title

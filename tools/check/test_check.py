@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Tests of the checks: what went wrong in a run is a failure, however it went wrong."""
+"""Tests of the checks: every kind of failed run is reported as a failure."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ def counts(text, *may_skip):
 
 
 class Parse(unittest.TestCase):
-    """What KTAP says."""
+    """The parser of KTAP."""
 
     def test_results(self):
         self.assertEqual(counts("1..3\nok 1 a\nnot ok 2 b\nok 3 c # SKIP why", "c # SKIP"), (1, 1, 1))
@@ -141,7 +141,7 @@ class Runs(unittest.TestCase):
 
 
 class Logs(unittest.TestCase):
-    """What the lab looks for in the logs of kernels."""
+    """The patterns of the lab for kernel logs."""
 
     def test_the_module_says_what_is_looked_for(self):
         source = " ".join(path.read_text(encoding="utf-8") for path in (PROJECT / "rust").rglob("*.rs"))

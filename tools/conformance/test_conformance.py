@@ -166,7 +166,7 @@ class Citations(TestCase):
 
 
 class Place(TestCase):
-    """A citation stands above what it cites, so that it goes with that."""
+    """A citation stands directly above its code, so that both are removed together."""
 
     def problems(self, files):
         return "\n".join(self.tree(files).matrix().problems)

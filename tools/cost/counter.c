@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * QEMU TCG plugin: counts what a node's kernel executes in rpcrdma.ko, and in what rpcrdma.ko
- * calls until that returns. README.rst tells what is counted and what is left out.
+ * QEMU TCG plugin: counts the instructions of a node's kernel in rpcrdma.ko, and in its callees
+ * until they return. README.rst describes the exceptions.
  *
  * The guest steers it by marker instructions (marker.h). Its symbols come in a file, a copy of
  * /proc/kallsyms; the counts go to a file, one section for each phase. One processor only.
@@ -15,7 +15,8 @@
 
 #include "marker.h"
 
-/* What is used of QEMU's plugin interface, version 4; Debian ships no header for it. */
+/* The part of QEMU's plugin interface, version 4, that is used here; Debian ships no header for it.
+ * */
 
 typedef uint64_t qemu_plugin_id_t;
 struct qemu_plugin_tb;
@@ -276,7 +277,8 @@ static void resolve(struct block *block)
 
 struct entry {
 	uint64_t pc, from, count;
-	/* Instructions from there until it is left, and those of them that are the module's. */
+	/* Instructions from the entry to the exit of the module, and the instructions in the module
+	 * itself. */
 	uint64_t within, own;
 };
 
@@ -325,7 +327,7 @@ static struct stack *stack_of(uint64_t rsp)
 	return &stacks[i];
 }
 
-/* --- What is counted beside instructions ---------------------------------------------------- */
+/* --- Other counts --------------------------------------------------------------------------- */
 
 static uint64_t total, copied, copy_calls, receives, wrs[256], signaled;
 

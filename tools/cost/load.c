@@ -33,7 +33,7 @@
 #define PAGE 4096l
 #define MAX_DEPTH 256
 
-/* So many calls bring a connection to its full size, even when it pauses twice on the way. */
+/* The number of calls that bring a connection to its full size, even with two pauses. */
 enum { GROWN = 256 };
 
 static const char *mount_point, *kind, *path;
@@ -67,7 +67,7 @@ static void mark(enum marker marker)
 	}
 }
 
-/* --- What the mount has sent so far, renewals of the lease aside ---------------------------- */
+/* --- RPCs of the mount so far, without renewals of the lease -------------------------------- */
 
 static long sends(void)
 {
@@ -90,7 +90,7 @@ static long sends(void)
 	return sent;
 }
 
-/* Counting begins and ends when what other RPCs have left to do is done. */
+/* Counting begins and ends when the remaining work of other RPCs is done. */
 static void begin_counting(void)
 {
 	usleep(20000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the guest tells the plugin, by no-operations whose displacement says what. */
+/* Messages of the guest to the plugin: no-operations whose displacement is the message. */
 
 #define MARKER_BASE 0x5ec0de00u
 

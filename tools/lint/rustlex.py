@@ -65,7 +65,7 @@ def tokens(text):
 
 
 def sources(root=RUST):
-    """The Rust files below ROOT, without what a build generates into them."""
+    """The Rust files below ROOT, without generated files."""
     return sorted(p for p in root.rglob("*.rs") if not p.name.endswith("_generated.rs"))
 
 

@@ -92,7 +92,7 @@ def read(path, fields, wanted="", twice=False):
     if twice:
         arguments.append("-2")
     with tempfile.TemporaryDirectory() as directory:
-        # For root, tshark loads no scripts. Whoever else it runs as may not see the project.
+        # For root, tshark loads no scripts. Another user may not have access to the project.
         os.chmod(directory, 0o755)
         script, capture = (shutil.copyfile(file, Path(directory, Path(file).name))
                            for file in (DISSECTOR, path))

@@ -17,7 +17,7 @@ set_plugin_info({
 local rpcrdma2 = Proto("rpcrdma2", "RPC-over-RDMA version 2")
 local private = Proto("rpcrdma_cm", "RPC-over-RDMA CM Private Data")
 
--- What there is in the draft -------------------------------------------------------------------
+-- Definitions of the draft ---------------------------------------------------------------------
 
 local MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 local HTYPES = {
@@ -154,14 +154,14 @@ local function list_of(...)
 end
 rpcrdma2.fields = list_of(f, numbers, read_fields, write_fields, reply_fields)
 
--- What is wrong, by the error that a responder answers with.
+-- Mistakes, by the error that a responder answers with.
 local BAD_XDR = ProtoExpert.new("rpcrdma2.malformed", "Malformed (RDMA2_ERR_BAD_XDR)",
     expert.group.MALFORMED, expert.severity.ERROR)
 local INVAL_HTYPE = ProtoExpert.new("rpcrdma2.invalid_htype",
     "Unknown header type (RDMA2_ERR_INVAL_HTYPE)", expert.group.PROTOCOL, expert.severity.ERROR)
 local INVAL_FLAG = ProtoExpert.new("rpcrdma2.invalid_flag",
     "Flags do not fit (RDMA2_ERR_INVAL_FLAG)", expert.group.PROTOCOL, expert.severity.ERROR)
--- What is only remarkable.
+-- Unusual but valid.
 local ODD = ProtoExpert.new("rpcrdma2.odd", "Not as it should be", expert.group.PROTOCOL,
     expert.severity.WARN)
 local MISSING = ProtoExpert.new("rpcrdma2.missing", "Not in the capture", expert.group.SEQUENCE,
@@ -177,7 +177,7 @@ local padding_of = Field.new("infiniband.bth.padcnt")
 
 -- Reading --------------------------------------------------------------------------------------
 
--- Ends the dissection of a message: what is wrong with it, as an expert information and in words.
+-- Ends the dissection of a message: the mistake in it, as an expert information and in words.
 local function refuse(info, text)
     error({ info = info, text = text }, 0)
 end
@@ -450,13 +450,12 @@ local function is_version_1_error(tvb)
         and (tvb(4, 4):uint() ~= 2 or tvb(20, 4):uint() < 5 or tvb(20, 4):uint() > 9)
 end
 
--- What is known about each direction of each connection ----------------------------------------
+-- State of each direction of each connection ---------------------------------------------------
 
--- By the addresses and the queue pair: the pieces of the Send that is under way, the parts of the
--- message that is continued, what its packets were, by their sequence numbers, and the newest of
--- them.
+-- By the addresses and the queue pair: the pieces of the Send in flight, the parts of the continued message,
+-- the kinds of its packets by their sequence numbers, and the newest of them.
 local flows
--- By frame: what was found out when it was met first.
+-- By frame: the result of its first dissection.
 local frames
 
 function rpcrdma2.init()
@@ -504,7 +503,7 @@ local function looks_like_version_2(tvb)
     return version == 2 and htype <= CONNPROP or version > 2 and is_version_1_error(tvb)
 end
 
--- Takes in a packet of a Send when it is met first; says what it is.
+-- Takes a packet of a Send at its first dissection; returns its kind.
 local function meet(tvb, pinfo)
     local opcode, psn = opcode_of()(), psn_of()()
     local flow = flow_of(pinfo)
@@ -535,8 +534,8 @@ local function meet(tvb, pinfo)
     return frame
 end
 
--- Adds the payload of a message that is a part, or the last of several, to the sequence it belongs
--- to. Says at which offset, and with the last one what all of them are together.
+-- Adds the payload of a message that is a part, or the last of several, to its sequence. Returns its offset,
+-- and with the last part the length of all parts.
 local function continue(frame, pinfo, message, payload)
     if frame.known then
         return
@@ -571,11 +570,11 @@ end
 
 local rpc = Dissector.get("rpc")
 
--- What chunks convey is not in the message. For the RPC's dissector to know its way, zeros take
--- its place: that of a Read chunk is its Position; that of a Write chunk nobody tells, but the
--- length of what it conveys stands before it.
+-- The data of chunks is not in the message. Zeros replace it, so that the RPC's dissector finds the following
+-- fields. The place of a Read chunk is its Position. No header has the place of a Write chunk, but the length
+-- of its data stands before it.
 
--- What a Linux peer moves in one RPC is less. More is a number that somebody has made up.
+-- A Linux peer moves less in one RPC. A larger number is not genuine.
 local MOST_ZEROS = 1 << 23
 
 local function zeros(length)
@@ -656,8 +655,7 @@ local function add_sequence(frame, tree)
     end
 end
 
--- Says what there is of the sequence that a message belongs to; returns the tvb to go on with,
--- which is nil if more is to come.
+-- Shows the sequence of a message; returns the tvb to dissect next, which is nil if more parts follow.
 local function join(r, pinfo, tree, frame, message)
     local rest = r:left() > 0 and r.tvb(r.at) or nil
     continue(frame, pinfo, message, rest and rest:bytes() or ByteArray.new())
@@ -707,7 +705,7 @@ local function dissect_msg(r, pinfo, tree, root, frame, message)
     if msg_type and (msg_type == 1) ~= message.response then
         refuse(INVAL_FLAG, "RPCRDMA2_F_RESPONSE does not fit the RPC message")
     end
-    -- Whatever the RPC's dissector says of this packet comes last.
+    -- The text of the RPC's dissector for this packet comes last.
     pinfo.cols.info = message.text
     dissect_rpc(whole, pinfo, tree, root, message, lists)
     message.done = true
@@ -894,9 +892,9 @@ rpcrdma2:register_heuristic("infiniband.payload", function(tvb, pinfo, root)
     return dissect_send(without_padding(tvb), pinfo, root)
 end)
 
--- Which heuristic dissector is asked first depends on which had the last packet, and that of
--- version 1 takes messages of other versions for its own without showing anything of them. What has
--- not been offered to ours is looked at when all others are through.
+-- The order of the heuristic dissectors depends on the previous packet, and the dissector of version 1
+-- accepts messages of other versions without showing their fields. Packets that were not offered to this
+-- dissector are dissected after all other dissectors.
 function rpcrdma2.dissector(_, pinfo, root)
     local missed = offered ~= pinfo.number
     offered = nil
@@ -939,7 +937,7 @@ local function add_size(tree, field, range)
         :append_text(string.format(" bytes (encoded %d)", encoded))
 end
 
--- What follows format identifier and version of each message.
+-- The content behind format identifier and version of each message.
 local CONTENT = {
     [0xf6ab0e18] = function(tree, message)
         tree:add(p.identifier, message(0, 4))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Debian's kernel packages: which versions there are, and what is in them."""
+"""Debian's kernel packages: their versions and their files."""
 
 import inspect
 import re
@@ -12,23 +12,23 @@ from . import cache, progress, roots
 from .cache import LAB
 from .progress import LabError, say
 
-# What the project is developed against, and a day on which the mirrors had it. Backports move on;
-# the snapshot archive keeps what they drop.
+# The versions for the development of the project, and a day on which the mirrors had them. Backports move on;
+# the snapshot archive keeps old versions.
 PINNED = {"6.12": "6.12.107", "7.2": "7.2.12", "7.3": "7.3.4"}
-# What Debian builds without Rust: it is only booted, with the rpcrdma of its own.
+# A kernel that Debian builds without Rust: it is only booted, with its own rpcrdma.
 WITHOUT_RUST = ("6.12",)
 SNAPSHOT = "http://snapshot.debian.org/archive/debian/20261120T000000Z/"
-# What a node needs before it can see its image and its channels.
+# The modules that a node needs to access its image and its channels.
 IN_INITRD = ("virtio_pci", "virtio_blk", "erofs", "overlay", "virtio_console", "virtio_net",
              "9p", "9pnet_virtio")
 
-# What the crypto API finds by the name that a module asks it for: depmod does not know. The first two
-# are of 6.12.
+# Modules that the crypto API finds by the name that a module requests: depmod does not know them. The first
+# two are of 6.12.
 ASKED_FOR = {"libcrc32c": "crc32c_generic", "rdma_rxe": "crc32_generic", "krb5": "krb5enc"}
 
 
 def release(version):
-    """What `uname -r` says under Debian's kernel VERSION."""
+    """The output of `uname -r` under Debian's kernel VERSION."""
     return f"{version}+deb13-amd64"
 
 
@@ -82,7 +82,7 @@ def _version_key(version):
 
 
 def _newest(offered, wanted):
-    """The newest complete version that serves for what WANTED does."""
+    """The newest complete version of the same series as WANTED."""
     versions = {v.split("-")[0] for all_ in offered.values() for v in all_}
     complete = [v for v in versions
                 if has_rust(v) == has_rust(wanted) and _packages(v, offered)]
@@ -161,7 +161,7 @@ def _module(path):
 
 
 def _with_dependencies(tree, names):
-    """The files of modules NAMES and of what they need, each after what it needs."""
+    """The files of modules NAMES and of their dependencies, each after its dependencies."""
     needs = {}
     for line in (tree / "modules.dep").read_text().splitlines():
         path, _, rest = line.partition(":")
@@ -221,7 +221,7 @@ def _build_boot(version, packages, listed, tmp, _final):
 
 
 def boot(version, packages_):
-    """What a node boots: vmlinuz, initrd.cpio, and the modules that a node may use."""
+    """The files that a node boots: vmlinuz, initrd.cpio, and the modules that a node may use."""
     listed = [line for line in cache.text_of("kernels/debian.modules")[0].splitlines()
               if not line.startswith("#")]
     inputs = [version, listed, IN_INITRD, ASKED_FOR, cache.text_of("node/initrd-init"),

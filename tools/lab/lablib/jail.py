@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """One run of the lab in namespaces of its own.
 
-The process that runs the nodes is process 1 of a private pid namespace, and everything it mounts
-or listens on is in private mount and network namespaces. Whatever ends it, even SIGKILL, makes the
-kernel take all of it away; and it dies with its parent.
+The process that runs the nodes is process 1 of a private pid namespace. Its mounts and sockets are in
+private mount and network namespaces. When it ends, even by SIGKILL, the kernel removes all of them. It ends
+with its parent.
 """
 
 import ctypes

@@ -22,10 +22,10 @@ from .progress import LabError
 UML = {"uml": ("uml",), "uml-checkers": ("uml", "checkers")}
 # All checkers are in one kernel: who asks for one has the others as well.
 SAME = {"uml-kasan": "uml-checkers", "uml-lockdep": "uml-checkers"}
-# Of kernels/, in User Mode Linux alone: what its nodes cannot do without.
+# The patches of kernels/, for User Mode Linux only; its nodes need them.
 PATCHES = ("vector", "yield", "secondary", "stack", "kasan", "rxe")
 FLAVOURS = (*UML, *SAME, "debian", "debian-7.3", "debian-6.12")
-# What User Mode Linux is built for.
+# The largest number of processors of User Mode Linux.
 MOST_CPUS = 4
 # The arguments of every make that builds for a flavour. Debian's own compiler has the name that its
 # configuration records.
@@ -35,7 +35,7 @@ DEBIAN_MAKE = ("CC=x86_64-linux-gnu-gcc-14",)
 
 @dataclasses.dataclass
 class Kernel:
-    """A kernel that is ready: KDIR to build modules against, BOOT with what a node needs.
+    """A kernel that is ready: KDIR to build modules against, BOOT with the files that a node needs.
 
     No module is built for a kernel without KDIR: `refuse_ours` says so.
     """
@@ -97,7 +97,7 @@ def _patches():
 
 
 def _uml_source(version, packages):
-    """The same with PATCHES, and the same files but for what these change."""
+    """The same with PATCHES, and the same files except for the files that these change."""
     def build(tmp, _final):
         shutil.copytree(_source(version, packages), tmp, copy_function=os.link, symlinks=True,
                         dirs_exist_ok=True)

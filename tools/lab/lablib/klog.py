@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What in a kernel's log means that the run failed whatever its command says."""
+"""The messages in a kernel's log that fail a run, even if its command has succeeded."""
 
 import re
 

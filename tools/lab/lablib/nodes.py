@@ -66,7 +66,7 @@ def _uml(kernel, image, name, link, fds, cpus, memory, args, _plugin):
             f"ubd0r={image}", "root=/dev/ubda", "rootfstype=erofs", "init=/lab-node/init",
             f"umid={name}", "uml_dir=/tmp", f"lab={name}", "panic=-1",
             # As Debian's kernels do by default. The core's gss_create_new() relies on it: without it,
-            # au_flags of a new flavour may say of krb5 what is true of krb5i.
+            # au_flags of a new flavour may have the value of krb5i for krb5.
             "init_on_alloc=1", *args]
     if cpus > 1:
         argv.append("seccomp=on")

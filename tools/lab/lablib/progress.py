@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the lab says about itself, on stderr, and the commands it runs for long."""
+"""Messages of the lab itself, on stderr, and the long commands that it runs."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ HEARTBEAT = 20
 
 
 class LabError(Exception):
-    """The lab itself failed; the text says what is missing and what to do."""
+    """The lab itself failed; the text names the missing part and the next step."""
 
 
 def say(text):

@@ -27,8 +27,8 @@ def debian(name, options):
         host.need("mmdebstrap", "unshare")
         sources = tmp / "sources.list"
         shutil.copy(LAB / "roots/sources.list", sources)
-        # In namespaces, so that what mmdebstrap starts and mounts ends with it; its temporary
-        # files are the entry's.
+        # In namespaces, so that the processes and mounts of mmdebstrap end with it; its temporary files are
+        # in the entry.
         progress.run(f"making the {name} root", [
             "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
             "env", f"TMPDIR={tmp}", "mmdebstrap", "--variant=apt", *options,
@@ -48,7 +48,7 @@ def node_root():
 
 
 def compilers():
-    """The versions of what compiles a kernel, to be part of a kernel's key."""
+    """The versions of the compilers of a kernel, to be part of the kernel's key."""
     shown = subprocess.run(["dpkg-query", "--admindir", build_root() / "var/lib/dpkg", "-W",
                             "-f", "${Package} ${Version}\n", *COMPILERS],
                            check=True, capture_output=True, text=True)

@@ -16,15 +16,15 @@ from .sandbox import mounts
 
 LAB_FAILED, TIMED_OUT, REPORTED, STALLED = 125, 124, 99, 98
 BOOT_TIMEOUT = 300
-# After so many seconds nodes are started once more if a kernel has not come to its first process:
-# an emulated machine with two processors may hang in its first second.
+# Nodes are started once more if a kernel has not started its first process after KERNEL_TIMEOUT seconds: an
+# emulated machine with two processors may hang in its first second.
 KERNEL_TIMEOUT = 120
 FIRST_PROCESS = b"lab: the first process"
 FINISH_TIMEOUT = 60
 
 
 class Run:
-    """What happens in the private namespaces of jail.run(), as process 1 of them."""
+    """The work of the lab in the private namespaces of jail.run(), as process 1 of them."""
 
     def __init__(self, options, kernels, image, wanted):
         self.options = options
@@ -167,8 +167,9 @@ class Run:
                     raise LabError(f"the {node.name} node ended by itself")
 
     def _nudge(self, now):
-        """Has User Mode Linux look after its devices once a second. It does so when it gets the signal of
-        one of them, and has missed that of its network once: then it was cut off for ten minutes."""
+        """Makes User Mode Linux poll its devices once a second. It polls them when it gets the signal of a
+        device, and has once missed the signal of its network: the node was without a network for ten
+        minutes."""
         if now < self.nudge_at:
             return
         self.nudge_at = now + 1
@@ -235,7 +236,7 @@ class Run:
         node.channels[role].sendall(f"{text}\n".encode())
 
     def _stop(self):
-        """Ends the nodes, and takes what they still had to say."""
+        """Ends the nodes, and reads the rest of their output."""
         for node in self.nodes.values():
             node.process.kill()
             node.process.wait()
@@ -251,7 +252,7 @@ class Run:
             shutil.copyfile(pcap, self.options.pcap)
 
     def _judge(self):
-        """The exit status: a kernel's report weighs more than what the command said."""
+        """The exit status: a report of a kernel has priority over the status of the command."""
         reported = set()
         devices_fail = "ours-faults" in (self.options.client, self.options.server)
         for name, log in self.logs.items():

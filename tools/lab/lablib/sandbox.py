@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Commands in a root directory of their own, in namespaces that end with them.
 
-unshare(1) makes private mount and pid namespaces, so whatever ends the command line built here,
-the kernel takes all its processes and mounts away. die_with_parent() ties it to its caller.
+unshare(1) makes private mount and pid namespaces. So the kernel removes all processes and mounts of the
+command line that is built here when it ends for any reason. die_with_parent() ties it to its caller.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only the handler of a completion may use cannot be made or kept elsewhere.
+//! Values for the handlers of completions cannot be made or kept elsewhere.
 
 use crate::rdma::cq::Completions;
 use crate::rdma::recv::Received;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An invalidation, what it invalidates and who waits for it belong to the queue pair until the
+//! An invalidation, its registrations and the waiting task belong to the queue pair until the
 //! completion.
 
 use crate::rdma::local_inv::LocalInvBox;

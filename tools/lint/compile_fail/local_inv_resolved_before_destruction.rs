@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits for an invalidation that failed is told only after the queue pair was destroyed: there
-//! is no other way to take it out.
+//! A task that waits for a failed invalidation is woken only after the queue pair was destroyed:
+//! the waiter cannot be taken out in another way.
 
 use crate::rdma::local_inv::LocalInvBox;
 use crate::rdma::proof::Destroyed;

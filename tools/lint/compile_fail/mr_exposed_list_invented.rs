@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A list of what the peer may reach comes from a Send. An empty one from elsewhere would prove
-//! that an RPC exposes nothing.
+//! A list of registrations that the peer may reach comes from a Send. An empty list from elsewhere
+//! would prove that an RPC exposes no memory.
 
 use crate::rdma::mr::*;
 use crate::rdma::proof::Unexposed;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! That the peer invalidated a registration is what a Receive's completion says, once, not a
-//! number that somebody read somewhere.
+//! A Receive's completion reports once that the peer has invalidated a registration. A number from
+//! elsewhere is no report.
 
 use crate::rdma::mr::*;
 use crate::rdma::proof::Invalidated;

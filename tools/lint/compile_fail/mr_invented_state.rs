@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The states of a registration are those of `rdma::mr`; nobody adds a more convenient one.
+//! The states of a registration are the states of `rdma::mr`; other code cannot add a state.
 
 use crate::rdma::mr::*;
 

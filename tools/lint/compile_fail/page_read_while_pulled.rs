@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a device writes is nobody's until the RDMA Reads have ended.
+//! Memory that a device writes has no other owner until the RDMA Reads have ended.
 
 use crate::rdma::qp::Qp;
 use crate::rdma::rw::PullBox;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A Pull belongs to the queue pair from post to completion, and what waits for it, too.
+//! A Pull and its waiter belong to the queue pair from post to completion.
 
 use crate::rdma::qp::Qp;
 use crate::rdma::rw::PullBox;

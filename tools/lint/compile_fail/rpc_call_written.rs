@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Reply's buffer is filled by the one handler of the Reply: not by the sender, not through a
-//! shared borrow, and nobody writes into a Call.
+//! The handler of the Reply fills the Reply's buffer: not the sender, and not through a shared
+//! borrow. No code writes into a Call.
 
 use crate::sunrpc::{
     PinnedRqst,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A request found on a transport carries what that transport put into its slots, and nothing
-//! else can be read from there.
+//! A request found on a transport has the type that the transport put into its slots, and no other
+//! type can be read from there.
 
 use crate::sunrpc::{
     PinnedRqst,

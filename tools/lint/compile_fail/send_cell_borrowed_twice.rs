@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What belongs to the holder of the send lock has one user at a time, and goes back with the lock.
+//! The data of the holder of the send lock has one user at a time, and is returned with the lock.
 
 use crate::sunrpc::{
     SendCell,

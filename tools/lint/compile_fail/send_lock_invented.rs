@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! That the send lock is held cannot be claimed, only passed on by whoever the core gave it.
+//! The proof that the send lock is held cannot be made, only passed on by the function that the
+//! core has called.
 
 use crate::sunrpc::{
     SendCell,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an RDMA Write reads is the queue pair's until the Send behind it has ended.
+//! Memory that an RDMA Write reads belongs to the queue pair until the Send behind it has ended.
 
 use crate::rdma::qp::Qp;
 use crate::rdma::rw::Write;

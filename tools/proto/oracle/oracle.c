@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Encodes and decodes transport headers with what rpcgen makes of the documents' XDR.
+ * Encodes and decodes transport headers with rpcgen's code for the documents' XDR.
  *
  * Reads lines from stdin and answers each with a line on stdout:
  *

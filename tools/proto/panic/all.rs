@@ -3,7 +3,7 @@
 //! Everything the core can be asked to do, made into code.
 //!
 //! Compiled with overflow checks, like the kernel, the object must not refer to a panic: then no
-//! input whatever leads to one. `check` looks at its symbols.
+//! input can cause a panic. `check` looks at its symbols.
 
 #![no_std]
 

@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Replays what a kernel asked of its connections, and compares every answer.
+//! Replays the calls of a kernel on its connections, and compares every result.
 //!
-//! A trace is what the tracepoints `rpcrdma_protocol_*` print, one line for each call. What stands
-//! before that name is ignored, as are lines without it. Then comes `CALL: key=value ...`:
+//! A trace is the output of the tracepoints `rpcrdma_protocol_*`, one line for each call. Text before the
+//! name is ignored, and so are other lines. Each line continues with `CALL: key=value ...`:
 //!
 //! ```text
 //! config: cid= ceiling= continued= keep= answer= auth= inband= set=
-//!     What the next connect has in config beside its own: ceiling, continued, keep_alive, answer, and
-//!     the properties, as they are announced. auth=1: a peer has to prove who it is. inband=1: the
-//!     version begun with is that of Opening::InBand, and not from the announcement of the server.
+//!     The config of the next connect: ceiling, continued, keep_alive, answer, and the announced
+//!     properties. auth=1: the peer has to prove its identity. inband=1: the first version is the
+//!     version of Opening::InBand, and not of the announcement of the server.
 //! connect: cid= now= first= low= high= inval= send= recv= calls= grants= xid= peer=
-//!     Connection::client: the version begun with, config.versions, config.cm_private, calls,
-//!     grants and xid of config, and the private data of the server. Connection::server with
-//!     first=0, and the private data of the client.
+//!     Connection::client: the first version, config.versions, config.cm_private, calls, grants and
+//!     xid of config, and the private data of the server. Connection::server with first=0, and the
+//!     private data of the client.
 //! send: cid= now= xid= call= nomsg= more= result= header= limit=
 //!     Connection::send: call=1 for a Call, nomsg=1 for Kind::Nomsg, and more=1 for a part that is not
-//!     the last; result is 0 or SendError::number, header is what was written.
+//!     the last; result is 0 or SendError::number, header is the written header.
 //! message: cid= now= len= inv= bytes= event= xid= limit=
-//!     Connection::handle_message: len is that of the message, bytes are its first 512, and inv is
+//!     Connection::handle_message: len is the length of the message, bytes are its first 512, and inv is
 //!     the handle that was invalidated, or 0; event and xid are Event::name and Event::xid, or 0.
 //! ended: cid=
 //!     Connection::handle_call_ended.
 //! transmit: cid= now= waiting= busy= bytes=
 //!     Connection::poll_transmit that returned a message.
 //! refuse: cid= xid= vers= credit= type= code= first= second=
-//!     Connection::refuse of the Call with these fixed words, with what ErrorReport::code and arguments
-//!     say.
+//!     Connection::refuse of the Call with these fixed words, with ErrorReport::code and the arguments.
 //! timeout: cid= now= event=
 //!     Connection::handle_timeout; event is Event::name.
 //! grants: cid= count=
@@ -41,13 +40,14 @@
 //!     The connection is over.
 //! ```
 //!
-//! Octets are hexadecimal digits without spaces, times are milliseconds, and `limit` is
-//! `calls().limit()` afterwards, or in version 2 `send_credits().balance()`. `cid` tells connections apart; those that were there before the
-//! trace began are left out, and so are those with authentication, and those with property sets in parts
-//! from there on: what is in them is not recorded.
+//! Bytes are hexadecimal digits without spaces, times are milliseconds, and `limit` is
+//! `calls().limit()` after the call, or in version 2 `send_credits().balance()`. `cid` is the number of
+//! the connection. Connections that began before the trace are left out, and so are connections with
+//! authentication, and connections with property sets in parts after these: their contents are not
+//! recorded.
 //!
-//! The traces in `traces/` are replayed, and those which `RPCRDMA_TRACE` names, with `:` between them. To
-//! record one, on a machine that mounts or serves with the module:
+//! The traces in `traces/` are replayed, and the traces of `RPCRDMA_TRACE`, separated by `:`. To record a
+//! trace, on a machine that mounts or serves with the module:
 //!
 //! ```text
 //! trace-cmd record -e 'rpcrdma:rpcrdma_protocol_*' -- COMMAND
@@ -130,7 +130,7 @@ impl<'a> Line<'a> {
             .collect()
     }
 
-    /// Compares what came out with what the kernel got.
+    /// Compares the results with the results of the kernel.
     fn expect<T: PartialEq + std::fmt::Debug>(
         &self,
         name: &str,
@@ -148,7 +148,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What a connection brings along beside what its [`connect`] says.
+/// Returns the limits of a connection that are not in its [`connect`].
 fn configure(line: &Line<'_>) -> Result<Config, String> {
     let octets = line.octets("set")?;
     let set = PropertySet::decode(&octets).map_err(|bad| format!("set: {bad:?}"))?;
@@ -247,7 +247,7 @@ fn send(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
 
 fn message(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
     let mut message = line.octets("bytes")?;
-    // What is behind the traced octets is Payload stream, of which the length alone counts.
+    // The bytes behind the traced bytes are Payload stream, of which only the length counts.
     message.resize(line.number("len")? as usize, 0);
     let invalidated = Some(line.word("inv")?).filter(|handle| *handle != 0);
     let event = connection.handle_message(line.now()?, &message, invalidated.map(Handle));
@@ -267,7 +267,7 @@ fn refuse(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> {
         .map_err(|why| format!("refuse: {why:?}"))
 }
 
-/// Reads the code and what follows it as an error message of version 2 has them.
+/// Reads the code and its arguments in the order of an error message of version 2.
 fn report(line: &Line<'_>) -> Result<ErrorReport, String> {
     let [code, first, second] = ["code", "first", "second"].map(|name| line.word(name));
     let message = words(&[0, 2, 0, 4, 1, code?, first?, second?]);
@@ -294,7 +294,7 @@ fn transmit(connection: &mut Connection, line: &Line<'_>) -> Result<(), String> 
 /// The connections of a trace, by their numbers.
 #[derive(Default)]
 struct Kernel {
-    /// What those bring along that are about to begin, and whether they negotiate in-band.
+    /// The limits of the connections that are about to begin, and whether they negotiate in-band.
     configs: HashMap<u64, (Config, bool)>,
     connections: HashMap<u64, Connection>,
 }

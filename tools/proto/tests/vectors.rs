@@ -26,7 +26,7 @@ use rpcrdma_proto::proto::types::{Handle, MsgType, Segment, Version, Xid};
 use rpcrdma_proto::proto::{invalidate, v1, v2};
 use serde_json::{json, Map, Value};
 
-/// What went wrong with a vector.
+/// The mistake in a vector.
 type Result<T = ()> = std::result::Result<T, String>;
 
 fn main() -> ExitCode {
@@ -90,7 +90,7 @@ fn run(vector: &Value) -> Result {
     }
 }
 
-/// What the receiver of a message is with respect to its RPC.
+/// The role of a message's receiver with respect to the RPC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Role {
     /// All RPCs that it is told about wait for a Reply.
@@ -218,7 +218,7 @@ fn connect(message: &[u8], expect: &Value, side: Side) -> Connection {
                 _ => versions,
             };
             let first = Memory::default().first(NOW, versions);
-            // What is said about a version answers the first message, and other errors a Call.
+            // An error about a version answers the first message, and other errors answer a Call.
             let error = message.get(12..16) == Some(&[0, 0, 0, 4]);
             let of_call = error && message.get(20..24) != Some(&[0, 0, 0, 1]);
             let config = Config {
@@ -256,11 +256,11 @@ fn transmit(connection: &mut Connection) -> Vec<Vec<u8>> {
     sent
 }
 
-/// What came of a message.
+/// The outcome of a message.
 #[derive(Default)]
 struct Outcome {
     action: &'static str,
-    /// What is known beyond the action, by the names that vectors use.
+    /// Facts beyond the action, by the names of the vectors.
     facts: Map<String, Value>,
     /// The error messages that were sent.
     errors: Vec<Vec<u8>>,
@@ -322,7 +322,7 @@ fn run_message(message: &[u8], expect: &Value, role: Role) -> Result {
     Ok(())
 }
 
-/// What a vector says that is no outcome, or is looked at elsewhere. `why` is for people.
+/// Fields of a vector that are no outcome, or are checked elsewhere. `why` is for people.
 const OTHER_NAMES: [&str; 14] = [
     "ok",
     "action",
@@ -480,7 +480,7 @@ fn call(connection: &mut Connection, arrived: &Arrived<'_>, joined: &mut Vec<u8>
     }
 }
 
-/// The offer is taken from the Reply: as many octets as came back.
+/// The provided chunks are derived from the Reply: the returned number of bytes.
 //= V1-064, V1-066, V1-067, V1-072, V1-083, V2-087, V2-101 (test)
 fn reply(arrived: &Arrived<'_>, joined: &mut Vec<u8>) -> Outcome {
     joined.extend_from_slice(arrived.conveyed.payload);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tests of the protocol core share: values to test with, kinds of peers, and two peers
+//! Shared by the tests of the protocol core: values to test with, kinds of peers, and two peers
 //! with a network between them.
 
 use std::ops::Range;
@@ -132,7 +132,7 @@ pub fn v1_message<C: Chunks>(xid: u32, kind: Kind, chunks: &C, payload: &[u8]) -
     v1_granting(32, xid, kind, chunks, payload)
 }
 
-/// Decodes what [`v1_message`] made.
+/// Decodes a message of [`v1_message`].
 pub fn conveyed(message: &[u8]) -> (FixedWords, Conveyed<'_>) {
     let (fixed, rest) = FixedWords::split(message).expect("our own");
     match v1::decode(&fixed, rest) {
@@ -146,7 +146,7 @@ pub fn lists_of(message: &[u8]) -> ChunkLists<'_> {
     conveyed(message).1.chunks
 }
 
-/// What a version 2 message that was decoded is encoded from.
+/// Returns the input that encodes a decoded version 2 message.
 pub fn outgoing(fixed: &FixedWords, flags: Flags, conveyed: &Conveyed<'_>) -> Outgoing {
     Outgoing {
         xid: fixed.xid,
@@ -161,7 +161,7 @@ pub fn outgoing(fixed: &FixedWords, flags: Flags, conveyed: &Conveyed<'_>) -> Ou
     }
 }
 
-/// The error report number `which`, with what `word` draws.
+/// Returns the error report number `which`, with arguments drawn from `word`.
 pub fn report(which: u32, mut word: impl FnMut() -> u32) -> ErrorReport {
     match which {
         0 => ErrorReport::Version {

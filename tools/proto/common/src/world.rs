@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two [`Connection`]s, what their callers want of them, and the network between them.
+//! Two [`Connection`]s, the requests of their callers, and the network between them.
 //!
-//! Everything that may happen next is an [`Action`]; who chooses among them explores what the
-//! protocol core can be driven into. The network is that of a reliable connection: messages
-//! arrive in order and once, Sends complete at any time later, and the connection can be lost.
+//! Every possible next step is an [`Action`]. The choice among the actions explores the states of
+//! the protocol core. The network is a reliable connection: messages arrive in order and once,
+//! Sends complete at any time later, and the connection can be lost.
 //!
 //! Each side has a receive queue. A message needs a Receive that is posted: without one it waits,
 //! and so does each message behind it (InfiniBand, RNR), or the connection ends (iWARP); see
@@ -57,21 +57,21 @@ pub const fn reverse(call: u32, reply: u32) -> Rpc {
     }
 }
 
-/// What a world starts from, and what may go wrong in it.
+/// The start of a world, and its possible faults.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The two sides: client, server.
     pub configs: [Config; 2],
-    /// Whether the version is negotiated in-band, and not by the announcement of the server.
+    /// The version is negotiated in-band, and not by the announcement of the server.
     pub in_band: bool,
     /// The RPCs, which either side makes in this order.
     pub rpcs: Vec<Rpc>,
     /// The most RPCs of one side that are under way at a time.
     pub callers: usize,
-    /// Whether the server keeps the Receive of a Call until the Reply is sent. The client copies
-    /// Calls: if both sides kept them, both could run out of Receives, and neither could reply.
+    /// The server keeps the Receive of a Call until the Reply is sent. The client copies Calls: if
+    /// both sides kept them, both could run out of Receives, and neither could reply.
     pub hold: bool,
-    /// What becomes of a message for which no Receive is posted.
+    /// The fate of a message without a posted Receive.
     pub fabric: Fabric,
     /// How often the connection gets lost at most.
     pub losses: u8,
@@ -79,7 +79,7 @@ pub struct Setup {
     pub impatience: u8,
 }
 
-/// What becomes of a message for which no Receive is posted.
+/// The fate of a message without a posted Receive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fabric {
     /// It waits for a Receive, and each message behind it waits, too.
@@ -88,7 +88,7 @@ pub enum Fabric {
     Iwarp,
 }
 
-/// What became of an RPC.
+/// The fate of an RPC.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
     /// The Call has not been sent, or not all of it.
@@ -122,7 +122,8 @@ pub enum Action {
 #[derive(Clone, Debug)]
 struct Peer {
     connection: Connection,
-    /// Messages to this side in order: first those in its Receives, then those that wait for one.
+    /// Messages to this side in order: first the messages in Receives, then the messages that wait
+    /// for a Receive.
     inbox: VecDeque<Vec<u8>>,
     /// Sends with a credit whose completion was not reported.
     incomplete: u32,
@@ -159,7 +160,7 @@ pub struct World {
     last_settled: Option<Version>,
     /// No connection will ever be made.
     hopeless: bool,
-    /// How many messages found no Receive.
+    /// The number of messages that found no Receive.
     missed: u32,
     /// The first rule that was broken.
     broken: Option<String>,
@@ -254,7 +255,7 @@ impl World {
         self.broken.as_deref()
     }
 
-    /// Returns what became of the RPCs.
+    /// Returns the fates of the RPCs.
     pub fn fates(&self) -> &[Fate] {
         &self.fates
     }
@@ -281,7 +282,7 @@ impl World {
             .all(|fate| matches!(fate, Fate::Done | Fate::Failed))
     }
 
-    /// Adds what may happen next.
+    /// Adds the possible next actions.
     pub fn actions(&self, setup: &Setup, actions: &mut Vec<Action>) {
         if self.broken.is_some() || self.hopeless {
             return;
@@ -419,7 +420,7 @@ impl World {
             inv_handle: Handle::NONE,
         };
         if !cut.more && direction == MsgType::Reply && peer.held != 0 {
-            // What the Call was in is free before the Reply grants anything.
+            // The Receive of the Call is free before the Reply grants credits.
             peer.held -= 1;
             Self::post(config, peer);
         }
@@ -518,7 +519,7 @@ impl World {
         }
     }
 
-    /// Sends what the connection itself has to say.
+    /// Sends the messages of the connection itself.
     fn pump(&mut self, setup: &Setup, side: Side) {
         // More than there can be in one go.
         for _ in 0..40 {

@@ -49,7 +49,7 @@ const GRANT: Grant = Grant {
     ceiling: 128,
 };
 
-/// Returns the length of what is behind the header.
+/// Returns the length of the bytes behind the header.
 fn v1_decode(message: &[u8]) -> usize {
     let body = FixedWords::split(message).map(|(fixed, rest)| v1::decode(&fixed, rest));
     match body {
@@ -103,7 +103,7 @@ fn v2_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
     }
 }
 
-/// Returns the length of what is behind the header of a Reply.
+/// Returns the length of the bytes behind the header of a Reply.
 #[inline(always)]
 fn v1_handle(connection: &mut Connection, message: &[u8]) -> usize {
     match connection.handle_usual(Version::V1, MsgType::Reply, NOW, message, None) {
@@ -112,8 +112,8 @@ fn v1_handle(connection: &mut Connection, message: &[u8]) -> usize {
     }
 }
 
-/// What a client does with an RPC but for touching memory: plans, names each region once, writes
-/// the header, and looks at what it counts. Returns the length of the message.
+/// The work of a client for an RPC without access to memory: plans, names each region once, writes
+/// the header, and counts. Returns the length of the message.
 #[inline(never)]
 fn send(call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Segment]) -> u32 {
     // By reference: a Plan is a dozen words.
@@ -260,7 +260,8 @@ fn v1_accept(message: &[u8], limits: &CallLimits) -> u32 {
     accept(&conveyed, len, limits).map_or(0, |call| call.len)
 }
 
-/// Calls a function many times with what the optimiser cannot know, and checks what it returns.
+/// Calls a function many times with values that the optimiser does not know, and checks its
+/// results.
 macro_rules! count {
     ($expected:expr, $function:ident($($argument:expr),*) $(.$method:ident())?) => {
         for _ in 0..CALLS {
@@ -389,7 +390,7 @@ fn connections() {
     count!(24, cost_v2_handle_plain_reply(&mut client, &plain));
 }
 
-/// A client that may send and receive as many messages as are counted.
+/// Returns a client that may send and receive all counted messages.
 fn v2_client() -> Connection {
     let mut client = Connection::client(config::both(1000), Opening::InBand(Version::V2), &[], NOW);
     let mut out = [0; MAX_CONTROL_LEN];

@@ -12,7 +12,7 @@ use common::world::{forward, reverse, Action, Fabric, Fate, Setup, World};
 use rpcrdma_proto::proto::types::Version;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-/// A pair of peers, and what has to come of it.
+/// A pair of peers, and the required outcome.
 #[derive(Clone)]
 struct Case {
     name: &'static str,
@@ -21,7 +21,7 @@ struct Case {
     version: Option<Version>,
 }
 
-/// What has to be possible.
+/// The required outcome.
 const GOAL: &str = "all is well";
 
 impl Model for Case {

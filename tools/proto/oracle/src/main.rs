@@ -219,7 +219,7 @@ fn draw_request(random: &mut Random, version: u32) -> FixedWords {
 }
 
 fn draw_v1_error(random: &mut Random) -> Message {
-    // The version is copied from the request, whatever it is.
+    // The version is copied from the request, with any value.
     let version = random.word();
     let request = draw_request(random, version);
     let credit = random.word().max(1);

@@ -144,8 +144,8 @@ fn send(connection: &mut Connection, message: &Outgoing) -> Result<Vec<u8>, Send
 
 // Version 1.
 
-/// What a connection does with `message` in a hurry, once it is settled by `first`, is what it does
-/// otherwise, and of `others` it takes no notice.
+/// The fast path of a connection that is settled by `first` has the same result for `message` as
+/// the general path, and ignores `others`.
 fn may_be_handled_in_a_hurry(
     mut usual: Connection,
     kind: MsgType,
@@ -227,8 +227,8 @@ fn version_2_may_be_handled_in_a_hurry() {
     }
 }
 
-/// A plain message takes the shortest way, and does there what it does otherwise; what is not quite
-/// plain is let alone there.
+/// A plain message takes the shortest path, with the same result as the general path. The shortest
+/// path ignores messages that are not plain.
 //= V2-005, V2-014, V2-026, V2-030, V2-044, V2-048 (test)
 #[test]
 fn plain_messages_of_version_2_take_the_shortest_way() {
@@ -311,7 +311,7 @@ fn plain_messages_of_version_2_take_the_shortest_way() {
             assert_eq!(all.count(), handled);
         }
     }
-    // Nobody may call who has not proven who it is.
+    // A client without a proof may not send a Call.
     let mut unproven = Connection::server(
         Config {
             auth: Policy::Require,
@@ -412,14 +412,14 @@ fn v1_client_answers_no_bad_reply() {
 #[test]
 fn whose_xid_it_is_follows_from_the_rpc_message() {
     let chunks = |msg_type| join(&[9, 1, 32, 0, 0, 0, 1, 0], &rpc(9, msg_type, 40));
-    // What is no Reply ends no RPC of the client, be it as bad as it likes.
+    // A message that is no Reply ends no RPC of the client, even if it is invalid.
     for call in [chunks(0), v1_msg(9, &rpc(10, 0, 40))] {
         let mut client = client(Version::V1);
         let event = client.handle_message(NOW, call, None);
         assert!(matches!(event, Event::Refused(_)), "{event:?}");
         assert_eq!(errors(&mut client), [words(&[9, 1, 8, 4, 2])]);
     }
-    // What is no Reply of the client ends none of the server.
+    // A message that is no Reply of the client ends no RPC of the server.
     let mut server = server();
     let event = server.handle_message(NOW, v1_msg(9, &rpc(10, 1, 40)), None);
     assert!(
@@ -564,7 +564,7 @@ fn thresholds_follow_the_version() {
         ..small
     };
     assert_eq!(v1_only.receive_size(None), 1024);
-    // Small Receives would be against the rules, whatever is announced.
+    // Small Receives would be against the rules, with any announcement.
     let tiny = Config {
         properties: Properties {
             recv_size: 1024,
@@ -576,7 +576,8 @@ fn thresholds_follow_the_version() {
     assert_eq!(tiny.receive_size(Some(Version::V2)), 4096);
 }
 
-/// What comes before the version is settled has room for either, and what comes after it for that.
+/// Messages before the version is settled fit either version, and later messages fit the settled
+/// version.
 //= V1-045, V2-056, D-24 (test)
 #[test]
 fn buffers_follow_the_version() {
@@ -751,7 +752,7 @@ fn the_reply_that_goes_first_may_have_parts() {
         assert_eq!(server.poll_timeout(true), None);
         server.handle_message(NOW, grant, None);
     }
-    // What nothing may come between has ended.
+    // The sequence that excludes other messages has ended.
     assert_eq!(transmit(&mut server)[0][15], 5);
 }
 
@@ -968,7 +969,7 @@ fn parts_arrive_as_one_call() {
         let flags = if part == 5 { 0 } else { 2 };
         let event = server.handle_message(NOW, v2_msg(8, flags, octets), None);
         refused += u32::from(matches!(event, Event::Refused(BadHeader::TooLong)));
-        // What has come so far is of use as long as nothing was refused.
+        // The parts that have arrived are kept if no part was refused.
         assert_eq!(server.is_joining(), refused == 0);
     }
     assert_eq!(refused, 1);
@@ -1126,7 +1127,7 @@ fn so_many_sends_may_go_without_a_completion() {
         client.handle_message(NOW, set, None);
         client.handle_sent(1);
         assert_eq!(client.send_credits().ceiling(), ceiling);
-        // One of so many asks, and is reported when the next comes to ask.
+        // One of several Sends asks for a completion, which is reported when the next Send asks.
         let (mut unasked, mut asked) = (0, 0);
         for xid in 0..1000 {
             if !client.may_send(|| NOW, MsgType::Call, 1) {
@@ -1198,7 +1199,7 @@ fn a_call_is_taken_up_when_there_is_a_credit_for_its_reply() {
         send(&mut server, &reply).unwrap();
     }
     assert!(!server.may_take_call(0));
-    // Calls that grant nothing change nothing, whatever their number.
+    // Any number of Calls without a grant changes no count.
     for xid in 10..20 {
         server.handle_message(NOW, grant(xid, 0), None);
         assert!(!server.may_take_call(0));
@@ -1542,7 +1543,7 @@ fn a_second_grant_waits_for_the_peer() {
     assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 8]);
 }
 
-/// A peer that waits for as many credits as half the ceiling learns that the ceiling is lower.
+/// A peer that waits for credits of half the ceiling receives the lower ceiling.
 //= V2-049, V2-051, D-10, D-11 (test)
 #[test]
 fn a_lower_ceiling_is_told_to_a_peer_that_waits() {
@@ -1848,7 +1849,7 @@ fn any_first_call_may_be_refused_for_its_version() {
     let ready = rising.handle_message(NOW, props(0, &[0]), None);
     assert!(matches!(ready, Event::Ready));
     assert!(send(&mut rising, &call(77)).is_ok());
-    // The server speaks version 2 after all: what was remembered is forgotten.
+    // The server speaks version 2 after all: the memory of the refusal is cleared.
     let mut memory = Memory::default();
     memory.remember_v1(NOW);
     rising.handle_lost(NOW, &mut memory);
@@ -1968,8 +1969,8 @@ fn policy_decides_about_peers_without_proof() {
         with(Policy::Ignore).handle_message(NOW, props(0, &material), None),
         Event::Ready
     ));
-    // A Call before the proof gets no answer, in either version, and what follows is of no use. The
-    // connection ends when the time for the proof is over.
+    // A Call before the proof gets no answer, in either version, and later messages are ignored.
+    // The connection ends when the time for the proof is over.
     let v1 = v1_msg(9, &rpc(9, 0, 40));
     let reply = v2_msg(9, 1, &rpc(9, 1, 40));
     let parts = v2_msg(9, 2, &rpc(9, 0, 40));
@@ -1998,7 +1999,7 @@ fn policy_decides_about_peers_without_proof() {
         with(Policy::Optional).handle_message(NOW, first, None),
         Event::Call(_)
     ));
-    // Whoever need not prove anything may fail to, and may still prove it later.
+    // A peer without an obligation to prove itself may fail to, and may still prove itself later.
     let mut server = with(Policy::Optional);
     let event = server.handle_message(NOW, props(0, &material), None);
     assert!(matches!(event, Event::HostAuth(b"abcd")));

@@ -223,7 +223,7 @@ fn a_peer_may_take_less_than_a_page() {
     assert_eq!(plan(&call, &limits), Err(PlanError::NoSegments));
 }
 
-// What holds for every plan.
+// Properties of every plan.
 
 fn any_part() -> impl Strategy<Value = Part> {
     (
@@ -242,7 +242,7 @@ fn any_buf() -> impl Strategy<Value = Buf> {
             len: head.len % 8000 + 40,
             ..head
         },
-        // Pad makes up for what the page list lacks.
+        // Pad replaces the missing bytes of the page list.
         pages: Part {
             len: pages.len + odd,
             ..pages
@@ -357,7 +357,7 @@ fn register(limits: &Limits, buf: &Buf, region: &Registration) -> (Segment, Rang
     (segment(1, length), stream_range(buf, region))
 }
 
-/// Every octet of the Call is inline, in a chunk, or pad of what is in a chunk.
+/// Every byte of the Call is inline, in a chunk, or pad of the data in a chunk.
 //= V1-048, V1-049, V1-059, V1-086, V2-068, V2-077, V2-091, V2-093, V2-099, V2-108 (test)
 fn conveys_everything_once(call: &CallShape<'_>, plan: &Plan) {
     let len = call.send.len();
@@ -375,8 +375,8 @@ fn conveys_everything_once(call: &CallShape<'_>, plan: &Plan) {
     assert!(seen.iter().all(|times| *times == 1));
 }
 
-/// A normal chunk is one eligible item without pad, at its aligned Position, and the special ones
-/// are what is left.
+/// A normal chunk is one eligible item without pad, at its aligned Position, and the special chunks
+/// are the rest.
 //= V1-050, V1-051, V1-053, V1-054, V1-056, V1-058, V1-060, V1-063, V1-070, V1-082 (test)
 //= V2-069, V2-070, V2-072, V2-073, V2-074, V2-076, V2-078, V2-080, V2-082, V2-083 (test)
 //= V2-088, V2-095, V2-130, NFS-033 (test)
@@ -431,7 +431,7 @@ fn chunks_of_items(call: &CallShape<'_>, plan: &Plan, limits: &Limits) -> Lists 
     lists
 }
 
-/// What the plan says without looking is what a look shows.
+/// The counts of the plan are the counts of the lists.
 fn counts_are_right(call: &CallShape<'_>, plan: &Plan, lists: &Lists) {
     let bytes = |ranges: &mut dyn Iterator<Item = Range<u32>>| -> u32 {
         ranges.map(|range| range.end - range.start).sum()
@@ -441,7 +441,7 @@ fn counts_are_right(call: &CallShape<'_>, plan: &Plan, lists: &Lists) {
         .payload(call)
         .map(|range| range.start.min(call.send.head.len)..range.end.min(call.send.head.len));
     let others = plan.payload_len - bytes(&mut { head });
-    // Items are reduced from the pages; what of the head is in chunks is not pulled up.
+    // Items are reduced from the pages; data of the head in chunks is not pulled up.
     if plan.conveyance == Conveyance::Long {
         assert_eq!(plan.pulled_up(call), 0);
     } else {
@@ -546,7 +546,7 @@ fn offers_room_for_the_largest_reply(
     }
 }
 
-/// What RPCSEC_GSS protects stays whole.
+/// Data under RPCSEC_GSS protection stays in one piece.
 //= V2-189, V2-193, V2-194, D-42 (test)
 fn leaves_protected_calls_whole(call: &CallShape<'_>, plan: &Plan) {
     assert!(!call.protected || plan.reads.is_empty() && plan.writes.is_empty());
@@ -569,7 +569,7 @@ proptest! {
         }
     }
 
-    /// An item that cannot be reduced changes nothing, but is not what the shortcuts are for.
+    /// An item that cannot be reduced changes no decision, but excludes the fast path.
     #[test]
     fn shortcuts_lead_where_the_long_way_does(any in any_call()) {
         let Any { send, arguments, receive, results, protected, limits } = &any;
@@ -646,7 +646,7 @@ fn what_is_not_aligned_stays_whole() {
     }
 }
 
-/// Four messages are moderate, and what is more goes by RDMA.
+/// Four messages are moderate, and longer data is moved by RDMA.
 //= V2-094, V2-199 (test)
 #[test]
 fn only_moderate_messages_go_in_parts() {

@@ -13,7 +13,8 @@ use rpcrdma_proto::proto::types::{Segment, Xid};
 
 use crate::given::{any_bytes, any_lists};
 
-/// A Reply's payload length or `None` for one in the Reply chunk, and what is in Write chunks.
+/// A Reply's payload length, or `None` for a Reply in the Reply chunk, and the length of the data
+/// in Write chunks.
 type Checked = Result<(Option<usize>, u32), Failure>;
 
 fn verdict(message: &[u8], offered: &Lists) -> Checked {
@@ -145,7 +146,7 @@ fn what_was_not_offered_is_refused() {
     assert_eq!(verdict(&message, &more), Err(Failure::WriteChunks));
 }
 
-// Nothing was written there, so it does not matter what it names.
+// The chunk has no data, so its handles do not matter.
 //= V1-109, V2-107, D-37 (test)
 #[test]
 fn what_was_not_offered_may_be_returned_unused() {

@@ -16,7 +16,7 @@ fn device(registration_pages: u32, max_qp_wr: u32) -> Device {
     }
 }
 
-/// Numbers around what matters, and some far from it.
+/// Numbers around the limits, and some far from them.
 fn devices() -> impl Iterator<Item = Device> {
     let pages = [
         1,
@@ -56,7 +56,8 @@ fn all() -> impl Iterator<Item = (u32, Device, Resources)> {
     })
 }
 
-/// Whether queues for so many work requests, and what marks their ends, fit the device.
+/// Returns whether queues for these work requests, and for the markers at their ends, fit the
+/// device.
 fn fits(device: &Device, sends: u64, receives: u32) -> bool {
     let marker = u64::from(Resources::MARKER);
     let sends = sends + marker;
@@ -100,7 +101,7 @@ fn whoever_waits_for_room_has_a_completion_to_come() {
             }
             assert!(asked, "{device:?} {r:?} {registrations}");
         }
-        // The same of buffers: not all can be in Sends that nobody asked about.
+        // The same for buffers: not all of them can be in unsignaled Sends.
         assert!(r.sends >= r.signal_interval, "{r:?}");
         assert!(u64::from(r.sends) <= 2 * u64::from(wanted), "{r:?}");
         assert!(r.registrations >= r.per_call(), "{r:?}");
@@ -170,14 +171,14 @@ fn every_message_has_a_receive_that_is_posted() {
         } else {
             assert_eq!(r, before);
         }
-        // What is there while the connection grows is less.
+        // Fewer resources exist while the connection grows.
         for calls in 1..r.grants {
             assert!(receives(calls, 2) <= receives(r.grants, 2));
         }
     }
 }
 
-/// What the kernel's own module makes of a device (frwr_query_device): credits, or a refusal.
+/// The result of the C module for a device (frwr_query_device): credits, or a refusal.
 fn own_module(requests: u32, device: &Device) -> Option<u32> {
     let pages = device.registration_pages.min(DATA_PAGES);
     let mut depth = 7;
@@ -310,7 +311,7 @@ fn a_responder_has_a_receive_for_what_the_peer_may_send() {
     }
 }
 
-/// Its send queue is what it is without them.
+/// Its send queue has the same length without them.
 #[test]
 fn what_a_responder_may_grant_later_takes_nothing_from_what_it_has_now() {
     for (calls, callbacks, device, r) in all_responders() {
@@ -334,7 +335,7 @@ fn a_responder_that_waits_for_room_has_a_completion_to_come() {
 #[test]
 fn a_responder_on_a_common_device() {
     let r = responder(128, 2, 69, &device(256, 16_384)).unwrap();
-    // Twice what is asked for, for later.
+    // Twice the requested number, for later.
     assert_eq!(r.grants, 256);
     assert_eq!(r.receives, 273);
     // With the marker and a free entry, a power of two: as much as for 128 Calls.

@@ -21,7 +21,7 @@ fn limits(version: Version) -> ReplyLimits {
     }
 }
 
-/// What is decided, and what the Reply's header says.
+/// The decision, and the contents of the Reply's header.
 type Decision = Result<(Form, Lists, Vec<(u32, std::ops::Range<u32>)>), ErrorReport>;
 
 fn decide(lists: &Lists, len: u32, results: &[Option<Item>], limits: &ReplyLimits) -> Decision {
@@ -40,7 +40,7 @@ fn decide(lists: &Lists, len: u32, results: &[Option<Item>], limits: &ReplyLimit
     Ok((response.form, Lists::of(&response), writes))
 }
 
-/// What holds for every Reply: the header is as long as was said, and everything is conveyed.
+/// Properties of every Reply: the header has the announced length, and all data is conveyed.
 fn check_lengths(response: &Response<'_>, len: u32, limits: &ReplyLimits) {
     let mut out = [0; 8192];
     let header = v1::encode(&mut out, Xid(1), 1, response.kind(), response).unwrap() as u32;
@@ -216,7 +216,7 @@ fn v2_leaves_a_short_write_chunk_unused() {
     }
 }
 
-/// What RPCSEC_GSS protects is one piece, whatever chunks there are for it.
+/// Data under RPCSEC_GSS protection is one piece, with any chunks for it.
 //= V2-193, D-42 (test)
 #[test]
 fn protected_results_are_not_reduced() {

@@ -310,7 +310,7 @@ fn results_are_eligible_in_read_readlink_and_compound() {
     }
 }
 
-/// What version 1 has an error for is refused before the Call is processed, inline and Long.
+/// Calls for which version 1 has an error are refused before they are processed, inline and Long.
 //= V1-100, V1-108 (test)
 #[test]
 fn chunks_without_a_use_are_refused_first() {
@@ -351,7 +351,7 @@ fn chunks_without_a_use_are_refused_first() {
     }
 }
 
-/// Whatever the limits are, a Read list is not walked more than some times.
+/// With any limits, a Read list is walked a bounded number of times.
 //= V2-150, V2-185, D-25 (test)
 #[test]
 fn the_work_for_one_header_is_bounded() {

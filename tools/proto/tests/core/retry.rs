@@ -56,7 +56,7 @@ fn version_1_never_tries_again() {
     }
 }
 
-/// Whatever the limit is: a Position Zero Read chunk comes before parts.
+/// For any limit: a Position Zero Read chunk comes before parts.
 //= V2-151, V2-152, D-06 (test)
 #[test]
 fn read_chunks_become_one_or_none() {
@@ -90,7 +90,7 @@ fn write_chunks_and_segments_become_fewer() {
         ..SENT
     };
     assert_eq!(reaction(1, &none), Reaction::Terminate);
-    // The limit is that of a chunk, and where none exceeds it, that of the header.
+    // The limit applies to a chunk, and if no chunk exceeds it, to the header.
     let reaction = |max_segments| once(ErrorReport::Segments { max_segments }, &SENT);
     for max in [0, 1, 19] {
         assert_eq!(reaction(max), Reaction::Retry(Retry::FewerSegments(max)));
@@ -366,7 +366,7 @@ fn refusals_age() {
     assert!(refusals.expire(later.after(KEEP)));
     assert_eq!(narrowed(&refusals).chunk_segments, 16);
     assert!(!refusals.expire(later.after(KEEP).after(KEEP)));
-    // What is refused anew is new.
+    // A renewed refusal counts as a change.
     let known = refusals.changes();
     assert!(again(&mut refusals, Retry::LongCall, known));
 }

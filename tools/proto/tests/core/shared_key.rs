@@ -59,12 +59,12 @@ fn channel() -> Channel {
     }
 }
 
-/// One side of a connection, and what it says of the other.
+/// One side of a connection, and its messages.
 struct Host {
     connection: Connection,
     handshake: Option<Handshake>,
     key: u64,
-    /// What was told to it.
+    /// The answers of the connection to it.
     told: Vec<&'static str>,
     closed: Option<CloseReason>,
 }
@@ -89,7 +89,7 @@ impl Host {
         }
     }
 
-    /// What it sends on its own.
+    /// Returns the message that it sends next.
     fn says(&mut self) -> Option<Vec<u8>> {
         let mut out = [0; MAX_CONTROL_LEN];
         let message = self.connection.poll_transmit(NOW, false, false, &mut out);
@@ -140,7 +140,8 @@ impl Host {
     }
 }
 
-/// Lets both talk until nobody has anything to say or one hangs up; returns what was said.
+/// Lets both sides send until neither has a message or one ends the connection; returns the
+/// messages.
 fn talk(client: &mut Host, server: &mut Host) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
@@ -175,7 +176,7 @@ fn both_prove_that_they_have_the_key() {
         client.hears(&message);
     }
     assert_eq!(client.told, ["ready"]);
-    // The server would refuse what comes before the proof.
+    // The server would refuse a message before the proof.
     assert_eq!(client.calls(), Err(SendError::Busy));
     let call = client.says().map(|proof| (proof, client.calls().unwrap()));
     let (proof, call) = call.unwrap();
@@ -250,7 +251,7 @@ fn a_peer_that_is_given_up_gets_nothing() {
     assert!(server.says().is_none());
 }
 
-/// What a client and a server with the same key say in the handshake.
+/// Returns the messages of a client and a server with the same key in the handshake.
 fn said() -> (Handshake, Handshake, [Vec<u8>; 3]) {
     let mut client = Handshake::new(Side::Client, channel(), [1; 32]);
     let mut server = Handshake::new(Side::Server, channel(), [2; 32]);
@@ -274,7 +275,7 @@ fn a_proof_is_good_for_one_connection_one_side_and_once() {
     assert!(client.pending().is_none() && server.pending().is_none());
     // A server that has been told already is not told again.
     assert_eq!(client.handle(&proof, mac(1)), Verdict::Refuse);
-    // What another connection has seen.
+    // The messages of another connection.
     let mut other = Handshake::new(Side::Client, channel(), [3; 32]);
     assert_eq!(other.handle(&proof, mac(1)), Verdict::Refuse);
     let mut other = Handshake::new(Side::Server, channel(), [3; 32]);
@@ -366,7 +367,7 @@ proptest! {
     }
 }
 
-/// What a proof is the keyed hash of counts to the last octet, and nothing else does.
+/// Each byte under the keyed hash of a proof counts, and no other byte.
 //= V2-134, D-50 (test)
 #[test]
 fn a_proof_is_of_every_end_of_its_connection() {
@@ -408,8 +409,8 @@ fn a_proof_is_of_every_end_of_its_connection() {
     assert_eq!(of(&wide), plain);
 }
 
-/// Everything that an attacker without the key can do with what hosts with the key say: pass it on
-/// to any of them, in any order, and put nonces and proofs together anew.
+/// All possible actions of an attacker without the key, with the messages of hosts with the key:
+/// forwarding them to any host, in any order, and combining nonces and proofs anew.
 struct Attacker {
     nonces: Vec<Nonce>,
     proofs: Vec<Mac>,
@@ -418,7 +419,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    /// What can be made of what has been heard.
+    /// Returns the messages that can be made from the recorded messages.
     fn messages(&self) -> Vec<Vec<u8>> {
         let message = |which: u32, octets: &[&[u8; 32]]| {
             let words = [0x5053_4b32_u32, which].map(u32::to_be_bytes).concat();

@@ -3,8 +3,8 @@
 //! Many callers whose Replies come in several messages, between two peers with receive queues.
 //!
 //! A Reply in parts takes one credit of the caller and is several messages to it. The server must
-//! not give a credit with each of them: what has no Receive would block the peer's messages, and
-//! behind them the credits that the server waits for.
+//! not grant a credit with each of them: messages of the peer without a Receive would block its
+//! later messages, including the credits that the server waits for.
 
 use common::config::config;
 use common::world::{forward, Action, Fabric, Fate, Setup, World};
@@ -15,7 +15,7 @@ use rpcrdma_proto::proto::negotiate::Versions;
 /// The Calls of either side's other direction that have Receives.
 const CALLBACKS: u16 = 16;
 
-/// A peer that has Receives for `calls` Calls, or Replies, and for those of the other direction.
+/// A peer with Receives for `calls` Calls, or Replies, and for the messages of the other direction.
 fn peer(calls: u16) -> Config {
     Config {
         calls: calls.into(),
@@ -24,13 +24,14 @@ fn peer(calls: u16) -> Config {
     }
 }
 
-/// Replies of so many parts: the default threshold is 4096 bytes.
+/// The length of Replies in `count` parts: the default threshold is 4096 bytes.
 const fn parts(count: u32) -> u32 {
     4000 * count
 }
 
-/// Lets what may happen happen in any order until nothing may. How often each kind of action is
-/// chosen depends on the seed: a side may be slow to send, to look at messages, or at completions.
+/// Executes the possible actions in any order until there are none. The frequency of each kind of
+/// action depends on the seed: a side may be slow to send, to process messages, or to process
+/// completions.
 fn run(setup: &Setup, seed: u64) -> World {
     let mut random = Random::new(seed + 1);
     let weights = [(); 6].map(|()| [1, 4, 16][random.below(3) as usize]);

@@ -32,7 +32,7 @@ fn v1() -> Config {
 fn v2() -> Config {
     Config {
         versions: Versions::BOTH,
-        // Longer than those of version 1.
+        // Longer than the messages of version 1.
         properties: Properties {
             send_size: 8192,
             recv_size: 8192,
@@ -66,7 +66,7 @@ fn v2_plain() -> Config {
     }
 }
 
-/// What a peer takes in one Call, told by its ceiling.
+/// Returns the limits of a peer for one Call, selected by its ceiling.
 fn chunking(config: &Config) -> Chunking {
     let most = match config.ceiling {
         2 => 1,

@@ -26,7 +26,7 @@ use rpcrdma_proto::proto::types::{Handle, MsgType, Position, Segment, Version, X
 use crate::chunking;
 use crate::rpc::{execute, Outcome, Rpc};
 
-/// What a peer takes in one Call.
+/// The limits of a peer for one Call.
 #[derive(Clone, Copy)]
 pub struct Chunking {
     /// Normal Read chunks.
@@ -35,7 +35,7 @@ pub struct Chunking {
     pub write_chunks: u32,
 }
 
-/// What the network is like.
+/// The properties of the network.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Weather {
     /// Everything arrives at once.
@@ -46,7 +46,7 @@ pub enum Weather {
     Storm,
 }
 
-/// What one RPC has registered: chunk lists, and where each handle leads.
+/// The registrations of one RPC: chunk lists, and the target of each handle.
 #[derive(Default)]
 struct Registered {
     lists: Lists,
@@ -59,7 +59,7 @@ struct Registered {
     segments: u32,
 }
 
-/// What a handle leads to.
+/// The target of a handle.
 #[derive(Clone)]
 enum Region {
     /// Octets of the Call, to be read.
@@ -98,7 +98,7 @@ struct Endpoint {
     posted: VecDeque<u32>,
     /// When each used Receive is posted again, and how long it is.
     reposting: VecDeque<(u64, u32)>,
-    /// How many Receives are still to be made.
+    /// The number of Receives that are still to be made.
     missing: u32,
     next_handle: u32,
     closing: bool,
@@ -109,7 +109,7 @@ impl Endpoint {
         RecvCredits::receives(config.ceiling).max(config.calls + config.grants + 1)
     }
 
-    /// Posts Receives for what is settled.
+    /// Posts Receives for the settled version.
     fn provide(&mut self, count: u32, settled: Option<Version>) {
         let len = self.config.receive_size(settled);
         self.missing -= count;

@@ -35,7 +35,7 @@ pub struct Rpc {
     pub results: Vec<Item>,
     /// Integrity or privacy.
     pub protected: bool,
-    /// What was tried after errors.
+    /// The attempts after errors.
     pub attempts: Attempts,
     /// How it ended.
     pub outcome: Outcome,

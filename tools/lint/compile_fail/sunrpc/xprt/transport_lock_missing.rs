@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the transport lock protects is changed by whoever holds it.
+//! Data under the transport lock is changed by the holder of the lock.
 
 use super::{
     TransportLock,

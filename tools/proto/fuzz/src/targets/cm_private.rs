@@ -63,7 +63,7 @@ fn announcement(input: &[u8]) {
     let spoken = Versions::BOTH.announced_by(Announcement::decode(input));
     assert_eq!(spoken.high == Version::V2, highest >= 2);
     assert_eq!(spoken.low, Version::V1);
-    // It is found behind the message of RFC 8797 and before it, whatever octets follow.
+    // It is found behind the message of RFC 8797 and before it, with any bytes behind it.
     let peer = CmPrivate::decode(input);
     let announcement = Announcement { highest };
     let mut data = cm_private::encode(&peer, announcement).to_vec();

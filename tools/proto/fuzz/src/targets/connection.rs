@@ -73,7 +73,7 @@ struct Subject {
     credited: u64,
     /// Credits the peer can have given.
     granted: u64,
-    /// The length of what has arrived of a message in parts.
+    /// The length of the parts of a message that have arrived.
     sequence: Option<u32>,
     final_version: Option<Version>,
     /// Nothing was heard, and no time passed, since a message that only grants.
@@ -250,7 +250,7 @@ impl Subject {
 
     fn poll(&mut self, waiting: bool, busy: bool) {
         let mut out = [0; MAX_CONTROL_LEN];
-        // Reports, properties, a grant: what there is ends.
+        // Reports, properties, a grant: the sequence of messages ends.
         for _ in 0..40 {
             let told = self.connection.has_to_tell() || waiting;
             match self

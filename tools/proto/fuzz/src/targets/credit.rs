@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Credits alone: what one side believes it may send, the other has Receives for.
+//! Credits alone: for each message that a side may send, the other side has a Receive.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -48,7 +48,7 @@ fn version1(source: &mut Source<'_>) {
 /// The highest ceiling here.
 const MOST: u16 = 8;
 
-/// One side of a connection, with what is on its way to it.
+/// One side of a connection, with the messages in flight to it.
 struct Peer {
     send: SendCredits,
     recv: RecvCredits,
@@ -122,8 +122,8 @@ impl Peer {
         }
     }
 
-    /// Grants what there is, if the other side may need it, and has looked at the last grant or had
-    /// the `time` for that.
+    /// Grants all credits, if the other side may need them, and has processed the last grant or had
+    /// the `time` for it.
     fn grant(&mut self, other: &mut Self, time: bool) {
         if self.recv.is_short() && (time || self.recv.may_grant_alone()) {
             other.arrive((self.recv.grant_alone(), false));

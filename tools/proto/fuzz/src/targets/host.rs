@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Names of keys and settings: any text is an address, a prefix, a list or none of them, and means
-//! what it says when it is written anew.
+//! Names of keys and settings: any text is an address, a prefix, a list or invalid, and has the
+//! same meaning after formatting.
 
 use std::net::Ipv6Addr;
 

@@ -2,9 +2,8 @@
 
 //! One RPC from the Requester's plan to the check of its Reply.
 //!
-//! Whatever the message looks like and whatever the limits are: each octet is conveyed once, no
-//! limit is exceeded, the Responder finds the message again, and any Reply within the maximum
-//! that was planned for can be sent and is understood.
+//! For any message and any limits: each byte is conveyed once, no limit is exceeded, the Responder
+//! reconstructs the message, and any Reply within the planned maximum can be sent and is accepted.
 
 use std::ops::Range;
 
@@ -271,7 +270,7 @@ fn decode<'a>(limits: &Limits, message: &'a [u8]) -> (FixedWords, Conveyed<'a>) 
     }
 }
 
-/// The Responder puts the message together from what it was told.
+/// The Responder reconstructs the message from the chunk lists.
 fn check_delivery(
     call: &CallShape<'_>,
     limits: &Limits,

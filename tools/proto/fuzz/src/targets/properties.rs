@@ -17,7 +17,7 @@ pub fn run(input: &[u8]) {
             check(&set, &plain);
         }
         Err(_) => {
-            // Well-formed sets are refused for what is in a property only.
+            // Well-formed sets are refused for the contents of a property only.
             if let Some(plain) = plain {
                 let bad = |(id, value): &(u32, &[u8])| match id {
                     1..=5 => !matches!(value.len(), 0 | 4),
@@ -85,7 +85,7 @@ fn check(set: &PropertySet<'_>, plain: &[(u32, &[u8])]) {
     assert_eq!(set.unknown().collect::<Vec<_>>(), unknown);
 }
 
-/// What this side says is read as it was meant, and never raises what the other side can do.
+/// The own properties are decoded unchanged, and never raise the limits of the other side.
 fn own(input: &[u8]) {
     let mut source = Source::new(input);
     let mut draw = || Properties {

@@ -107,7 +107,7 @@ fn check_taken(
     }
 }
 
-/// Fills what was offered from the front, and then perhaps spoils one word of it.
+/// Fills the provided chunks from the front, and then perhaps corrupts one word of them.
 fn returned(
     source: &mut Source<'_>,
     writes: &[Vec<Segment>],
@@ -176,7 +176,7 @@ fn returned(
             _ => false,
         });
     if source.flag() {
-        // What is unused may be left out.
+        // Unused Segments may be left out.
         for list in lists.iter_mut().chain(&mut reply) {
             let used = list.iter().rposition(|segment| segment.length != 0);
             list.truncate(used.map_or(0, |last| last + 1));

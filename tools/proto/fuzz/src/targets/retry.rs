@@ -48,7 +48,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// The other form is allowed by the report, and differs from what was sent.
+/// The other form is allowed by the report, and differs from the previous form.
 fn check(retry: Retry, report: ErrorReport, sent: &Sent<'_>, most: u32) {
     match (retry, report) {
         (Retry::LongCall, ErrorReport::ReadChunks { .. }) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Host authentication: whatever is said, in whatever order, only the proofs of this connection are
+//! Host authentication: after any messages in any order, only the proofs of this connection are
 //! accepted, once.
 
 use rpcrdma_proto::proto::connection::Side;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Arbitrary bytes as a version 1 message. What decodes encodes to the same bytes.
+//! Arbitrary bytes as a version 1 message. A decoded message encodes to the same bytes.
 
 use rpcrdma_proto::proto::chunk::ChunkLists;
 use rpcrdma_proto::proto::error::NoRoom;
@@ -39,7 +39,7 @@ pub fn run(message: &[u8]) {
     }
 }
 
-/// Returns what lies before the payload, which has to be the end of the message.
+/// Returns the bytes before the payload, which has to be the end of the message.
 pub fn header_of<'a>(message: &'a [u8], payload: &[u8]) -> &'a [u8] {
     let (header, rest) = message.split_at(message.len() - payload.len());
     assert!(std::ptr::eq(rest.as_ptr(), payload.as_ptr()));

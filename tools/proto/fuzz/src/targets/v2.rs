@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Arbitrary bytes as a version 2 message. What decodes encodes to the same bytes.
+//! Arbitrary bytes as a version 2 message. A decoded message encodes to the same bytes.
 
 use common::outgoing;
 use rpcrdma_proto::proto::credit::Grant;
