@@ -67,7 +67,7 @@ const RNR_RETRIES_V2: u8 = 7;
 ///
 /// The caller must close the endpoint in the end.
 ///
-/// Context: process, sleeps.
+/// Context: process, may sleep.
 pub(super) fn resolve(
     client: Client,
     xprt: &Xprt,
@@ -108,7 +108,7 @@ pub(super) fn resolve(
 /// The server sends nothing before our first Call, so Receives are in time when they are posted
 /// after the connection stands; and a server that refuses costs no buffers.
 ///
-/// Context: process, sleeps.
+/// Context: process, may sleep.
 pub(super) fn establish(
     endpoint: &Endpoint<Client>,
     sizes: &Sizes,

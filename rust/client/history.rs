@@ -63,14 +63,14 @@ impl History {
         last.error = error;
     }
 
-    /// A connection is over. Context: process.
+    /// A connection is over. Context: process, does not sleep.
     pub(super) fn closed(&self, why: &'static str) {
         self.last.lock().close = why;
     }
 
-    /// The server has refused a Call by `report`, which led to `retry`. Returns whether the Call, which
-    /// was planned with that `known` state of the refusals, goes again. Context: process; the endpoint's
-    /// lock may be held.
+    /// The server has refused a Call by `report`, which led to `retry`. Returns whether the Call,
+    /// which was planned with that `known` state of the refusals, goes again. Context: process,
+    /// does not sleep. The endpoint's lock may be held.
     pub(super) fn refused(&self, report: ErrorReport, retry: Retry, known: u32) -> bool {
         let keep = retry::keep(report);
         let mut refusals = self.refusals.lock();

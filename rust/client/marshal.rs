@@ -205,7 +205,8 @@ impl SendSide {
     /// Starts the flow control of the connection, on which messages are sent from now on. A
     /// connection that has ended already is closed next.
     ///
-    /// Context: process, with the send lock, after the connection was entered as the current one.
+    /// Context: process, may sleep. The send lock is held, and the connection was entered as the
+    /// current connection.
     pub(super) fn start(&self, xprt: &Xprt) {
         xprt.reset_credits();
         let shared = self.endpoint.shared();
@@ -225,7 +226,8 @@ impl SendSide {
         inline.saturating_sub(self.limits.version.empty_header_len())
     }
 
-    /// Ends the connection. Context: process, sleeps; send lock held, or nothing was sent.
+    /// Ends the connection. Context: process, may sleep. The send lock is held, or no message was
+    /// sent.
     pub(super) fn close(self) {
         let Self {
             endpoint,

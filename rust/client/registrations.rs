@@ -328,7 +328,7 @@ pub(super) struct Abandoned {
 pub(super) struct Table(KVVec<Row>);
 
 impl Table {
-    /// Entries for `slots` slots. Context: process, sleeps.
+    /// Entries for `slots` slots. Context: process, may sleep.
     fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
         let mut rows = KVVec::with_capacity(slots as usize, GFP_NORETRY)?;
         for _ in 0..slots {
@@ -515,7 +515,7 @@ impl Requests {
         }
     }
 
-    /// Returns the table of a connection that the server has accepted. Context: process, sleeps.
+    /// Returns the table of a connection that the server has accepted. Context: process, may sleep.
     pub(super) fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
         Ok(Self {
             table: Table::new(endpoint, slots)?,
@@ -663,7 +663,7 @@ pub(super) fn add(endpoint: &Endpoint<Client>, pages: u32) -> Result {
     Ok(())
 }
 
-/// Adds a registration to a connection. Context: process.
+/// Adds a registration to a connection. Context: process, does not sleep.
 fn adopt(endpoint: &Endpoint<Client>, mr: Mr<Idle>) {
     let shared = endpoint.shared();
     shared.role.stats.mrs_allocated.add(1);

@@ -128,20 +128,20 @@ impl Client {
         matches!(opening, Some(Opening::InBand(_)))
     }
 
-    /// Gives a registration back. Context: process.
+    /// Gives a registration back. Context: process, does not sleep.
     #[inline]
     pub(super) fn give_back(&self, mr: Mr<Idle>) {
         let wanted = self.pool.put(mr);
         self.wake_sender(wanted);
     }
 
-    /// Gives registrations back. Context: process.
+    /// Gives registrations back. Context: process, does not sleep.
     pub(super) fn give_back_all(&self, mrs: MrList<Idle>) {
         let wanted = self.pool.put_all(mrs);
         self.wake_sender(wanted);
     }
 
-    /// Wakes the sender, if it waits for registrations. Context: process.
+    /// Wakes the sender, if it waits for registrations. Context: process, does not sleep.
     #[inline]
     pub(super) fn wake_sender(&self, wanted: bool) {
         if wanted {

@@ -315,7 +315,8 @@ impl Rdma {
         self.current.lock().clone()
     }
 
-    /// Uses the connection, unless there is none or it is being closed. Context: may sleep; no lock held.
+    /// Uses the connection, unless there is none or it is being closed. Context: process, may
+    /// sleep. No lock is held.
     fn enter(&self) -> Option<Entered<Endpoint<Client>>> {
         Gate::enter_owned(&self.gate()?)
     }

@@ -91,8 +91,8 @@ pub(crate) trait Responder: Role {
     /// The object that waits for data of the peer.
     type Puller: Send;
 
-    /// RDMA Reads have ended: the data is in `pull`, unless they failed. Returns the waiter if it is
-    /// to be dropped without the lock. Context: completion, endpoint's lock held.
+    /// RDMA Reads have ended: the data is in `pull`, unless they failed. Returns the waiter if it
+    /// is to be dropped without the lock. Context: completion. The endpoint's lock is held.
     fn pulled(
         &self,
         locked: &mut Self::Locked,
@@ -225,8 +225,8 @@ impl<R: Role> Shared<R> {
         self.waiting.get() == Waiting::Replies as u32
     }
 
-    /// Makes the role send the messages that wait for the peer, if there are any. Context: process, does not
-    /// wait for completions.
+    /// Makes the role send the messages that wait for the peer, if there are any. Context: process,
+    /// may sleep. Does not wait for completions.
     #[inline]
     pub(super) fn go_on(&self, qp: &QpRef<Self>) {
         if self.waiting.get() != Waiting::Nothing as u32 {
@@ -287,7 +287,7 @@ impl<R: Responder> Endpoint<R> {
     /// Adds `more` buffers, so that there are Receives for `calls.end` Calls at a time instead of
     /// `calls.start`. Without memory everything stays as it is.
     ///
-    /// Context: process, may sleep; once for each [`Sending::answer`] that asked for it.
+    /// Context: process, may sleep. Called once for each [`Sending::answer`] that asked for it.
     ///
     /// # Errors
     ///
@@ -367,7 +367,7 @@ impl<R: Responder> Endpoint<R> {
     ///
     /// There is no room for it now, or no credit.
     ///
-    /// Context: process, may sleep, does not wait for the peer.
+    /// Context: process, may sleep. Does not wait for the peer.
     #[inline(always)]
     fn room(&self, work_requests: u32) -> Result<LockedState<'_, R>, Blocked> {
         let state = self.shared.lock();
@@ -421,7 +421,7 @@ impl<R: Responder> Endpoint<R> {
     ///
     /// There is no room for it now, or no credit.
     ///
-    /// Context: process, may sleep, does not wait for the peer.
+    /// Context: process, may sleep. Does not wait for the peer.
     #[inline(always)]
     pub(crate) fn sending(&self, work_requests: u32) -> Result<Sending<'_, R>, Blocked> {
         Ok(Sending {
@@ -437,7 +437,7 @@ impl<R: Responder> Endpoint<R> {
     ///
     /// `NotPosted`: the connection ends. `NoRoom`: the send queue has none now.
     ///
-    /// Context: process, does not wait for the peer.
+    /// Context: process, does not sleep. Does not wait for the peer.
     pub(crate) fn sending_now(&self) -> Result<Sending<'_, R>, ComposeError> {
         let mut state = self.shared.lock();
         if state.sends.is_empty() {
@@ -474,7 +474,7 @@ impl<R: Responder> Endpoint<R> {
         Write::new(&self.qp, idle)
     }
 
-    /// Answers a Call by an error message. Context: process.
+    /// Answers a Call by an error message. Context: process, does not sleep.
     ///
     /// # Errors
     ///
@@ -514,7 +514,7 @@ impl<R: Responder> Endpoint<R> {
     /// Begins to read the peer's memory; `waiter` comes back with the data. If there is no room in the send
     /// queue, calls `later` under the lock instead, and returns the Pull if that does.
     ///
-    /// Context: process, does not wait for the peer.
+    /// Context: process, may sleep. Does not wait for the peer.
     ///
     /// # Errors
     ///

@@ -120,8 +120,8 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    /// Ends an attempt to connect: the step that the connecting task waits for fails, and so does the
-    /// next step. Context: process.
+    /// Ends an attempt to connect: the step that the connecting task waits for fails, and so does
+    /// the next step. Context: process, does not sleep.
     pub(crate) fn give_up(&self) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
             self.progress.failed(errno::canceled());
@@ -171,7 +171,7 @@ impl<R: Role> Endpoint<R> {
     /// is not mapped for the device, no completion will come, and the connection's id is gone, for which the
     /// removal of a device waits. None of this depends on whether the device still works.
     ///
-    /// Context: process, sleeps; not from an event or a completion.
+    /// Context: process, may sleep. Not called from an event or a completion.
     pub(crate) fn close(self) {
         let Self {
             qp,

@@ -210,7 +210,7 @@ fn report_names() -> Result {
 
 /// The endpoint of a connection, of any role.
 trait Unproven: Send + Sync {
-    /// Ends the connection unless the peer has proven itself. Context: process.
+    /// Ends the connection unless the peer has proven itself. Context: process, may sleep.
     fn end(&self, peer: &SockAddr);
 }
 
@@ -549,7 +549,7 @@ impl SharedKey {
         }
     }
 
-    /// Judges material of the peer. Context: any but hard interrupts.
+    /// Judges material of the peer. Context: softirq or process, does not sleep.
     pub(super) fn judge(&mut self, material: &[u8]) -> Verdict {
         let Self { handshake, key, .. } = self;
         let mac = |octets: &[u8]| key.hmac_sha256(octets);

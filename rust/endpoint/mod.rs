@@ -168,7 +168,8 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
 
     /// Returns the first protocol state, when the peer has accepted the connection.
     ///
-    /// `private_data` is the private data of the peer. Context: the CM's workqueue, may sleep.
+    /// `private_data` is the private data of the peer. Context: process, may sleep. Called from the
+    /// CM's workqueue.
     fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol>;
 
     /// The number of the connection, for traces.
@@ -182,7 +183,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// A good RPC message arrived whole, of the [usual](Self::USUAL) kind; `invalidated` is the memory that
     /// the peer invalidated with it. The endpoint is locked as long as the role keeps `state`.
     ///
-    /// Context: completion, may not wait for completions.
+    /// Context: completion. Does not wait for completions.
     fn usual(
         &self,
         shared: &Shared<Self>,
@@ -220,7 +221,8 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         Ok(false)
     }
 
-    /// Asks for a task, for which there may be work that had to wait before. Context: process.
+    /// Asks for a task, for which there may be work that had to wait before. Context: process, does
+    /// not sleep.
     fn has_work(&self) {}
 
     /// Returns whether the peer lets something of the role's wait. Endpoint's lock held.
@@ -234,8 +236,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// A message of the peer is answered by an error message. Context: completion.
     fn refused(&self, _message: &FixedWords, _report: &ErrorReport) {}
 
-    /// Another message arrived, or one in parts; `invalidated` is the memory that the peer invalidated
-    /// with it, unless `claim` has it. Context: as for `usual`.
+    /// Another message arrived, or one in parts; `invalidated` is the memory that the peer
+    /// invalidated with it, unless `claim` has it. Context: completion. Does not wait for
+    /// completions.
     fn arrived(
         &self,
         shared: &Shared<Self>,
@@ -245,7 +248,8 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         invalidated: Option<Invalidated>,
     ) -> Fate<Self::Pending>;
 
-    /// The role said that `message` has to stay ([`Fate::Keep`]). Context: as for `arrived`.
+    /// The role said that `message` has to stay ([`Fate::Keep`]). Context: completion. Does not
+    /// wait for completions.
     fn keep(
         &self,
         shared: &Shared<Self>,
@@ -254,7 +258,8 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         message: Received<Shared<Self>>,
     );
 
-    /// Memory has been invalidated; `mrs` can be used again. Context: as for `arrived`.
+    /// Memory has been invalidated; `mrs` can be used again. Context: completion. Does not wait for
+    /// completions.
     fn invalidated(
         &self,
         shared: &Shared<Self>,
@@ -268,17 +273,18 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Send buffers came back. Context: completion.
     fn writable(&self);
 
-    /// The connection is over, or has to be; why. Called once, if it stood. Context: process.
+    /// The connection is over, or has to be; why. Called once, if it stood. Context: process, does
+    /// not sleep.
     fn ended(&self, why: CloseReason);
 
     /// The connection has ended, or has to: asks for it to be closed. Called once.
     ///
-    /// Context: process; must not close the endpoint itself.
+    /// Context: process, does not sleep. Does not close the endpoint itself.
     fn lost(&self);
 
     /// The device goes away, and waits until the endpoint is closed, whether it was lost before or not.
     ///
-    /// Context: as for [`Self::lost`].
+    /// Context: process, does not sleep. Does not close the endpoint itself.
     fn device_removed(&self) {}
 
     /// The queue pair is destroyed: gives up all registrations. Endpoint's lock held.
@@ -409,7 +415,7 @@ impl<R: Role> Unresolved<R> {
     ///
     /// The error that the connection manager reported, or `ETIMEDOUT`.
     ///
-    /// Context: process, sleeps.
+    /// Context: process, may sleep.
     pub(crate) fn resolve(self, peer: SockAddr, timeout: u32) -> Result<Resolved<R>> {
         let Self { id, shared } = self;
         id.resolve_address(peer, timeout)?;
@@ -436,7 +442,7 @@ pub(crate) struct Resolved<R: Role> {
 impl<R: Role> Resolved<R> {
     /// The connection that a peer asks for. Nothing is answered yet: dropping it refuses.
     ///
-    /// Context: process, sleeps.
+    /// Context: process, may sleep.
     pub(crate) fn asked(role: R, locked: R::Locked, request: KBox<Request>) -> Result<Self> {
         let shared = Shared::new(role, locked)?;
         let queue_pair = Some(request.queue_pair());
@@ -506,7 +512,7 @@ impl<R: Role> Endpoint<R> {
     ///
     /// The error that the connection manager reported, or `ETIMEDOUT`.
     ///
-    /// Context: process, sleeps.
+    /// Context: process, may sleep.
     pub(crate) fn connect(&self, params: &ConnectParams, timeout: u32) -> Result {
         self.id.connect(params)?;
         self.shared.progress.wait(Step::Established, timeout)
@@ -520,7 +526,7 @@ impl<R: Role> Endpoint<R> {
     ///
     /// `ETIMEDOUT`, or the error of the connection's end.
     ///
-    /// Context: process, sleeps.
+    /// Context: process, may sleep.
     pub(crate) fn settle(&self, timeout: u32) -> Result<Option<Version>> {
         let mut state = self.shared.lock();
         if let Err(why) = state.tick(&self.qp) {
@@ -557,7 +563,7 @@ impl<R: Role> Endpoint<R> {
             .map_err(|_| errno::not_connected())
     }
 
-    /// Makes buffers, and posts the Receives among them. Context: process, sleeps.
+    /// Makes buffers, and posts the Receives among them. Context: process, may sleep.
     fn make(&self, buffers: &Buffers) -> Result {
         for _ in 0..buffers.receives {
             let buffer = self.patiently(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
@@ -572,7 +578,7 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Calls `make` as [`patiently`] does, until the connection is to be closed. Context: process,
-    /// sleeps.
+    /// may sleep.
     ///
     /// # Errors
     ///

@@ -218,8 +218,8 @@ impl CmId {
     }
 
     /// Has the device tell a peer whose message finds no Receive to send the message again soon.
-    /// Without this, rdma_cm has the peer wait for 655 ms. Context: process, may sleep; before the
-    /// queue pair receives.
+    /// Without this, rdma_cm has the peer wait for 655 ms. Context: process, may sleep. Called
+    /// before the queue pair receives.
     fn set_min_rnr_timer(&self) -> Result {
         // SAFETY: the id is valid by the type invariant, and of type RC (`create_id`).
         to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.as_raw(), MIN_RNR_TIMER) })
@@ -259,7 +259,7 @@ impl CmId {
 
     /// Accepts the connect request of the peer. An event reports the result.
     ///
-    /// Context: process, may sleep; not from an event.
+    /// Context: process, may sleep. Not called from an event.
     ///
     /// # Errors
     ///
@@ -281,7 +281,7 @@ impl CmId {
         to_result(unsafe { bindings::rdma_accept(self.as_raw(), &mut param) })
     }
 
-    /// Keeps the handler from running. Context: process, sleeps; not from an event.
+    /// Keeps the handler from running. Context: process, may sleep. Not called from an event.
     fn lock_handler(&self) -> HandlerLock<'_> {
         // SAFETY: the id is valid by the type invariant; takes `rdma_id_private.handler_mutex`.
         unsafe { bindings::rdma_lock_handler(self.as_raw()) };

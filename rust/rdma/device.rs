@@ -128,8 +128,8 @@ impl Registers {
         }
     }
 
-    /// Finds out the parameter `force_mr` by preparing an RDMA Write of one page on `qp`. Context: may
-    /// sleep.
+    /// Finds out the parameter `force_mr` by preparing an RDMA Write of one page on `qp`. Context:
+    /// process, may sleep.
     ///
     /// # Safety
     ///

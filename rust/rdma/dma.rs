@@ -105,7 +105,7 @@ impl DmaBuf {
     /// The offset of the mapping in the buffer object, in bytes.
     pub(super) const MAPPING: usize = offset_of!(Self, mapping);
 
-    /// A zeroed buffer, near the device. Context: may sleep.
+    /// A zeroed buffer, near the device. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ fn zeroed(len: usize, node: NumaNode) -> Result<KBox<[u8]>> {
     Ok(unsafe { KBox::from_raw(data.as_ptr()) })
 }
 
-/// Puts `value` into a box on `node`. Context: may sleep. Errors: `ENOMEM`.
+/// Puts `value` into a box on `node`. Context: process, may sleep. Errors: `ENOMEM`.
 pub(super) fn boxed_on<T>(node: NumaNode, value: T) -> Result<KBox<T>> {
     let memory = Kmalloc::alloc(Layout::new::<T>(), GFP_NORETRY, node)?.cast::<MaybeUninit<T>>();
     // SAFETY: `Kmalloc` has just allocated it with the layout of a `T`; no other pointer to it exists.

@@ -173,7 +173,7 @@ impl List {
 }
 
 impl Ledger {
-    /// An empty ledger. Context: may sleep. Errors: `ENOMEM`.
+    /// An empty ledger. Context: process, may sleep. Errors: `ENOMEM`.
     pub(super) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

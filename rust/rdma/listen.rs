@@ -52,12 +52,12 @@ pub(crate) trait Accept: Send + Sync + 'static {
     /// The listener hears nothing any more, since its address moved or its device goes away: it
     /// is to be dropped, and maybe made anew.
     ///
-    /// Context: process, may sleep, but must not drop the listener.
+    /// Context: process, may sleep. Does not drop the listener.
     fn deaf(&self);
 
     /// The device goes away by which a request came, and waits until the request is dropped.
     ///
-    /// Context: process, may sleep, but must not drop the request, whose handler mutex is held.
+    /// Context: process, may sleep. Does not drop the request, whose handler mutex is held.
     fn lost(&self, request: RequestId);
 }
 
@@ -218,7 +218,7 @@ impl Request {
     /// The connection that the peer asks for; its events go to `handler`. The peer is still to be
     /// accepted, or is refused when the id is dropped.
     ///
-    /// Context: process, sleeps.
+    /// Context: process, may sleep.
     pub(crate) fn into_id<H: Handler>(this: KBox<Self>, handler: Arc<H>) -> CmId {
         let this = ManuallyDrop::new(KBox::into_inner(this));
         // SAFETY: the id is this object's, which does not destroy it any more; its context is kept

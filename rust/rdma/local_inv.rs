@@ -59,7 +59,7 @@ unsafe impl<H: Handler> Listed for LocalInv<H> {
 }
 
 impl<H: Handler> LocalInv<H> {
-    /// An invalidation for later. Context: may sleep. Errors: `ENOMEM`.
+    /// An invalidation for later. Context: process, may sleep. Errors: `ENOMEM`.
     pub(crate) fn new() -> Result<LocalInvBox<H>> {
         Wqe::new(Self {
             what: None,

@@ -312,7 +312,7 @@ impl Mr<Idle> {
     /// Maps memory for the device; `tag` becomes the upper half of its address on the wire, so
     /// that a capture shows to which message it belongs.
     ///
-    /// Context: any, does not sleep.
+    /// Context: any.
     ///
     /// # Errors
     ///
@@ -435,7 +435,7 @@ impl Mr<Revoked> {
 
     /// Unmaps the memory, which ends the exposure: there was no other registration.
     ///
-    /// Context: any, does not sleep.
+    /// Context: any.
     #[inline]
     pub(crate) fn unmap(self) -> (Mr<Idle>, Unexposed) {
         let mut inner = self.inner;
@@ -553,8 +553,8 @@ impl MrList<Registered> {
     }
 
     /// Destroys the registrations, which invalidates them as well: their queue pair has been
-    /// destroyed. Returns the proof of that, unless some were of another queue pair, which are lost.
-    /// Context: may sleep.
+    /// destroyed. Returns the proof of that, unless some were of another queue pair, which are
+    /// lost. Context: process, may sleep.
     pub(crate) fn destroy(mut self, proof: &Destroyed) -> Option<Unexposed> {
         let mut all = true;
         while let Some(inner) = self.inners.pop() {

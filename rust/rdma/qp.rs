@@ -253,7 +253,7 @@ impl<H: Handler> Qp<H> {
         Ok(qp)
     }
 
-    /// Finds the limits of rdma_rw contexts on this queue pair. Context: may sleep.
+    /// Finds the limits of rdma_rw contexts on this queue pair. Context: process, may sleep.
     fn prepare_for_rw(&mut self) {
         let raw = self.raw.as_ptr();
         if self.registers.uncertain {
@@ -348,7 +348,7 @@ impl<H: Handler> Qp<H> {
     /// Boxes that the device has not given back come back here: invalidations by
     /// [`Handler::invalidation_failed`]; all others are freed.
     ///
-    /// Context: process, sleeps; not from a completion.
+    /// Context: process, may sleep. Not called from a completion.
     pub(crate) fn destroy(mut self) -> Destroyed {
         self.end()
     }

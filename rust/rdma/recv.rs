@@ -72,7 +72,7 @@ unsafe impl<H: Handler> Listed for RecvBuf<H> {
 }
 
 impl<H: Handler> RecvBuf<H> {
-    /// A buffer for messages of at most `len` bytes. Context: may sleep.
+    /// A buffer for messages of at most `len` bytes. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl<H: Handler> RecvBatch<H> {
     /// The message is not needed any more: its buffer receives another, as soon as enough such
     /// buffers are there to post them together.
     ///
-    /// Context: any; `self` is locked by the caller, and always used with the same queue pair.
+    /// Context: any. `self` is locked by the caller, and always used with the same queue pair.
     ///
     /// # Errors
     ///
@@ -258,9 +258,9 @@ impl<H: Handler> Received<H> {
         self.buffer.buf.len()
     }
 
-    /// Moves the message to a buffer of `len` bytes, which receives in place of this one from now on. If
-    /// it does not fit, or there is no memory, everything stays. `qp` is the queue pair that the message came
-    /// by. Context: may sleep.
+    /// Moves the message to a buffer of `len` bytes, which receives in place of this one from now
+    /// on. If it does not fit, or there is no memory, everything stays. `qp` is the queue pair that
+    /// the message came by. Context: process, may sleep.
     #[cold]
     pub(crate) fn shorten(&mut self, qp: &Qp<H>, len: u32) {
         let Ok(mut buf) = DmaBuf::new(qp.pd().clone(), len, Direction::FromDevice) else {

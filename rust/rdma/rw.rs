@@ -95,7 +95,7 @@ unsafe impl Node for Context {
 }
 
 impl Context {
-    /// Allocates a context that is not initialised. Context: may sleep. Errors: `ENOMEM`.
+    /// Allocates a context that is not initialised. Context: process, may sleep. Errors: `ENOMEM`.
     fn new() -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {
@@ -170,7 +170,7 @@ impl Transfer {
         }
     }
 
-    /// Adds the move of the bytes `range`. Context: may sleep.
+    /// Adds the move of the bytes `range`. Context: process, may sleep.
     ///
     /// Returns the number of bytes that were added, from the start of the range, and the reason if they
     /// are not all.
@@ -507,7 +507,7 @@ impl IdleWrites {
 }
 
 impl Write {
-    /// Nothing yet, in `idle` if there is one. Context: may sleep. Errors: `ENOMEM`.
+    /// Nothing yet, in `idle` if there is one. Context: process, may sleep. Errors: `ENOMEM`.
     pub(crate) fn new<H: Handler>(qp: &Qp<H>, idle: Option<IdleWrite>) -> Result<Self> {
         match idle {
             Some(IdleWrite(entry)) if entry.transfer.qp == qp.id() => Ok(Self(entry)),
@@ -527,7 +527,7 @@ impl Write {
         transfer.contexts.is_empty().then_some(&mut transfer.memory)
     }
 
-    /// Adds the bytes `range`. Context: may sleep.
+    /// Adds the bytes `range`. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -657,7 +657,7 @@ impl<H: Pulls> IdlePulls<H> {
 }
 
 impl<H: Pulls> Pull<H> {
-    /// Nothing yet. Context: may sleep. Errors: `ENOMEM`.
+    /// Nothing yet. Context: process, may sleep. Errors: `ENOMEM`.
     pub(crate) fn new(qp: &Qp<H>) -> Result<PullBox<H>> {
         Wqe::new(Self {
             what: Transfer::new(qp, Direction::FromDevice),

@@ -86,7 +86,7 @@ unsafe impl<H: Handler> Listed for SendBuf<H> {
 }
 
 impl<H: Handler> SendBuf<H> {
-    /// A buffer for messages of at most `len` bytes. Context: may sleep.
+    /// A buffer for messages of at most `len` bytes. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -289,7 +289,7 @@ impl<H: Handler> QpRef<H> {
     /// From here on the peer may reach the memory, also when this fails; then the connection
     /// must be closed.
     ///
-    /// Context: any; `queue` is locked by the caller.
+    /// Context: any. `queue` is locked by the caller.
     ///
     /// # Errors
     ///
@@ -335,7 +335,7 @@ impl<H: Handler> QpRef<H> {
     /// is a key in `invalidate`, the peer's device takes that out of use. With `signal`, its
     /// completion comes as soon as it has ended, and with it all Sends before it.
     ///
-    /// Context: any; `queue` is locked by the caller.
+    /// Context: any. `queue` is locked by the caller.
     ///
     /// # Errors
     ///

@@ -45,7 +45,7 @@ pub(super) struct SgTable {
 }
 
 impl SgTable {
-    /// A table of `capacity` entries for the device of `pd`. Context: may sleep.
+    /// A table of `capacity` entries for the device of `pd`. Context: process, may sleep.
     ///
     /// # Errors
     ///

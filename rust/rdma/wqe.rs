@@ -94,8 +94,8 @@ pub(super) trait Work: Sized {
     /// The work request has ended, and its box is back.
     fn done(wqe: KBox<Wqe<Self>>, cx: &mut Completions<'_, Self::Handler>, wc: &Wc<'_>);
 
-    /// The queue pair, which has the object, is about to be destroyed: gives back registrations of the queue
-    /// pair. Context: any, does not sleep.
+    /// The queue pair, which has the object, is about to be destroyed: gives back registrations of
+    /// the queue pair. Context: any.
     fn withdraw(&mut self, _qp: &QpRef<Self::Handler>) {}
 
     /// The queue pair was destroyed while it had the box, which is back. Context: process, may sleep.
@@ -131,7 +131,7 @@ impl<W: Work> Wqe<W> {
         },
     };
 
-    /// Context: may sleep. Errors: `ENOMEM`.
+    /// Context: process, may sleep. Errors: `ENOMEM`.
     pub(super) fn new(work: W) -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {

@@ -116,7 +116,7 @@ impl Link {
     /// Ends the connection, also while threads of the service work on its Calls. Waits for threads inside this
     /// module, which wait for nothing any more once the connection has to end.
     ///
-    /// Context: process, sleeps; not from an event or a completion.
+    /// Context: process, may sleep. Not called from an event or a completion.
     fn close(&self) {
         let ticker = self.ticker.lock().take();
         drop(ticker);
@@ -163,7 +163,7 @@ pub(super) struct Open<'a> {
 }
 
 impl Connection {
-    /// Accepts a client. Context: process, sleeps.
+    /// Accepts a client. Context: process, may sleep.
     pub(super) fn accept(
         xprt: SvcHandle,
         request: KBox<Request>,
@@ -283,8 +283,8 @@ impl Open<'_> {
         &self.link.called
     }
 
-    /// Excludes other Replies and Calls while registrations are taken, on a device that registers memory for
-    /// RDMA Writes. Context: may sleep.
+    /// Excludes other Replies and Calls while registrations are taken, on a device that registers
+    /// memory for RDMA Writes. Context: process, may sleep.
     pub(super) fn registering(&self) -> Option<MutexGuard<'_, ()>> {
         self.link
             .registers_writes

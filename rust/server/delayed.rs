@@ -85,8 +85,8 @@ pub(crate) struct Delayed {
 type Composed = (SendBox<Shared<Server>>, usize);
 
 impl Delayed {
-    /// Returns a Reply that has to wait, without the data of its RDMA Writes. `payload` writes the Payload stream
-    /// of a Reply that is one message. Context: may sleep.
+    /// Returns a Reply that has to wait, without the data of its RDMA Writes. `payload` writes the
+    /// Payload stream of a Reply that is one message. Context: process, may sleep.
     ///
     /// # Errors
     ///

@@ -82,7 +82,8 @@ fn refused(request: &Request, why: &'static str) {
     trace::svc_refuse(|| (&peer, why, 0));
 }
 
-/// Refuses clients. Context: process, sleeps; not from an event of theirs.
+/// Refuses clients. Context: process, may sleep. Not called from an event of the listener or the
+/// request.
 fn refuse(mut requests: Requests, why: &'static str) {
     while let Some(request) = requests.pop() {
         refused(&request, why);

@@ -46,7 +46,7 @@ unsafe impl<T: Send + Sync> Sync for Gate<T> {}
 unsafe impl<T: Send + Sync> Send for Gate<T> {}
 
 impl<T: Send + Sync> Gate<T> {
-    /// An open gate. Context: may sleep. Errors: `ENOMEM`.
+    /// An open gate. Context: process, may sleep. Errors: `ENOMEM`.
     pub(crate) fn new(value: T) -> Result<Arc<Self>> {
         // INVARIANT: the gate is open.
         Arc::pin_init(
@@ -92,7 +92,7 @@ impl<T: Send + Sync> Gate<T> {
     /// Closes the gate, waits until all users have left, and calls `end` with the object. If another task
     /// has closed the gate, waits until that task has done so.
     ///
-    /// Context: process, sleeps; not from a user.
+    /// Context: process, may sleep. Not called by a user.
     pub(crate) fn close(&self, end: impl FnOnce(T)) {
         if self.closing.cmpxchg(0, 1, Full).is_err() {
             return self.wait();
@@ -106,8 +106,8 @@ impl<T: Send + Sync> Gate<T> {
         self.done.complete_all();
     }
 
-    /// Waits until a gate that is being closed is closed, and the object gone. Context: process, sleeps; not
-    /// from a user.
+    /// Waits until a gate that is being closed is closed, and the object gone. Context: process,
+    /// may sleep. Not called by a user.
     pub(crate) fn wait(&self) {
         self.done.wait();
     }

@@ -105,7 +105,7 @@ impl Key {
     }
 
     /// Returns the HMAC-SHA256 (RFC 2104) of `octets`, or none if the key may not be used any more.
-    /// Context: any but hard interrupts.
+    /// Context: softirq or process, does not sleep.
     pub(crate) fn hmac_sha256(&self, octets: &[u8]) -> Option<[u8; 32]> {
         self.0.validate().ok()?;
         self.with_payload(|secret| {
@@ -124,8 +124,8 @@ impl Key {
         })
     }
 
-    /// Calls `use_it` with the key's octets, or returns none if the key was revoked. Context: any but
-    /// hard interrupts; `use_it` does not sleep.
+    /// Calls `use_it` with the key's octets, or returns none if the key was revoked. Context:
+    /// softirq or process, does not sleep. `use_it` does not sleep.
     fn with_payload<T>(&self, use_it: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let Self(Reference(key)) = self;
         let _reading = rcu::read_lock();
@@ -147,10 +147,10 @@ pub(crate) trait Purpose: 'static {
     const LEAST: usize;
 
     /// Called before a key is linked to the keyring, possibly in the place of another key. Context:
-    /// process, may sleep; the keyring's semaphore is held for writing.
+    /// process, may sleep. The keyring's semaphore is held for writing.
     fn entering();
 
-    /// Called after keys were linked. Context: a workqueue, may sleep.
+    /// Called after keys were linked. Context: process, may sleep. Called from a workqueue.
     fn entered();
 }
 

@@ -205,6 +205,15 @@ class Prose(Lint):
         status, output = self.verdict("rust/a.rs", "/// Returns\n/// As [`f`] does.\n// Whether.\n")
         self.assertEqual(status, 0, output)
 
+    def test_contexts(self):
+        for text in ("/// Context: process, sleeps.", "/// Context: may\n/// sleep.", "/// Context: any; locked."):
+            status, output = self.verdict("rust/a.rs", f"{text}\n")
+            self.assertEqual(status, 1, text)
+            self.assertIn("rust/a.rs:1: the context is one of: any; process, may sleep;", output)
+        for text in ("/// Context: any.", "/// Context: process,\n    /// may sleep. Locked.", "Context::new()"):
+            status, output = self.verdict("rust/a.rs", f"{text}\n")
+            self.assertEqual(status, 0, output)
+
     def test_substitutes(self):
         for name, text in (("README.rst", "Nobody sends.\n"), ("rust/a.rs", "// Nobody sends.\n"),
                            ("include/a.h", "/*\n * Nobody sends.\n */\n"),

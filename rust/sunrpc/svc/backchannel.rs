@@ -249,8 +249,8 @@ unsafe impl Send for PinnedCall {}
 impl SvcHandle {
     /// Finds the Call to the client that waits for a Reply with this XID, and pins it.
     ///
-    /// Not to be called after the transport was detached: from then on there may be no
-    /// backchannel. Context: process; takes the queue lock.
+    /// Not to be called after the transport was detached: from then on there may be no backchannel.
+    /// Context: process, does not sleep. Takes the queue lock.
     pub(crate) fn lookup(&self, xid: u32) -> Option<PinnedCall> {
         // SAFETY: alive by the type invariant; the helper loads `xpt_bc_xprt`, which is set once
         // and stays until the transport's last reference is given back, after it was detached.
@@ -264,7 +264,7 @@ impl PinnedCall {
     /// Copies the Reply to where the Call expects it and wakes its task; the client lets `credits`
     /// Calls be outstanding from now on. A Reply that is too long fails it.
     ///
-    /// Context: process; takes the transport lock and the queue lock.
+    /// Context: process, does not sleep. Takes the transport lock and the queue lock.
     pub(crate) fn complete(self, reply: &[u8], credits: u32) {
         // SAFETY: the request is pinned, so the task leaves its buffers alone, and this is its
         // only handler.
@@ -282,7 +282,7 @@ impl PinnedCall {
         unsafe { bindings::xprt_complete_and_unpin(rqst, reply.len() as i32) };
     }
 
-    /// There will be no usable Reply. Context: process; takes the queue lock.
+    /// There will be no usable Reply. Context: process, does not sleep. Takes the queue lock.
     pub(crate) fn fail(self, error: Error) {
         let rqst = self.0.as_ptr();
         // The helper gives the pin back.

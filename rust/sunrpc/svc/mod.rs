@@ -80,7 +80,7 @@ pub(crate) trait Listener: Send + Sync {
     /// The address, with the port that it got.
     fn address(&self) -> SockAddr;
 
-    /// Takes the client that waits longest. Context: process.
+    /// Takes the client that waits longest. Context: process, does not sleep.
     fn next(&self) -> Option<Self::Request>;
 
     /// Ends it: no client is taken any more. Context: process, may sleep.
@@ -97,8 +97,9 @@ pub(crate) struct Next<W> {
 
 /// Whom the server calls.
 pub(crate) trait Called {
-    /// Sends a Call to the client, which is small. `alone` says whether no other waits for its Reply: it
-    /// takes the transport lock. Context: process, does not wait for the client.
+    /// Sends a Call to the client, which is small. `alone` says whether no other waits for its
+    /// Reply: it takes the transport lock. Context: process, may sleep. Does not wait for the
+    /// client.
     ///
     /// # Errors
     ///
@@ -113,7 +114,7 @@ pub(crate) trait Connection: Called + Send + Sync {
     /// A piece of work for a thread.
     type Work;
 
-    /// Takes the next piece of work. Context: process.
+    /// Takes the next piece of work. Context: process, does not sleep.
     fn next(&self) -> Next<Self::Work>;
 
     /// Does it, as far as this can be done at once. Context: process, may sleep.
@@ -133,7 +134,7 @@ pub(crate) trait Connection: Called + Send + Sync {
     /// The connection ends.
     fn reply(&self, reply: Reply<'_, Self::Call>) -> Result;
 
-    /// The core is done with a Call, and there was no Reply. Context: process.
+    /// The core is done with a Call, and there was no Reply. Context: process, may sleep.
     fn drop_call(&self, call: Self::Call);
 
     /// Returns whether another Call may be begun. Context: any.
@@ -190,7 +191,7 @@ impl SvcHandle {
         self.0.as_ptr()
     }
 
-    /// There is work for a thread of the service. Context: process.
+    /// There is work for a thread of the service. Context: process, does not sleep.
     pub(crate) fn work_pending(&self) {
         self.note_work();
         self.enqueue();
@@ -201,13 +202,14 @@ impl SvcHandle {
         self.set(bindings::XPT_DATA);
     }
 
-    /// A client wants to connect. Context: process.
+    /// A client wants to connect. Context: process, does not sleep.
     pub(crate) fn connection_pending(&self) {
         self.set(bindings::XPT_CONN);
         self.enqueue();
     }
 
-    /// The connection has to end: a thread of the service will do it. Context: process.
+    /// The connection has to end: a thread of the service will do it. Context: process, does not
+    /// sleep.
     pub(crate) fn close(&self) {
         // SAFETY: alive by the type invariant; sets a flag and queues the transport.
         unsafe { bindings::svc_xprt_deferred_close(self.as_raw()) };
@@ -218,8 +220,8 @@ impl SvcHandle {
         unsafe { bindings::svc_xprt_set_flag(self.as_raw(), flag) };
     }
 
-    /// Asks for a thread of the service, if there is work for one and the connection
-    /// [has space](Connection::has_space). Context: process.
+    /// Asks for a thread of the service, if there is work for one and the connection [has
+    /// space](Connection::has_space). Context: process, does not sleep.
     pub(crate) fn enqueue(&self) {
         // SAFETY: alive by the type invariant; a transport that is dead stays busy, and is not
         // queued any more.

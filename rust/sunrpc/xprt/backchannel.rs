@@ -149,8 +149,8 @@ impl Backchannel {
 
     /// Hands a Call, an RPC message whose XID is `xid`, to the callback service.
     ///
-    /// Context: process; takes bc_pa_lock. Neither takes nor gives a reference of the transport
-    /// unless there is a service.
+    /// Context: process, does not sleep. Takes bc_pa_lock. Neither takes nor gives a reference of
+    /// the transport unless there is a service.
     pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, call: &[u8]) -> Result<(), Refused> {
         if !xprt.has_callback_service() {
             return Err(Refused::NoService);

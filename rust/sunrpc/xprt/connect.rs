@@ -120,8 +120,8 @@ impl<C: Unpin> Connecting<C> {
         })
     }
 
-    /// Takes the connection that is ready. If there is none, has an attempt made unless one is under
-    /// way. Context: with the send lock.
+    /// Takes the connection that is ready. If there is none, has an attempt made unless one is
+    /// under way. Context: process, does not sleep. The send lock is held.
     fn next(&self, xprt: &Xprt) -> Next<C> {
         let mut state = self.state.lock();
         match replace(&mut state.stage, Stage::Idle) {
@@ -228,8 +228,9 @@ impl<C: Unpin> Connecting<C> {
     }
 }
 
-/// Returns how long the next attempt has to wait after one that has failed, and doubles that time for
-/// the one after it. Context: with the send lock, from `connect`.
+/// Returns how long the next attempt has to wait after one that has failed, and doubles that time
+/// for the one after it. Context: process, does not sleep. The send lock is held, and the caller is
+/// `connect`.
 fn back_off(xprt: &Xprt) -> c_ulong {
     // SAFETY: reads fields of a live transport that only connecting changes.
     let delay = unsafe { bindings::xprt_reconnect_delay(xprt.as_raw()) };
@@ -251,7 +252,7 @@ pub(super) unsafe fn init_work<T: Transport>(this: *mut Instance<T>) {
 }
 
 /// Ends connecting: no attempt is being made or will be, and no connection is left that was not
-/// installed. To be called by `destroy`. Context: process, sleeps.
+/// installed. To be called by `destroy`. Context: process, may sleep.
 pub(super) fn end<T: Transport>(this: &Instance<T>) {
     give_up(this, None);
     // SAFETY: initialised by `init_work`; there is no task any more that could queue it.
@@ -260,9 +261,9 @@ pub(super) fn end<T: Transport>(this: &Instance<T>) {
     give_up(this, None);
 }
 
-/// Closes a connection that was not installed, and gives up an attempt to reach another address than the
-/// server has now. To be called when the transport is disconnected. Context: process, sleeps; send lock
-/// held.
+/// Closes a connection that was not installed, and gives up an attempt to reach another address
+/// than the server has now. To be called when the transport is disconnected. Context: process, may
+/// sleep. The send lock is held.
 pub(super) fn disconnected<T: Transport>(this: &Instance<T>) {
     give_up(this, Some(&this.xprt.peer()));
 }

@@ -114,7 +114,8 @@ impl<S> Rqst<S> {
     /// comes back by [`Xprt::put_kept_credit`] or with the end of the connection. Returns whether the
     /// request had a credit.
     ///
-    /// Context: the request's task, when the request is on no queue; takes the transport lock.
+    /// Context: process, does not sleep. The request's task calls it when the request is on no
+    /// queue. Takes the transport lock.
     #[cold]
     pub(crate) fn keep_credit(&self) -> bool {
         let xprt = self.xprt();
@@ -134,7 +135,8 @@ impl<S> Rqst<S> {
         true
     }
 
-    /// Gives the credit of a request back, if there is one. Context: as for [`Self::keep_credit`].
+    /// Gives the credit of a request back, if there is one. Context: process, does not sleep. The
+    /// request's task calls it when the request is on no queue. Takes the transport lock.
     #[cold]
     pub(crate) fn release_credit(&self) {
         let _lock = self.xprt().lock_transport();
@@ -170,7 +172,8 @@ impl TransportLock<'_> {
 impl Xprt {
     /// Gives back a credit that was [kept](Rqst::keep_credit), because the Reply has come.
     ///
-    /// Context: process, before the connection is closed; takes the transport lock.
+    /// Context: process, does not sleep. Called before the connection is closed. Takes the
+    /// transport lock.
     #[cold]
     pub(crate) fn put_kept_credit(&self) {
         let mut lock = self.lock_transport();

@@ -158,7 +158,8 @@ impl Xprt {
 
     /// The peer's address as it is now; the administrator may change it between connections.
     ///
-    /// Context: with the send lock, under which alone it changes (net/sunrpc/sysfs.c).
+    /// Context: process, does not sleep. The send lock is held, under which alone it changes
+    /// (net/sunrpc/sysfs.c).
     fn peer(&self) -> SockAddr {
         // SAFETY: rpc_sysfs_xprt_dstaddr_store() waits for `XPRT_LOCKED` before it writes `addr`,
         // and set_port runs while a bind goes on, before there can be a connection.
@@ -191,8 +192,9 @@ impl Xprt {
         self.swapper().load(Relaxed)
     }
 
-    /// Lets the current task use the reserves of memory for `work`, as long as the result lives, if the
-    /// kernel swaps over the transport: memory reclaim may wait for that work. Context: process.
+    /// Lets the current task use the reserves of memory for `work`, as long as the result lives, if
+    /// the kernel swaps over the transport: memory reclaim may wait for that work. Context:
+    /// process, does not sleep.
     #[inline]
     pub(crate) fn reserves(&self, work: &'static str) -> Option<ReserveScope> {
         (self.swappers() != 0).then(|| ReserveScope::enter(work))
@@ -218,7 +220,7 @@ impl Xprt {
 
     /// Asks the core to close the connection, soon and from another context (autoclose).
     ///
-    /// Context: process; takes the transport lock.
+    /// Context: process, does not sleep. Takes the transport lock.
     pub(crate) fn force_disconnect(&self) {
         // SAFETY: the transport is alive while borrowed; `task_cleanup` is initialised by
         // xprt_create_transport before there can be a connection.
@@ -227,7 +229,8 @@ impl Xprt {
 
     /// Starts a connection's flow control: nothing in flight, one credit (RFC 8166, 3.3.3).
     ///
-    /// Context: with the send lock, while no request of the connection is in flight.
+    /// Context: process, does not sleep. The send lock is held, and no request of the connection is
+    /// in flight.
     //= V1-042, V1-043
     pub(crate) fn reset_credits(&self) {
         let mut lock = self.lock_transport();
@@ -238,7 +241,7 @@ impl Xprt {
 
     /// Takes over the number of requests that the peer allows in flight.
     ///
-    /// Context: process. Waiters are woken when a request is released, by the core.
+    /// Context: process, does not sleep. The core wakes waiters when it releases a request.
     #[inline]
     pub(crate) fn set_credits(&self, credits: u32) {
         let window = (credits as usize) << bindings::RPC_CWNDSHIFT;
@@ -287,13 +290,13 @@ impl Xprt {
 
     /// Returns whether the upper layer has a callback service for Calls of the server.
     ///
-    /// Context: process; takes bc_pa_lock.
+    /// Context: process, does not sleep. Takes bc_pa_lock.
     fn has_callback_service(&self) -> bool {
         // SAFETY: the transport is alive while borrowed; the helper takes `bc_pa_lock`.
         unsafe { bindings::xprt_has_callback_service(self.as_raw()) }
     }
 
-    /// Takes the transport lock. Context: process.
+    /// Takes the transport lock. Context: process, does not sleep.
     fn lock_transport(&self) -> TransportLock<'_> {
         // SAFETY: xprt_init initialised the lock, which is only taken in process context.
         unsafe { bindings::spin_lock(&raw mut (*self.as_raw()).transport_lock) };

@@ -72,8 +72,9 @@ impl<S> Rqst<S> {
         self.slot().is_outstanding()
     }
 
-    /// Notes whether a Reply to the request is outstanding. As long as it is, the request's credit is
-    /// not given back with the request. Context: with the lock that orders sending and Replies.
+    /// Notes whether a Reply to the request is outstanding. As long as it is, the request's credit
+    /// is not given back with the request. Context: process, does not sleep. The lock that orders
+    /// sending and Replies is held.
     #[inline]
     pub(crate) fn set_outstanding(&self, outstanding: bool) {
         self.slot().set_outstanding(outstanding);
@@ -123,7 +124,7 @@ impl<S> Rqst<S> {
 
     /// Allocates the pages that a sparse page list lacks (`XDRBUF_SPARSE_PAGES`).
     ///
-    /// Context: any, does not sleep. To be called by the sender.
+    /// Context: any. Called by the sender.
     #[cold]
     pub(super) fn fill_sparse_pages(&self) -> Result<(), SendError> {
         for entry in self.receive().page_entries() {
@@ -163,7 +164,7 @@ unsafe impl<S: Sync> Send for PinnedRqst<S> {}
 impl<S> XprtHandle<S> {
     /// Finds the request that waits for a reply with this XID and pins it.
     ///
-    /// Context: process; takes the queue lock.
+    /// Context: process, does not sleep. Takes the queue lock.
     #[inline]
     pub(crate) fn lookup(&self, xid: u32) -> Option<PinnedRqst<S>> {
         let xid = u32::from_ne_bytes(xid.to_be_bytes());
@@ -187,7 +188,7 @@ impl<S> PinnedRqst<S> {
 
     /// The Reply is in place and `len` bytes long: lets go, and wakes the task.
     ///
-    /// Context: process; takes the queue lock.
+    /// Context: process, does not sleep. Takes the queue lock.
     #[inline]
     pub(crate) fn complete(self, len: usize) {
         let rqst = self.as_raw();
@@ -200,9 +201,9 @@ impl<S> PinnedRqst<S> {
 
     /// The Call is to be encoded and sent again on the same connection, with the same XID.
     ///
-    /// `false`: the sender has not noted yet that it was sent, so that the core would not do it. The
-    /// request goes on waiting, and is sent again after the next connect. Context: process; takes
-    /// the queue lock.
+    /// `false`: the sender has not noted yet that it was sent, so that the core would not do it.
+    /// The request goes on waiting, and is sent again after the next connect. Context: process,
+    /// does not sleep. Takes the queue lock.
     #[cold]
     pub(crate) fn send_again(self) -> bool {
         let rqst = self.as_raw();
@@ -216,7 +217,7 @@ impl<S> PinnedRqst<S> {
 
     /// There will be no usable Reply: the RPC fails with `error`.
     ///
-    /// Context: process; takes the queue lock.
+    /// Context: process, does not sleep. Takes the queue lock.
     #[cold]
     pub(crate) fn fail(self, error: Error) {
         let rqst = self.as_raw();

@@ -119,7 +119,7 @@ impl<S> Slot<S> {
     }
 
     /// The connection that the request was sent on has ended, and with it the request's credit and
-    /// the Reply that was outstanding. Context: with the send lock.
+    /// the Reply that was outstanding. Context: process, does not sleep. The send lock is held.
     pub(super) fn disconnected(&self, _lock: &TransportLock<'_>) {
         self.set_outstanding(false);
         // SAFETY: `rq_cong` changes with the transport lock, which is held, together with `cong`.

@@ -47,7 +47,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// Once `is_given_up` returns true, the attempt is not needed any more. [`Self::give_up`] is called after
     /// that; the step that it has to end may begin later.
     ///
-    /// Context: process, may sleep; send lock not held; no file system reclaim.
+    /// Context: process, may sleep. The send lock is not held. Does not enter file system reclaim.
     fn connect(
         &self,
         xprt: &Xprt,
@@ -58,19 +58,20 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// Has an attempt to connect end soon. Context: process, may sleep.
     fn give_up(&self);
 
-    /// Sends on `connection` from now on. Context: process, does not sleep; send lock held.
+    /// Sends on `connection` from now on. Context: process, does not sleep. The send lock is held.
     fn install(&self, lock: &mut SendLock<'_>, xprt: &Xprt, connection: Self::Connection);
 
     /// Closes the connection that is installed, if there is one.
     ///
-    /// Context: process, may sleep; send lock held.
+    /// Context: process, may sleep. The send lock is held.
     fn close(&self, lock: &mut SendLock<'_>, xprt: &Xprt);
 
     /// Sends a request, for which a credit is taken already and whose buffers are complete.
     ///
     /// After `NotConnected`, [`Self::close`] is called.
     ///
-    /// Context: process; send lock held. Must not wait for memory: writeback may depend on it.
+    /// Context: process, may sleep. The send lock is held. Does not wait for memory, because
+    /// writeback may depend on it.
     fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst<Self::Request>) -> Result<(), SendError>;
 
     /// The transport's backchannel.
@@ -78,7 +79,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
 
     /// The most bytes of a Call of the server, or of its Reply, now.
     ///
-    /// Context: any, does not sleep (rpc_max_bc_payload() is in an RCU read-side section).
+    /// Context: any. rpc_max_bc_payload() calls it in an RCU read-side section.
     fn max_callback(&self) -> usize;
 
     /// Sends the Reply to a Call of the server. Errors and context as for [`Self::send`].
@@ -89,27 +90,29 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
         reply: &CallBuf<'_>,
     ) -> Result<(), SendError>;
 
-    /// The memory of a request goes back to its owner: the peer must not reach any of it when
-    /// this returns. The credit of a request whose Reply is outstanding stays with the Reply
-    /// ([`Rqst::keep_credit`]). Context: process, may sleep; send lock not held.
+    /// The memory of a request goes back to its owner: the peer must not reach any of it when this
+    /// returns. The credit of a request whose Reply is outstanding stays with the Reply
+    /// ([`Rqst::keep_credit`]). Context: process, may sleep. The send lock is not held.
     fn release(&self, rqst: &Rqst<Self::Request>);
 
-    /// No Reply has come in time on the connection that stands: has it closed, if `is_overdue` still
-    /// says so for that connection. Context: process, may sleep; no lock held.
+    /// No Reply has come in time on the connection that stands: has it closed, if `is_overdue`
+    /// still says so for that connection. Context: process, may sleep. No lock is held.
     fn overdue(&self, is_overdue: impl FnOnce() -> bool);
 
-    /// Buffers longer than usual were allocated for messages of `bytes` bytes. Context: process.
+    /// Buffers longer than usual were allocated for messages of `bytes` bytes. Context: process,
+    /// does not sleep.
     fn buffers_grew(&self, bytes: usize);
 
-    /// This side's address of the connection, if there is one. Context: process; no lock held.
+    /// This side's address of the connection, if there is one. Context: process, may sleep. No lock
+    /// is held.
     fn source_address(&self) -> Option<SockAddr>;
 
     /// Breaks the connection, for the fault injection of sunrpc.
     ///
-    /// Context: process, may sleep; not always with the send lock.
+    /// Context: process, may sleep. The send lock is not always held.
     fn inject_disconnect(&self);
 
-    /// Prints the `xprt:` line of /proc/self/mountstats. Context: process.
+    /// Prints the `xprt:` line of /proc/self/mountstats. Context: process, may sleep.
     fn print_stats(&self, xprt: &Xprt, seq: &SeqFile);
 }
 
