@@ -640,6 +640,10 @@ fn send_again(client: &Client, rqst: Pinned) {
 ///
 /// The decoder refuses a length that is no multiple of four. Some servers leave XDR pad out of an
 /// inline Reply, or pad it wrongly; the bytes that the decoder reads are there all the same.
+///
+/// # Errors
+///
+/// `EIO`: the Reply does not fit the buffers of the RPC, or is no complete Reply.
 #[inline(always)]
 fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: Form) -> Result<usize> {
     match form {

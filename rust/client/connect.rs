@@ -68,6 +68,11 @@ const RNR_RETRIES_V2: u8 = 7;
 /// The caller must close the endpoint in the end.
 ///
 /// Context: process, may sleep.
+///
+/// # Errors
+///
+/// [`ConnectError`]: no device leads to the server, the device lacks a feature, or there is no
+/// memory.
 pub(super) fn resolve(
     client: Client,
     xprt: &Xprt,
@@ -109,6 +114,11 @@ pub(super) fn resolve(
 /// after the connection stands; and a server that refuses costs no buffers.
 ///
 /// Context: process, may sleep.
+///
+/// # Errors
+///
+/// [`ConnectError`]: the server has refused the connection or does not answer, or there is no
+/// memory.
 pub(super) fn establish(
     endpoint: &Endpoint<Client>,
     sizes: &Sizes,

@@ -130,6 +130,10 @@ pub(super) struct SendSide {
 
 impl SendSide {
     /// The sender's part of a connection to `peer`. Context: any.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN`: the connection is closed.
     pub(super) fn new(
         gate: &Arc<Gate<Endpoint<Client>>>,
         sizes: &Sizes,
@@ -152,6 +156,10 @@ impl SendSide {
     }
 
     /// Takes over the agreed limits of a connection that is established. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     pub(super) fn begin(&mut self) -> Result {
         self.agree();
         if self.limits.version == Version::V2 {
@@ -297,6 +305,10 @@ impl Made {
     }
 
     /// The sender's part.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN`: there is no connection.
     pub(super) fn sender(&mut self) -> Result<&mut SendSide> {
         self.0.as_mut().ok_or_else(errno::not_connected)
     }
@@ -337,6 +349,11 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
 }
 
 /// Sends a request as the limits of the connection have it.
+///
+/// # Errors
+///
+/// [`SendError::TooLarge`]: no message or chunk can convey the Call. Otherwise the Call can be sent
+/// later.
 #[inline(always)]
 fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
     if side.limits.version == Version::V2 && side.endpoint.shared().role.news.get() {
@@ -381,6 +398,10 @@ fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
 
 /// Sends a request that was to go in parts, for which there are not enough credits now. Whether and
 /// when the server gives more is its own affair, but for one message there are some.
+///
+/// # Errors
+///
+/// [`SendError`]: the Call was not sent; `error` if chunks cannot convey it.
 #[cold]
 #[inline(never)]
 //= V2-094, V2-095
@@ -419,6 +440,10 @@ fn send_in_chunks(
 }
 
 /// Composes the message and hands it and its registrations to the device.
+///
+/// # Errors
+///
+/// [`ComposeError`] and the registrations: the message was not posted.
 #[inline(always)]
 fn post(
     side: &mut SendSide,
@@ -472,6 +497,10 @@ fn post(
 }
 
 /// Posts a Call in several messages, when there is room for all of them.
+///
+/// # Errors
+///
+/// [`ComposeError`] and the registrations: the messages were not posted.
 #[inline(never)]
 //= V2-040, V2-041, V2-103
 fn post_parts(
@@ -711,6 +740,10 @@ fn measures(of: Measures) -> Buf {
 
 /// Maps the regions of the plan, in the order of the header, for this RPC only. When a registration is
 /// missing or memory cannot be mapped now, the mapped registrations come back with the error.
+///
+/// # Errors
+///
+/// [`SendError`] and the registrations that are mapped so far: as for [`map`].
 #[inline]
 //= V1-026, V1-087, V1-088, V2-022, V2-182
 fn map_chunks(
@@ -733,6 +766,10 @@ fn map_chunks(
 }
 
 /// Does the work of [`map_chunks`] for RPCs with several registrations.
+///
+/// # Errors
+///
+/// [`SendError`] and the registrations that are mapped so far: as for [`map`].
 #[inline(never)]
 fn map_many(
     side: &mut SendSide,
@@ -751,6 +788,12 @@ fn map_many(
 }
 
 /// Maps one region of a chunk.
+///
+/// # Errors
+///
+/// [`SendError::NoBuffer`]: no registration is idle. [`SendError::NoMemory`]: there is no DMA
+/// address at present. [`SendError::Unmappable`]: the device cannot join the pieces.
+/// [`SendError::TooLarge`]: the region is not in the buffers.
 #[inline(always)]
 fn map(
     side: &mut SendSide,

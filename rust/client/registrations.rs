@@ -253,6 +253,10 @@ pub(super) enum Sent {
 
 impl Sent {
     /// Checks a Reply against the provided chunks.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]: the Reply breaks a rule.
     #[inline(always)]
     pub(super) fn check<'a>(
         &self,
@@ -279,6 +283,11 @@ impl Sent {
 }
 
 impl Exposed {
+    /// Checks a Reply against the chunks of these registrations.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`]: the Reply breaks a rule.
     #[inline(never)]
     fn check<'a>(
         &self,
@@ -329,6 +338,10 @@ pub(super) struct Table(KVVec<Row>);
 
 impl Table {
     /// Entries for `slots` slots. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
         let mut rows = KVVec::with_capacity(slots as usize, GFP_NORETRY)?;
         for _ in 0..slots {
@@ -516,6 +529,10 @@ impl Requests {
     }
 
     /// Returns the table of a connection that the server has accepted. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     pub(super) fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
         Ok(Self {
             table: Table::new(endpoint, slots)?,
@@ -657,6 +674,10 @@ impl Refill {
 }
 
 /// Makes an idle registration for `pages` pages. Context: process, may sleep.
+///
+/// # Errors
+///
+/// As for [`Mr::new`].
 pub(super) fn add(endpoint: &Endpoint<Client>, pages: u32) -> Result {
     let mr = endpoint.patiently(|| Mr::new(endpoint.pd().clone(), pages))?;
     adopt(endpoint, mr);

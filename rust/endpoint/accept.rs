@@ -169,6 +169,10 @@ impl<R: Responder> Sending<'_, R> {
     }
 
     /// Writes header and payload; see [`State::compose`].
+    ///
+    /// # Errors
+    ///
+    /// [`ComposeError`]: as for [`State::compose`].
     #[inline(always)]
     pub(crate) fn compose<C: Chunks + ?Sized>(
         &mut self,
@@ -274,6 +278,10 @@ impl<R: Role> Shared<R> {
 impl<R: Responder> Endpoint<R> {
     /// Makes the first buffers and posts the first Receives of a connection that grows up to `most` Calls at
     /// a time. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory. `EIO`: the queue pair does not take the Receives.
     pub(crate) fn provide_to(&self, buffers: &Buffers, most: u32) -> Result {
         let allowance = Allowance::new(most, now());
         let batch = ResponderResources::recv_batch(allowance.calls());
@@ -314,6 +322,10 @@ impl<R: Responder> Endpoint<R> {
     }
 
     /// New Receives, not posted yet. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory. `EIO`: the memory cannot be mapped.
     fn new_receives(&self, buffers: &Buffers) -> Result<RecvBatch<Shared<R>>> {
         let mut receives = RecvBatch::new(buffers.receives);
         for _ in 0..buffers.receives {
@@ -323,6 +335,10 @@ impl<R: Responder> Endpoint<R> {
     }
 
     /// New Send buffers. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory. `EIO`: the memory cannot be mapped.
     fn new_sends(&self, buffers: &Buffers) -> Result<SendList<Shared<R>>> {
         let mut sends = SendList::new();
         for _ in 0..buffers.sends {
@@ -381,6 +397,11 @@ impl<R: Responder> Endpoint<R> {
     }
 
     /// Does the work of [`Self::room`] when there is no room at once: makes a Send buffer, if only that is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Blocked::Ended`]: the connection ends, or the send queue is too short. [`Blocked::Waits`]:
+    /// there is no room, no credit or no memory, or a Reply waits.
     #[cold]
     #[inline(never)]
     fn make_room_for_reply<'a>(

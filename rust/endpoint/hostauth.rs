@@ -112,6 +112,11 @@ impl Setting {
     }
 
     /// Parses the module's parameter.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the text is not a valid setting, which the log reports. `ENOMEM`: there is no
+    /// memory.
     fn begin(&self, text: &CStr) -> Result<Said> {
         let said = text.to_str().map_err(|_| EINVAL).and_then(Said::parse);
         said.inspect_err(|_| {
@@ -149,6 +154,11 @@ struct Said {
 }
 
 impl Said {
+    /// Parses the text of a setting.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the text is not a valid setting. `ENOMEM`: there is no memory.
     fn parse(text: &str) -> Result<Self> {
         let demand = Demand::parse(text).ok_or(EINVAL)?;
         let mut listed = KVec::new();
@@ -189,6 +199,10 @@ impl Purpose for Arming {
 }
 
 /// Reports keys whose name means no peer, each of them once.
+///
+/// # Errors
+///
+/// `ENOMEM`: there is no memory.
 fn report_names() -> Result {
     let mut nameless = KVec::new();
     for key in Keyring::keys()? {

@@ -329,6 +329,11 @@ pub(crate) enum Waiting {
 }
 
 impl<R: Role> Shared<R> {
+    /// Makes the shared part of an endpoint. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     fn new(role: R, locked: R::Locked) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -443,6 +448,10 @@ impl<R: Role> Resolved<R> {
     /// The connection that a peer asks for. Nothing is answered yet: dropping it refuses.
     ///
     /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     pub(crate) fn asked(role: R, locked: R::Locked, request: KBox<Request>) -> Result<Self> {
         let shared = Shared::new(role, locked)?;
         let queue_pair = Some(request.queue_pair());
@@ -460,6 +469,10 @@ impl<R: Role> Resolved<R> {
     }
 
     /// Returns the attributes of the device.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: the device was removed.
     pub(crate) fn attributes(&self) -> Result<Attributes> {
         self.id.attributes()
     }
@@ -554,6 +567,11 @@ impl<R: Role> Endpoint<R> {
 
     /// Makes buffers, and posts the Receives among them. From then on the peer may have `messages` messages
     /// in flight (version 2). Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory. `EIO`: the queue pair does not take the Receives. `ENOTCONN`:
+    /// the connection has ended.
     pub(crate) fn provide(&self, buffers: &Buffers, messages: u16) -> Result {
         self.make(buffers)?;
         let mut state = self.shared.lock();
@@ -564,6 +582,10 @@ impl<R: Role> Endpoint<R> {
     }
 
     /// Makes buffers, and posts the Receives among them. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory. `EIO`: the queue pair does not take a Receive.
     fn make(&self, buffers: &Buffers) -> Result {
         for _ in 0..buffers.receives {
             let buffer = self.patiently(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;

@@ -229,6 +229,10 @@ impl Protocol {
     }
 
     /// Calls [`Connection::refuse`].
+    ///
+    /// # Errors
+    ///
+    /// [`connection::CloseReason`]: the connection has to be closed.
     pub(super) fn refuse(
         &mut self,
         fixed: &FixedWords,
@@ -249,6 +253,10 @@ impl Protocol {
     }
 
     /// Calls [`Connection::send`].
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]: the message may not be sent now, or does not fit `out`.
     #[inline]
     pub(super) fn send<C: Chunks + ?Sized>(
         &mut self,

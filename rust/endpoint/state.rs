@@ -280,6 +280,12 @@ impl<R: Role> State<R> {
     /// buffer, which must be posted next, with the length of the message.
     ///
     /// `payload` writes the bytes behind the header, and returns their number.
+    ///
+    /// # Errors
+    ///
+    /// [`ComposeError::NoRoom`]: there is no Send buffer, or no room in the send queue.
+    /// [`ComposeError::TooLong`]: the payload does not fit. [`ComposeError::Protocol`]: the
+    /// protocol does not permit the message now.
     #[inline(always)]
     pub(crate) fn compose<C: Chunks + ?Sized>(
         &mut self,
@@ -362,6 +368,10 @@ impl<R: Role> State<R> {
     }
 
     /// Sends the messages of the protocol that had to wait for a Send buffer.
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: the queue pair does not take a message.
     pub(super) fn transmit_rest(&mut self, qp: &QpRef<Shared<R>>) -> Result {
         if self.untold {
             self.transmit(qp)
@@ -380,6 +390,10 @@ impl<R: Role> State<R> {
 
     /// Sends the messages of the protocol itself: errors, and in version 2 properties and credits. A message
     /// without room is sent when a Send has ended.
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: the queue pair does not take a message.
     pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
         self.untold = true;
         self.limit_unsignaled();

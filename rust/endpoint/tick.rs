@@ -39,6 +39,10 @@ struct Ticking<R: Role> {
 
 impl<R: Role> Ticker<R> {
     /// Looks again and again, and when something is due sooner. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     pub(crate) fn new(endpoint: Entered<Endpoint<R>>) -> Result<Self> {
         let clock = KBox::pin_init(Clock::new(Ticking { endpoint }), GFP_NORETRY)?;
         clock.start(SHORTEST);

@@ -220,6 +220,10 @@ impl CmId {
     /// Has the device tell a peer whose message finds no Receive to send the message again soon.
     /// Without this, rdma_cm has the peer wait for 655 ms. Context: process, may sleep. Called
     /// before the queue pair receives.
+    ///
+    /// # Errors
+    ///
+    /// The error of rdma_set_min_rnr_timer(): the device does not support it.
     fn set_min_rnr_timer(&self) -> Result {
         // SAFETY: the id is valid by the type invariant, and of type RC (`create_id`).
         to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.as_raw(), MIN_RNR_TIMER) })
@@ -289,6 +293,10 @@ impl CmId {
     }
 
     /// The attributes of the device, once the address is resolved.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: the address is not resolved, or the device was removed.
     pub(crate) fn attributes(&self) -> Result<Attributes> {
         let device = self.device();
         if device.is_null() {
@@ -399,6 +407,10 @@ type Callback =
     unsafe extern "C" fn(*mut bindings::rdma_cm_id, *mut bindings::rdma_cm_event) -> c_int;
 
 /// Creates an id whose events go to `callback`, with `context`. Context: process, may sleep.
+///
+/// # Errors
+///
+/// `ENOMEM`: there is no memory.
 ///
 /// # Safety
 ///

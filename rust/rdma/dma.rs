@@ -226,6 +226,10 @@ impl DmaBuf {
 }
 
 /// Zeroed memory on `node`. `KVec` cannot be told of a node.
+///
+/// # Errors
+///
+/// `ENOMEM`: there is no memory. `EINVAL`: `len` is too large.
 fn zeroed(len: usize, node: NumaNode) -> Result<KBox<[u8]>> {
     let layout = Layout::array::<u8>(len).map_err(|_| EINVAL)?;
     let flags = GFP_NORETRY | __GFP_ZERO;
@@ -234,7 +238,11 @@ fn zeroed(len: usize, node: NumaNode) -> Result<KBox<[u8]>> {
     Ok(unsafe { KBox::from_raw(data.as_ptr()) })
 }
 
-/// Puts `value` into a box on `node`. Context: process, may sleep. Errors: `ENOMEM`.
+/// Puts `value` into a box on `node`. Context: process, may sleep.
+///
+/// # Errors
+///
+/// `ENOMEM`.
 pub(super) fn boxed_on<T>(node: NumaNode, value: T) -> Result<KBox<T>> {
     let memory = Kmalloc::alloc(Layout::new::<T>(), GFP_NORETRY, node)?.cast::<MaybeUninit<T>>();
     // SAFETY: `Kmalloc` has just allocated it with the layout of a `T`; no other pointer to it exists.

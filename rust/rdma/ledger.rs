@@ -173,7 +173,11 @@ impl List {
 }
 
 impl Ledger {
-    /// An empty ledger. Context: process, may sleep. Errors: `ENOMEM`.
+    /// Makes an empty ledger. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(super) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

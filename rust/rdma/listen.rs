@@ -47,6 +47,10 @@ pub(crate) trait Accept: Send + Sync + 'static {
     ///
     /// Context: process, may sleep. The request's and the listener's handler mutexes are held: the
     /// request must not be dropped here, and the function must not wait for a task that drops either.
+    ///
+    /// # Errors
+    ///
+    /// The request, if it cannot be taken.
     fn request(&self, request: KBox<Request>) -> Result<(), KBox<Request>>;
 
     /// The listener hears nothing any more, since its address moved or its device goes away: it

@@ -59,7 +59,11 @@ unsafe impl<H: Handler> Listed for LocalInv<H> {
 }
 
 impl<H: Handler> LocalInv<H> {
-    /// An invalidation for later. Context: process, may sleep. Errors: `ENOMEM`.
+    /// Makes an invalidation for later. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(crate) fn new() -> Result<LocalInvBox<H>> {
         Wqe::new(Self {
             what: None,
@@ -86,6 +90,10 @@ impl<H: Handler> QpRef<H> {
     /// Context: any. A task has the lock under which registrations are posted: one
     /// that has been invalidated is not posted anew before ib_post_send() has returned, which may look at
     /// its work request until then.
+    ///
+    /// # Errors
+    ///
+    /// The invalidation, if there is no registration or the queue pair does not take it.
     pub(crate) fn post_local_inv(
         &self,
         mut inv: LocalInvBox<H>,

@@ -128,6 +128,11 @@ unsafe impl Node for Inner {
 
 impl Inner {
     /// Maps `span` for the device, and makes a key and an address for it.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError::Span`]: the table of entries is too short for `span`. [`MapError::NoSpace`]:
+    /// there is no DMA address at present. [`MapError::Apart`]: the device cannot join the entries.
     #[inline(always)]
     fn map(&mut self, span: Span<'_>, direction: Direction, tag: u32) -> Result<(), MapError> {
         let nents = self.sg.fill(span).map_err(|_| MapError::Span)?;
@@ -499,6 +504,10 @@ impl MrList<Registered> {
 
     /// The one registration that there is, if it is the one that the peer has invalidated; then
     /// the proof of that is used up. Or the list.
+    ///
+    /// # Errors
+    ///
+    /// The list, if the peer has not invalidated its only registration.
     #[inline]
     pub(crate) fn into_revoked(
         mut self,
@@ -523,6 +532,10 @@ impl MrList<Registered> {
     }
 
     /// The proof that nothing is exposed, if that is so; or the list.
+    ///
+    /// # Errors
+    ///
+    /// The list, if it has a registration.
     pub(crate) fn unexposed(self) -> Result<Unexposed, Self> {
         if self.is_empty() {
             Ok(Unexposed::by_end_of_list())

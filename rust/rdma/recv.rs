@@ -179,6 +179,10 @@ impl<H: Handler> RecvBatch<H> {
     }
 
     /// Posts all that were added. Context and errors: as for [`QpRef::post_recv`].
+    ///
+    /// # Errors
+    ///
+    /// `EIO`: the queue pair does not take the Receives.
     #[inline(never)]
     pub(crate) fn post(&mut self, qp: &QpRef<H>) -> Result {
         self.len = 0;

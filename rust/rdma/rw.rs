@@ -95,7 +95,11 @@ unsafe impl Node for Context {
 }
 
 impl Context {
-    /// Allocates a context that is not initialised. Context: process, may sleep. Errors: `ENOMEM`.
+    /// Allocates a context that is not initialised. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     fn new() -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {
@@ -108,6 +112,11 @@ impl Context {
     }
 
     /// Initialises the context for the memory of `pieces`, as `named`. Returns the number of work requests.
+    ///
+    /// # Errors
+    ///
+    /// The error of rdma_rw_ctx_init_bvec(): `ENOMEM` without memory, `EAGAIN` without a
+    /// registration, `EINVAL` or `EIO` for memory that the device cannot map.
     #[inline(always)]
     fn init<H: Handler>(
         &mut self,
@@ -203,6 +212,11 @@ impl Transfer {
     }
 
     /// Does the work of [`Self::add`] with an array for the pieces of memory; `added` counts the bytes.
+    ///
+    /// # Errors
+    ///
+    /// The error of [`Context::init`]. `EMSGSIZE`: the queue pair has too few entries for the work
+    /// requests. `ENOMEM`: there is no memory.
     #[inline(always)]
     fn add_contexts<H: Handler>(
         &mut self,
@@ -507,7 +521,11 @@ impl IdleWrites {
 }
 
 impl Write {
-    /// Nothing yet, in `idle` if there is one. Context: process, may sleep. Errors: `ENOMEM`.
+    /// Makes an empty Write, in `idle` if there is a box. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(crate) fn new<H: Handler>(qp: &Qp<H>, idle: Option<IdleWrite>) -> Result<Self> {
         match idle {
             Some(IdleWrite(entry)) if entry.transfer.qp == qp.id() => Ok(Self(entry)),
@@ -657,7 +675,11 @@ impl<H: Pulls> IdlePulls<H> {
 }
 
 impl<H: Pulls> Pull<H> {
-    /// Nothing yet. Context: process, may sleep. Errors: `ENOMEM`.
+    /// Makes an empty Pull. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(crate) fn new(qp: &Qp<H>) -> Result<PullBox<H>> {
         Wqe::new(Self {
             what: Transfer::new(qp, Direction::FromDevice),

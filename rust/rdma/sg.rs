@@ -68,6 +68,10 @@ impl SgTable {
     }
 
     /// Walks all entries, and returns how many are between links.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the table does not have the layout of sg_alloc_table().
     fn find_run(&self) -> Result<u32> {
         let (mut run, mut at) = (self.capacity, self.table.sgl);
         for index in 0..self.capacity {
@@ -124,6 +128,11 @@ impl SgTable {
         entry.length = len;
     }
 
+    /// Fills the entries for any kind of memory.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the table has too few entries. `EFAULT`: a page is missing.
     #[inline(never)]
     fn fill_many(&mut self, span: Span<'_>) -> Result<u32> {
         match span.memory() {
@@ -136,6 +145,11 @@ impl SgTable {
     ///
     /// The loop runs 256 times for 1 MiB. Therefore the number of entries is checked once, for the case that
     /// no two pages are contiguous.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the table has too few entries, or `pages` is too short. `EFAULT`: a page is
+    /// missing.
     fn fill_pages(&mut self, pages: &[*mut bindings::page], offset: u32, len: u32) -> Result<u32> {
         let count = (offset + len).div_ceil(PAGE_SIZE);
         if count > self.capacity || len == 0 {
@@ -192,6 +206,10 @@ impl SgTable {
 
     /// Names a contiguous piece. If it is too long for one entry it is cut where a page ends, as
     /// ib_map_mr_sg() wants it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the table has too few entries, or the piece is empty.
     fn fill_contiguous(
         &mut self,
         page: NonNull<bindings::page>,

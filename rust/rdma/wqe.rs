@@ -131,7 +131,11 @@ impl<W: Work> Wqe<W> {
         },
     };
 
-    /// Context: process, may sleep. Errors: `ENOMEM`.
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(super) fn new(work: W) -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {

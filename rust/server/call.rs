@@ -110,6 +110,10 @@ enum Piece {
 }
 
 /// Calls `f` for each piece of the pages, with its offset, its length and its source.
+///
+/// # Errors
+///
+/// The error of `f`.
 //= V1-061, V1-062
 fn for_each_piece(
     call: &Call<'_>,
@@ -296,6 +300,10 @@ impl Open<'_> {
 
     /// Prepares RDMA Reads for the data of a Call from byte `from` on. If registrations or entries of the
     /// send queue do not suffice, a part of the data is read first, and the rest in further rounds.
+    ///
+    /// # Errors
+    ///
+    /// [`Begun`]: the Call cannot be read now, or at all.
     #[inline(never)]
     fn add_reads(
         &self,
@@ -408,6 +416,10 @@ impl Open<'_> {
 
     /// Makes a Pull into `count` pages of the request. From here on the Call may hold registrations,
     /// until the Pull ends or [`Self::end_pulling`] is called.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory. `EINVAL` or `EFAULT`: the request has too few pages.
     fn begin_pulling(
         &self,
         rqst: &mut Rqst<'_, Message>,
@@ -592,6 +604,10 @@ fn inline_start(message: &Message) -> Option<usize> {
 }
 
 /// Puts a Payload stream that came in several parts into pages of the request.
+///
+/// # Errors
+///
+/// `ENOMEM`: there is no memory. `EINVAL` or `EFAULT`: the request has too few pages.
 #[cold]
 fn place(rqst: &mut Rqst<'_, Message>, stream: &[u8]) -> Result<Placed> {
     let mut data = PageBuf::empty();
@@ -601,6 +617,10 @@ fn place(rqst: &mut Rqst<'_, Message>, stream: &[u8]) -> Result<Placed> {
 }
 
 /// Writes the bytes of the pages that RDMA Reads do not write.
+///
+/// # Errors
+///
+/// `EINVAL`: the bytes are outside of `stream` or of `data`.
 fn fill(data: &mut PageBuf, call: &Call<'_>, layout: Layout, stream: &[u8]) -> Result {
     for_each_piece(call, layout, |at, len, piece| match piece {
         Piece::Remote(_) => Ok(()),

@@ -97,6 +97,10 @@ impl Unsent {
 
 impl Open<'_> {
     /// Calls the client, see [`Called::call`](crate::sunrpc::svc::Called::call).
+    ///
+    /// # Errors
+    ///
+    /// The error number of [`Unsent`]: the Call was not sent.
     //= V1-036, V1-037
     pub(super) fn call(
         &self,
@@ -125,6 +129,11 @@ impl Open<'_> {
         now().0.saturating_sub(self.called().load(Relaxed)) >= CALL_TIME
     }
 
+    /// Composes and posts a Call.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsent`]: the reason for which the Call was not sent.
     //= V1-117, V1-119, NFS-053
     fn post_call(&self, xid: u32, call: &CallBuf<'_>) -> Result<(), Unsent> {
         let mut sending = self.endpoint().sending_now().map_err(|why| match why {

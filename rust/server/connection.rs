@@ -164,6 +164,11 @@ pub(super) struct Open<'a> {
 
 impl Connection {
     /// Accepts a client. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`: the device cannot serve the client. `ENOMEM`: there is no memory. Otherwise
+    /// the error of the handshake.
     pub(super) fn accept(
         xprt: SvcHandle,
         request: KBox<Request>,

@@ -91,6 +91,10 @@ impl Open<'_> {
     }
 
     /// Calls [`Self::convey`] for version 2, whose terms may change.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseReason`]: the connection has to be closed.
     #[cold]
     #[inline(never)]
     fn convey_v2(&self, reply: &mut Reply<'_, Message>, call: Message) -> Result<(), CloseReason> {
@@ -100,6 +104,10 @@ impl Open<'_> {
 
     /// Sends the Reply to `call`, in messages of `version`. It is compiled for each version, so that
     /// version 1 does not pay for the conditions of version 2.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseReason`]: the connection has to be closed.
     #[inline(always)]
     fn convey(
         &self,
@@ -268,6 +276,10 @@ impl Open<'_> {
 
     /// Calls `add` for each RDMA Write: with the bytes of the Reply, and the Segment or the part of it that
     /// they go to.
+    ///
+    /// # Errors
+    ///
+    /// The error of `add`. `EINVAL`: the pieces are shorter than the Segments.
     //= V1-071, NFS-036
     fn for_each_write(
         response: &Response<'_>,
@@ -280,6 +292,10 @@ impl Open<'_> {
     }
 
     /// Adds the RDMA Writes of a Reply. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// The error of [`Write::add`].
     fn add_writes(&self, write: &mut Write, response: &Response<'_>) -> Result<usize> {
         let qp = self.endpoint().qp();
         let mut segments = 0;
@@ -387,6 +403,10 @@ pub(super) fn copy(
 }
 
 /// Distributes `pieces`, one behind the other, over `segments`: calls `add` for each piece of a Segment.
+///
+/// # Errors
+///
+/// The error of `add`. `EINVAL`: the pieces are shorter than the Segments.
 fn spread(
     mut pieces: impl Iterator<Item = Range<u32>>,
     segments: impl Iterator<Item = Segment>,

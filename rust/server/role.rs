@@ -227,7 +227,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Context: process, may sleep. Errors: `ENOMEM`.
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(super) fn new(xprt: SvcHandle, cid: u32, sizes: Sizes) -> Result<Self> {
         Ok(Self {
             xprt,

@@ -18,6 +18,10 @@ pub(super) const NETID6: &CStr = c"rdma6";
 
 /// Sets one of the strings, and frees the old string.
 ///
+/// # Errors
+///
+/// `ENOMEM`: there is no memory.
+///
 /// # Safety
 ///
 /// `xprt` must be valid, and no other code may change its strings. `what` must be the index of a string
@@ -39,6 +43,10 @@ unsafe fn set(xprt: *mut bindings::rpc_xprt, what: u32, text: fmt::Arguments<'_>
 }
 
 /// Fills in all strings from the transport's address.
+///
+/// # Errors
+///
+/// `EAFNOSUPPORT`: the address is of another family. `ENOMEM`: there is no memory.
 ///
 /// # Safety
 ///
@@ -105,6 +113,10 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
 }
 
 /// Fills in the strings of the port.
+///
+/// # Errors
+///
+/// `ENOMEM`: there is no memory.
 ///
 /// # Safety
 ///

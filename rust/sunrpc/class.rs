@@ -47,6 +47,10 @@ pub(crate) trait Class {
     fn registered() -> &'static Registered;
 
     /// Makes a transport. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the creation of the transport fails.
     fn setup(args: &bindings::xprt_create) -> Result<NewXprt>;
 }
 
@@ -156,6 +160,11 @@ pub(crate) struct NewXprt(NonNull<bindings::rpc_xprt>);
 impl NewXprt {
     /// Allocates `size` bytes that begin with a `struct rpc_xprt` of class `C`, with the address in `args`
     /// and its strings, and with `slots` requests, of which `prepared` are made now.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF`: the address is too long. `ENOMEM`: there is no memory. `EAFNOSUPPORT`: the address
+    /// is of another family. `EIO`: the module is being unloaded.
     ///
     /// # Safety
     ///

@@ -233,6 +233,11 @@ impl CallBuf<'_> {
         Ok(())
     }
 
+    /// Reads bytes that lie in several parts of the buffer.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the buffer is too short.
     fn read_parts(&self, offset: u32, out: &mut [u8]) -> Result {
         // SAFETY: the buffer is alive by the invariant of `XdrBuf`; the function checks the range
         // against the parts' lengths.
@@ -296,6 +301,11 @@ impl ReplyBuf<'_> {
         Ok(())
     }
 
+    /// Writes bytes that lie in several parts of the buffer.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the buffer is too short.
     fn write_parts(&mut self, offset: u32, data: &[u8]) -> Result {
         // SAFETY: the buffer is alive and ours to fill; the function checks the range, and reads
         // `data` only.

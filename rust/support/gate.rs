@@ -46,7 +46,11 @@ unsafe impl<T: Send + Sync> Sync for Gate<T> {}
 unsafe impl<T: Send + Sync> Send for Gate<T> {}
 
 impl<T: Send + Sync> Gate<T> {
-    /// An open gate. Context: process, may sleep. Errors: `ENOMEM`.
+    /// Makes an open gate. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(crate) fn new(value: T) -> Result<Arc<Self>> {
         // INVARIANT: the gate is open.
         Arc::pin_init(

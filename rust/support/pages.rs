@@ -367,6 +367,10 @@ impl Drop for PageBuf {
 }
 
 /// Moves the pages of `entries` to `owned`, which is empty. On failure all stay where they are.
+///
+/// # Errors
+///
+/// `ENOMEM`: there is no memory.
 fn take(owned: &mut KVec<NonNull<bindings::page>>, entries: &mut [*mut bindings::page]) -> Result {
     owned.reserve(entries.len(), GFP_KERNEL)?;
     for entry in entries {

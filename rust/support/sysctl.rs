@@ -87,6 +87,10 @@ const LONGEST: usize = 4096;
 /// A setting that is a line of text.
 pub(crate) trait Text: Sync + 'static {
     /// Returns the text. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     fn get(&self) -> Result<KVec<u8>>;
 
     /// Parses and sets another text. Context: process, may sleep.

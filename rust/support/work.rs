@@ -33,7 +33,11 @@ static QUEUE: Atomic<*mut bindings::workqueue_struct> = Atomic::new(core::ptr::n
 pub(crate) struct Queue(());
 
 impl Queue {
-    /// Makes the queue, once. Context: process, may sleep. Errors: `ENOMEM`.
+    /// Makes the queue, once. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(crate) fn new(name: &CStr) -> Result<Self> {
         // SAFETY: the name is a C string, which is copied.
         let queue = unsafe { bindings::alloc_long_queue(name.as_char_ptr()) };

@@ -214,6 +214,19 @@ class Prose(Lint):
             status, output = self.verdict("rust/a.rs", f"{text}\n")
             self.assertEqual(status, 0, output)
 
+    def test_errors(self):
+        sentence = "a.rs:1: fn f returns a Result: its doc needs a section `# Errors`"
+        for text in ("fn f() -> Result {", "pub(crate) fn f(\n    a: u32,\n) -> Result<u32, E> {",
+                     "/// Returns.\n\n/// # Errors\n\nfn f() -> Result;"):
+            status, output = self.verdict("rust/rdma/a.rs", f"{text}\n}}\n")
+            self.assertEqual(status, 1, text)
+            self.assertIn(sentence.replace(":1:", f":{text[:text.index('fn')].count(chr(10)) + 1}:"), output)
+        for text in ("/// # Errors\n/// `EIO`.\n#[inline]\nfn f() -> Result {}", "fn f(g: impl Fn() -> Result) {}",
+                     "impl A for B {\n    fn f() -> Result {}\n}"):
+            status, output = self.verdict("rust/rdma/a.rs", f"{text}\n")
+            self.assertEqual(status, 0, output)
+        self.assertEqual(self.verdict("rust/proto/a.rs", "fn f() -> Result {}\n")[0], 0)
+
     def test_substitutes(self):
         for name, text in (("README.rst", "Nobody sends.\n"), ("rust/a.rs", "// Nobody sends.\n"),
                            ("include/a.h", "/*\n * Nobody sends.\n */\n"),

@@ -53,10 +53,18 @@ pub(crate) trait Service: Sized + Send + Sync + 'static {
     const MAX_PAYLOAD: u32;
 
     /// Listens at `address`. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the creation of the listener fails.
     fn listen(xprt: SvcHandle, net: Net, address: SockAddr) -> Result<Self::Listener>;
 
     /// Accepts a client, whose RPC messages have at most `most` bytes. Context: process, may
     /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the client is refused.
     fn accept(
         xprt: SvcHandle,
         request: Self::Request,

@@ -247,6 +247,10 @@ struct Unfinished<T: Service>(NonNull<Instance<T>>);
 impl<T: Service> Unfinished<T> {
     /// Context: process, may sleep.
     ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
+    ///
     /// # Safety
     ///
     /// `net` and `serv` must be valid. The core must have a reference to the module for the
@@ -303,6 +307,10 @@ impl<T: Service> Drop for Unfinished<T> {
 
 /// Makes a listener.
 ///
+/// # Errors
+///
+/// The error of [`Service::listen`], or `ENOMEM`: there is no memory.
+///
 /// # Safety
 ///
 /// The arguments must be valid, and `address` have `len` bytes. The core must have a reference to
@@ -331,6 +339,10 @@ unsafe fn create<T: Service>(
 }
 
 /// Makes the transport of a client.
+///
+/// # Errors
+///
+/// The error of [`Service::accept`], or `ENOMEM`: there is no memory.
 ///
 /// # Safety
 ///

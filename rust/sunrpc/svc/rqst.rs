@@ -357,6 +357,11 @@ impl<C: Lent> Reply<'_, C> {
     }
 
     /// Takes `pages` of the array, among which `pieces` lie.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`: the array has too few pages. `ENOMEM`: there is no memory. The pages stay in the
+    /// array.
     fn take(&mut self, memory: &mut PageBuf, pages: Range<usize>, pieces: &Pieces) -> Result {
         let (first, next) = (get!(self, rq_respages), get!(self, rq_next_page));
         if pages.start > pages.end || pages.end as u64 > get!(self, rq_maxpages) as u64 {

@@ -61,6 +61,11 @@ struct Slot {
 unsafe impl Send for Slot {}
 
 impl Slot {
+    /// Makes a slot with its buffers. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     fn new() -> Result<KBox<Self>> {
         // A slot's address must not change while a callback has it: it stays in its box.
         Ok(KBox::new(
@@ -130,6 +135,10 @@ impl Backchannel {
     }
 
     /// Makes the slots, once. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     fn open(&self) -> Result {
         if self.made.load(Relaxed) {
             return Ok(());
@@ -151,6 +160,11 @@ impl Backchannel {
     ///
     /// Context: process, does not sleep. Takes bc_pa_lock. Neither takes nor gives a reference of
     /// the transport unless there is a service.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoService`]: there is no callback service. [`Refused::Excess`]: no slot is free,
+    /// or the Call is too long.
     pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, call: &[u8]) -> Result<(), Refused> {
         if !xprt.has_callback_service() {
             return Err(Refused::NoService);
@@ -234,6 +248,10 @@ impl<T: Transport> Ops<T> {
     pub(super) extern "C" fn destroy_callback(_xprt: *mut bindings::rpc_xprt, _reqs: c_uint) {}
 
     /// Sends the Reply to a Call of the server.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]: the Reply was not sent.
     ///
     /// # Safety
     ///

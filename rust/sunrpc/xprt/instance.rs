@@ -42,6 +42,10 @@ impl<T: Transport> Shared<T> {
     /// The parts of a new transport. Context: process, may sleep.
     ///
     /// `id` is the transport's number, and names its file in debugfs.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     pub(super) fn new(transport: Arc<T>, slots: u32, id: u32) -> Result<*mut Self> {
         let slots = SlotTable::new(slots, T::new_request)?;
         let shared = KBox::pin_init(

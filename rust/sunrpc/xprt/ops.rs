@@ -284,6 +284,13 @@ impl<T: Transport> VTable<T> {
         unsafe { bindings::xprt_request_get_cong(this.xprt.as_raw(), rqst.as_raw()) }
     }
 
+    /// Sends a request, whose buffers are complete. Context: process, may sleep. The send lock is
+    /// held.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]: the Call was not sent. [`SendError::NotConnected`] also if no Reply is
+    /// expected.
     #[inline]
     fn send(
         this: &Instance<T>,

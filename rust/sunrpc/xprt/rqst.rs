@@ -125,6 +125,10 @@ impl<S> Rqst<S> {
     /// Allocates the pages that a sparse page list lacks (`XDRBUF_SPARSE_PAGES`).
     ///
     /// Context: any. Called by the sender.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NoMemory`]: a page could not be allocated.
     #[cold]
     pub(super) fn fill_sparse_pages(&self) -> Result<(), SendError> {
         for entry in self.receive().page_entries() {

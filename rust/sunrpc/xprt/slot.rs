@@ -187,6 +187,10 @@ impl Buffer {
     ///
     /// A task that waits here keeps its slot from the RPCs that swap memory out. Therefore usual lengths come
     /// from the reserves if necessary. Each slot asks for them once, and keeps the memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     #[cold]
     fn grow(&mut self, xprt: &Xprt, len: usize) -> Result<usize> {
         let is_usual = len <= USUAL_BUFFER;
@@ -229,6 +233,10 @@ unsafe impl<S: Send> Send for SlotTable<S> {}
 
 impl<S> SlotTable<S> {
     /// A table of `count` slots. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
     pub(super) fn new<I: PinInit<S, Error>>(
         count: u32,
         mut request: impl FnMut(u32) -> I,

@@ -36,6 +36,10 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     fn slot_count() -> u32;
 
     /// A new transport, not connected; `xprt` is for its handlers. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the creation of the transport fails.
     fn create(xprt: XprtHandle<Self::Request>) -> Result<Arc<Self>>;
 
     /// Makes the transport's data of a new request; `index` is below [`Self::slot_count`], and the value of
@@ -48,6 +52,10 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// that; the step that it has to end may begin later.
     ///
     /// Context: process, may sleep. The send lock is not held. Does not enter file system reclaim.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: the attempt has failed.
     fn connect(
         &self,
         xprt: &Xprt,
@@ -72,6 +80,10 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     ///
     /// Context: process, may sleep. The send lock is held. Does not wait for memory, because
     /// writeback may depend on it.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]: the request was not sent; the core sends it again later or ends its RPC.
     fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst<Self::Request>) -> Result<(), SendError>;
 
     /// The transport's backchannel.
@@ -82,7 +94,14 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// Context: any. rpc_max_bc_payload() calls it in an RCU read-side section.
     fn max_callback(&self) -> usize;
 
-    /// Sends the Reply to a Call of the server. Errors and context as for [`Self::send`].
+    /// Sends the Reply to a Call of the server.
+    ///
+    /// Context: process, may sleep. The send lock is held. Does not wait for memory, because writeback may depend
+    /// on it.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]: the Reply was not sent.
     fn send_reply(
         &self,
         lock: &mut SendLock<'_>,
