@@ -953,8 +953,8 @@ def an_inline_reply_to_the_byte(c):
     c.refuses(reads((0, INLINE - around + 4)))
 
 
-#= V1-073, V1-071
-#= NFS-036, CM-013
+#= V1-073, V1-071, NFS-036
+#= CM-013
 @case(stock="lets the operation fail")
 def a_write_chunk_to_the_byte(c):
     for length in (1, 1000, 4097):
@@ -969,8 +969,8 @@ def a_write_chunk_to_the_byte(c):
         expect(answer.lengths() == [[length, 0]], answer.lengths())
 
 
-#= V1-065, V1-108
-#= NFS-037, NFS-038
+#= V1-065, V1-108, NFS-037
+#= NFS-038
 @case(stock="answers NULL")
 def write_chunks_without_a_result(c):
     piece = c.piece(0, 64)
@@ -1005,8 +1005,8 @@ def aligned(count, length=PAGE - BETWEEN):
     return [(7 * number, length) for number in range(count)]
 
 
-#= V1-071, V1-074, V1-135, NFS-035, NFS-036
-#= NFS-039
+#= V1-071, V1-074, V1-135
+#= NFS-035, NFS-036, NFS-039
 @case()
 def results_in_several_write_chunks(c):
     ranges = [(1, 2 * PAGE - BETWEEN - 1), (7, PAGE - BETWEEN - 2), (9000, PAGE - BETWEEN)]
@@ -1340,7 +1340,8 @@ def credits_in_use(connection, times=4):
     return granted
 
 
-#= V1-032, V1-033, V1-035, V1-040
+#= V1-032, V1-033, V1-035
+#= V1-040
 @case(stock="does not change the grant of a connection")
 def a_grant_that_is_raised(c):
     """Up to twice the previous setting, for which there is room, and down again."""
@@ -1731,8 +1732,8 @@ def recall_reply(call, status=0):
                           + words(4, status))
 
 
-#= V1-119, V1-121, V1-126, V1-127
-#= NFS-053
+#= V1-119, V1-121, V1-126
+#= V1-127, NFS-053
 @case(counted=False)
 def callbacks(c):
     """They come when there is a session, inline, and no more than one is outstanding."""

@@ -240,7 +240,9 @@ def a_file():
 # --- How a connection is opened ---------------------------------------------------------------
 
 
-#= V2-001, V2-006, V2-010, V2-058, V2-059, V2-092, V2-136, V2-137, VA-011
+#= V2-001, V2-006, V2-010
+#= V2-058, V2-059, V2-092
+#= V2-136, V2-137, VA-011
 def opens_with_properties(talk):
     talk.open((SBSIZ, 4096), (RBSIZ, 4096))
     expect(talk.announced[RBSIZ] >= 4096, talk.announced)
@@ -594,7 +596,8 @@ def a_long_call_that_need_not_be_one(talk):
     talk.lives()
 
 
-#= V2-084, V2-085, V2-089, V2-186
+#= V2-084, V2-085, V2-089
+#= V2-186
 def a_write_chunk_with_room_to_spare(talk):
     """The chunk is filled from its first Segment on; the memory behind the result does not change."""
     talk.open()

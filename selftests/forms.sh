@@ -32,7 +32,8 @@ short_messages() {
 	grows sends get 100
 }
 
-#= V1-048, V1-080, V2-022, V2-068, NFS-009, NFS-020
+#= V1-048, V1-080, V2-022
+#= V2-068, NFS-009, NFS-020
 read_chunk() {
 	VERS=$1
 	prepare 65536
@@ -41,7 +42,8 @@ read_chunk() {
 	get 65536
 }
 
-#= V1-048, V1-080, V2-022, V2-087, NFS-011, NFS-022
+#= V1-048, V1-080, V2-022
+#= V2-087, NFS-011, NFS-022
 write_chunk() {
 	VERS=$1
 	prepare 65536
@@ -113,7 +115,8 @@ long_reply_by_a_directory() {
 	grows bytes_replied ls "$dir"
 }
 
-#= V1-076, V1-081, NFS-010, NFS-021
+#= V1-076, V1-081, NFS-010
+#= NFS-021
 long_reply_by_a_symbolic_link() {
 	VERS=$1
 	prepare 1

@@ -152,7 +152,10 @@ takes_one_reply_of_many() {
 }
 
 # fails_its_rpc FAULT...: each ends its RPC with an error, and nothing but that.
-#= V1-092, V1-098, NFS-005, NFS-006, NFS-046, NFS-055, V2-107, V2-141, V2-165, V2-178
+#= V1-092, V1-098, NFS-005
+#= NFS-006, NFS-046, NFS-055
+#= V2-107, V2-141, V2-165
+#= V2-178
 fails_its_rpc() {
 	mount_through_the_peer
 	connections=$(transport connect_count)
@@ -280,7 +283,8 @@ begins_with() {
 
 # opens_with ANNOUNCEMENT=VERSION...: each connection is opened with the version that the announcement in
 # the private data of the server allows. The server ends if a client opens with another one.
-#= VA-005, VA-006, VA-007, VA-008
+#= VA-005, VA-006, VA-007
+#= VA-008
 opens_with() {
 	mount_through_the_peer
 	[ "$(says version) $(says announced)" = "2 2" ] || fail "they speak version $(says version)"
@@ -297,7 +301,8 @@ opens_with() {
 }
 
 # The device refuses the access, which ends the connection; nothing has changed.
-#= V1-088, V1-089, V1-140, V1-141, V2-081, V2-181
+#= V1-088, V1-089, V1-140
+#= V1-141, V2-081, V2-181
 is_refused() {
 	mount_through_the_peer
 	strike "$1"
@@ -621,7 +626,8 @@ a_new_connection_owes_nothing() {
 	stays connect_count good
 }
 
-#= V1-024, V1-117, V1-119, V1-120, V1-123, V1-132
+#= V1-024, V1-117, V1-119
+#= V1-120, V1-123, V1-132
 callbacks_are_answered() {
 	mount_4_1_through_the_peer
 	"$@"
@@ -718,7 +724,9 @@ session_asks_for_callbacks_that_fit() {
 
 # RFC 8797's private data, with the announcement of the version behind them; any number of RDMA
 # Reads of the server; a message without a Receive breaks the connection instead of being repeated.
-#= CM-001, CM-009, CM-014, VA-001, VA-004, V1-006, V1-032, V1-122
+#= CM-001, CM-009, CM-014
+#= VA-001, VA-004, V1-006
+#= V1-032, V1-122
 connection_request() {
 	mount_through_the_peer
 	strike tell
@@ -743,7 +751,8 @@ what_the_server_announces_is_used() {
 	good
 }
 
-#= V1-089, V1-140, V2-181, V2-182
+#= V1-089, V1-140, V2-181
+#= V2-182
 memory_never_has_the_same_name_again() {
 	mount_through_the_peer
 	strike segments_of_reads 170
@@ -850,7 +859,9 @@ callbacks_while_the_mount_goes() {
 
 # RFC 8797: invalid private data mean the defaults. The peer ends if a Call is longer than the
 # defaults.
-#= V1-019, V1-042, V1-047, CM-001, CM-009, CM-020, CM-023
+#= V1-019, V1-042, V1-047
+#= CM-001, CM-009, CM-020
+#= CM-023
 connects_with() {
 	mount_through_the_peer
 	strike "$1"

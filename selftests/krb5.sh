@@ -35,7 +35,8 @@ moves() {
 # Only krb5 leaves arguments and results unchanged, so that chunks can move them. Signed or
 # encrypted data that is too long for a message is conveyed completely, in a Long Call or in a Reply
 # chunk.
-#= V1-142, V2-189, V2-191, V2-192, V2-193, V2-194
+#= V1-142, V2-189, V2-191
+#= V2-192, V2-193, V2-194
 data_are_the_same() {
 	# Attributes are cached for longer than a slow machine needs between two commands: a GETATTR is counted, too.
 	mount_protected "$1" "$2" actimeo=600

@@ -18,7 +18,8 @@ used() {
 	[ "$(transport connect_count)" -ge 1 ]
 }
 
-#= V1-029, V1-115, V2-043, V2-177
+#= V1-029, V1-115, V2-043
+#= V2-177
 mounts_and_moves_data() {
 	VERS=$1
 	case $2 in
@@ -73,7 +74,9 @@ mounts_and_agrees_on_a_version() {
 
 # The client asks the server for its port, and for the port of the mount protocol in version 3, with
 # each transport.
-#= V1-112, V1-114, V2-173, V2-174, V2-176, NFS-032, NFS-062
+#= V1-112, V1-114, V2-173
+#= V2-174, V2-176, NFS-032
+#= NFS-062
 mounts_without_a_port() {
 	mount -t nfs -o "rdma,vers=$VERS" "$SERVER:$EXPORT" "$mnt"
 	findmnt -no OPTIONS "$mnt" | grep -w 'proto=rdma'

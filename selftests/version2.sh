@@ -75,7 +75,8 @@ at_once() {
 
 # A page of data and its headers are one message, for which no memory is registered. Most buffers
 # are made after the properties are agreed on, and the first message promises none of them.
-#= V2-054, V2-055, V2-056, V2-128, V2-200
+#= V2-054, V2-055, V2-056
+#= V2-128, V2-200
 messages_hold_a_page() {
 	with 2 2 8192
 	VERS=$1
@@ -128,7 +129,8 @@ server_announced() {
 }
 
 # A server that does not announce version 2 gets no message of it, and nothing is remembered of it.
-#= VA-001, VA-004, VA-007, VA-008, VA-009
+#= VA-001, VA-004, VA-007
+#= VA-008, VA-009
 server_announces_version_1() {
 	with 2 1 8192
 	forget
@@ -495,7 +497,9 @@ PEER_PORT=20051
 
 # A server that was written from the document, in each of its ways (peer2.py), is between the client and
 # the export.
-#= V2-054, V2-062, V2-092, V2-101, V2-102, V2-105, V2-130, V2-151, V2-155
+#= V2-054, V2-062, V2-092
+#= V2-101, V2-102, V2-105
+#= V2-130, V2-151, V2-155
 other_server_is() {
 	start_peer peer2.py "$scratch/control" $$ "$1"
 	trap 'other_server_goes $? '$peer EXIT

@@ -351,7 +351,8 @@ fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Fate<Pending> {
 /// The message is for no RPC of ours.
 fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
     match event {
-        //= V1-117, V1-129, V2-118, V2-171, NFS-050, D-49
+        //= V1-117, V1-129, V2-118
+        //= V2-171, NFS-050, D-49
         Event::Call(call) => {
             let limits = CallLimits::reverse(call.version(), u32::MAX);
             if let Err(report) = responder::accept(&call.conveyed, call.part.len, &limits) {
@@ -612,7 +613,8 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 
 /// The RPC's memory is its own again: completes it.
 #[inline(always)]
-//= V1-089, V1-141, V2-081, V2-183
+//= V1-089, V1-141, V2-081
+//= V2-183
 fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: Form, _proof: Unexposed) {
     if let Form::Again = form {
         return send_again(client, rqst);

@@ -82,8 +82,10 @@ pub(super) fn resolve(
     let net = xprt.net().ok_or(EINVAL)?;
     let unresolved = Unresolved::new(client, Requests::none(), net)?;
     begun(unresolved.shared());
-    //= V1-112, V1-113, V1-114, NFS-032, NFS-062
-    //= V2-043, V2-173, V2-174, V2-175, V2-176
+    //= V1-112, V1-113, V1-114
+    //= NFS-032, NFS-062, V2-043
+    //= V2-173, V2-174, V2-175
+    //= V2-176
     let resolved = unresolved.resolve(peer, RESOLVE_TIMEOUT)?;
     let device = resolved.attributes()?;
     let is_swapping = xprt.swappers() != 0;
@@ -143,7 +145,8 @@ pub(super) fn establish(
     endpoint.shared().lock().role = requests;
     // The announcement of the server may leave one version.
     let version = endpoint.lasting_version();
-    //= V1-045, V1-046, V1-123, V1-124
+    //= V1-045, V1-046, V1-123
+    //= V1-124
     endpoint.provide(&sizes.first_buffers(own, version), FIRST_MESSAGES)?;
     // The large ones are enough for any one RPC, so a connection gets on without making more.
     let large = (2 * sizes.chunk_segments).min(sizes.mrs);
@@ -156,7 +159,8 @@ pub(super) fn establish(
             add(endpoint, pages)?;
         }
     }
-    //= V2-054, V2-058, V2-061, V2-062
+    //= V2-054, V2-058, V2-061
+    //= V2-062
     let settled = endpoint.settle(ANSWER);
     if let Some(net) = xprt.net() {
         versions::remember(net, &peer, endpoint);

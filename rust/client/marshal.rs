@@ -745,7 +745,8 @@ fn measures(of: Measures) -> Buf {
 ///
 /// [`SendError`] and the registrations that are mapped so far: as for [`map`].
 #[inline]
-//= V1-026, V1-087, V1-088, V2-022, V2-182
+//= V1-026, V1-087, V1-088
+//= V2-022, V2-182
 fn map_chunks(
     side: &mut SendSide,
     rqst: &RdmaRqst,

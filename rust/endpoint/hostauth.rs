@@ -358,7 +358,8 @@ impl Judgement {
     ///
     /// `ENOTCONN`: `peer` has to give a proof, and there is no key for it; the kernel's log has the
     /// reason. `ENOMEM`.
-    //= V2-134, V2-135, V2-197, D-50
+    //= V2-134, V2-135, V2-197
+    //= D-50
     pub(crate) fn new(side: Side, peer: SockAddr, link: &Link) -> Result<Self> {
         if !Keyring::is_usable() {
             // The keyring was revoked or invalidated, and may have had keys.

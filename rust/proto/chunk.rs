@@ -344,7 +344,8 @@ impl<'a> ChunkLists<'a> {
 
     /// Reads the lists in their order on the wire.
     #[inline(always)]
-    //= V1-013, V1-014, V2-007, V2-195
+    //= V1-013, V1-014, V2-007
+    //= V2-195
     pub fn decode(reader: &mut Reader<'a>) -> Result<Self, BadHeader> {
         // Most messages carry no chunk.
         let mut ahead = *reader;
@@ -361,7 +362,8 @@ impl<'a> ChunkLists<'a> {
     /// Decodes lists that have only one Write chunk or the Reply chunk, with one Segment, as most Replies with
     /// chunks have. Returns `None` for any other lists, good or bad.
     #[inline(always)]
-    //= V1-011, V1-012, V1-013, V1-111, V2-007, V2-109
+    //= V1-011, V1-012, V1-013
+    //= V1-111, V2-007, V2-109
     fn decode_one(reader: &mut Reader<'a>) -> Option<Self> {
         // A word that says that something is there, and another 1.
         const ONE_OF_ONE: u64 = (1 << 32) | 1;

@@ -17,7 +17,8 @@ const MESSAGE_LEN: usize = 8;
 pub const LEN: usize = 2 * MESSAGE_LEN;
 
 /// Returns the private data of a side: its message of RFC 8797, and its announcement.
-//= CM-002, VA-001, VA-002, VA-003
+//= CM-002, VA-001, VA-002
+//= VA-003
 pub fn encode(own: &CmPrivate, announcement: Announcement) -> [u8; LEN] {
     let [m0, m1, m2, m3, m4, m5, m6, m7] = own.encode();
     let [a0, a1, a2, a3, a4, a5, a6, a7] = announcement.encode();
@@ -28,7 +29,9 @@ pub fn encode(own: &CmPrivate, announcement: Announcement) -> [u8; LEN] {
 
 /// Looks for the first message with this identifier and this version of its format, and returns its
 /// offset and its content.
-//= CM-024, CM-025, CM-026, CM-027, CM-028, CM-029, D-35, D-36
+//= CM-024, CM-025, CM-026
+//= CM-027, CM-028, CM-029
+//= D-35, D-36
 fn find(private_data: &[u8], identifier: u32, version: u8) -> Option<(usize, [u8; 3])> {
     let identifier = identifier.to_be_bytes();
     (0..private_data.len())
@@ -75,7 +78,9 @@ impl CmPrivate {
     ///
     /// Sizes are rounded down, so that never more is promised than can be kept; the smallest
     /// that can be expressed is 1024, the largest 262144.
-    //= CM-001, CM-002, CM-003, CM-006, CM-017, CM-019, CM-020
+    //= CM-001, CM-002, CM-003
+    //= CM-006, CM-017, CM-019
+    //= CM-020
     pub fn encode(&self) -> [u8; Self::ENCODED_LEN] {
         let [i0, i1, i2, i3] = Self::IDENTIFIER.to_be_bytes();
         let flags = if self.remote_invalidation { Self::R } else { 0 };
@@ -191,7 +196,10 @@ impl Effective {
     /// Computes the agreement of this side's message with the peer's message.
     ///
     /// No value is above this side's value.
-    //= CM-011, CM-013, CM-014, CM-015, CM-021, CM-022, CM-030, CM-031, V1-019, V1-046
+    //= CM-011, CM-013, CM-014
+    //= CM-015, CM-021, CM-022
+    //= CM-030, CM-031, V1-019
+    //= V1-046
     pub fn new(own: &CmPrivate, peer: &CmPrivate) -> Self {
         Self {
             inline_send: own.send_size.min(peer.recv_size),

@@ -59,7 +59,9 @@ pub struct Part {
 }
 
 /// The sequence that the peer has open.
-//= V2-032, V2-033, V2-037, V2-040, V2-041, D-14, D-15, D-17, D-26
+//= V2-032, V2-033, V2-037
+//= V2-040, V2-041, D-14
+//= D-15, D-17, D-26
 #[derive(Clone, Copy, Debug)]
 pub struct Assembler {
     open: Option<Sequence>,
@@ -103,7 +105,8 @@ impl Assembler {
     /// is too short, and [`BadHeader::NoPayload`] for an empty one that is not the last. A message
     /// that is no part of a sequence may be empty here.
     #[inline]
-    //= V2-032, V2-033, D-15, D-17
+    //= V2-032, V2-033, D-15
+    //= D-17
     pub fn add(
         &mut self,
         xid: Xid,
@@ -200,7 +203,9 @@ pub struct Cut {
 /// Cuts a Payload stream into messages: each is filled, and cut at a multiple of four.
 ///
 /// The chunk lists stand in the last message only.
-//= V2-035, V2-036, V2-040, V2-041, V2-042, V2-094, D-17
+//= V2-035, V2-036, V2-040
+//= V2-041, V2-042, V2-094
+//= D-17
 #[derive(Clone, Copy, Debug)]
 pub struct Cutter {
     len: u32,

@@ -10,7 +10,8 @@ use crate::proto::negotiate::Time;
 use core::ops::Range;
 
 /// The Calls of one direction of RPC on a version 1 connection, as their Requester counts them.
-//= V1-036, V1-037, V1-038, V1-043, V1-119, V1-121
+//= V1-036, V1-037, V1-038
+//= V1-043, V1-119, V1-121
 #[derive(Clone, Copy, Debug)]
 pub struct CallCredits {
     max: u32,
@@ -84,7 +85,8 @@ impl CallCredits {
     ///
     /// A peer that grants nothing would stop the connection for good, so zero counts as one.
     #[inline]
-    //= V1-033, V1-034, V1-035, V1-038, D-10
+    //= V1-033, V1-034, V1-035
+    //= V1-038, D-10
     pub fn handle_grant(&mut self, word: u32) {
         self.limit = word.min(self.max).max(1);
     }
@@ -203,7 +205,9 @@ impl Grant {
 /// A ceiling below the number of Sends in flight applies to the Sends after it. The earlier Sends had
 /// credits, so each has a Receive. If they counted, a completion that was not asked for would be the
 /// condition for the next Send, and only the next Send can ask for a completion.
-//= V2-044, V2-046, V2-047, V2-049, V2-172, V2-187, D-09, D-11, D-13
+//= V2-044, V2-046, V2-047
+//= V2-049, V2-172, V2-187
+//= D-09, D-11, D-13
 #[derive(Clone, Copy, Debug)]
 pub struct SendCredits {
     balance: u32,
@@ -294,7 +298,9 @@ impl SendCredits {
     /// Adds a grant. `false` means that one of its halves is zero: it adds nothing, or leaves the
     /// ceiling as it is.
     #[inline(always)]
-    //= V2-039, V2-045, V2-048, V2-049, V2-053, D-09, D-10
+    //= V2-039, V2-045, V2-048
+    //= V2-049, V2-053, D-09
+    //= D-10
     pub fn handle_grant(&mut self, grant: Grant) -> bool {
         if grant.ceiling != 0 {
             self.set_ceiling(grant.ceiling.into());
@@ -333,7 +339,9 @@ impl SendCredits {
 /// Each credit of the peer has a Receive, from the time when the message that gives the credit is posted. So
 /// a message of the peer always finds a Receive. A message never has a ceiling below the credits of the
 /// peer, so the peer discards no credit, and both sides count the same.
-//= V2-046, V2-047, V2-048, V2-052, D-09, D-10, D-11
+//= V2-046, V2-047, V2-048
+//= V2-052, D-09, D-10
+//= D-11
 #[derive(Clone, Copy, Debug)]
 pub struct RecvCredits {
     ceiling: u16,
@@ -433,7 +441,8 @@ impl RecvCredits {
     /// Returns the credit word of a message about to be sent, and counts its credits: all credits that can be
     /// given, or none.
     #[inline]
-    //= V2-045, V2-048, V2-049, D-10
+    //= V2-045, V2-048, V2-049
+    //= D-10
     pub fn grant(&mut self) -> Grant {
         // No more than the ceiling, which has 16 bits.
         let granted = u16::try_from(self.grantable()).unwrap_or(u16::MAX);

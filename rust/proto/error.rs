@@ -71,7 +71,10 @@ impl BadHeader {
     /// Returns the error that a Responder reports.
     ///
     /// Version 1 has one code for all of them, with the value that BAD_XDR has in version 2.
-    //= V1-095, V1-111, V2-011, V2-031, V2-034, V2-035, V2-145, V2-146, V2-147, D-01, D-16, D-18
+    //= V1-095, V1-111, V2-011
+    //= V2-031, V2-034, V2-035
+    //= V2-145, V2-146, V2-147
+    //= D-01, D-16, D-18
     pub const fn report(self) -> ErrorReport {
         match self {
             Self::Type => ErrorReport::InvalHtype,
@@ -159,7 +162,8 @@ impl ErrorReport {
     }
 
     /// Returns the error code.
-    //= V1-020, V2-016, V2-017, V2-018
+    //= V1-020, V2-016, V2-017
+    //= V2-018
     pub const fn code(self) -> u32 {
         match self {
             Self::Version { .. } => 1,

@@ -32,7 +32,8 @@ impl FixedWords {
     ///
     /// Returns `None` for a message so short that nothing in it may be used.
     #[inline]
-    //= V1-002, V1-021, V1-110, V2-002, D-46
+    //= V1-002, V1-021, V1-110
+    //= V2-002, D-46
     pub fn split(message: &[u8]) -> Option<(Self, Reader<'_>)> {
         let (wire, rest) = message.split_first_chunk::<{ Self::ENCODED_LEN }>()?;
         let [x0, x1, x2, x3, v0, v1, v2, v3, c0, c1, c2, c3, t0, t1, t2, t3] = *wire;

@@ -17,7 +17,8 @@ fn handles<C: Chunks + ?Sized>(chunks: &C) -> impl Iterator<Item = Handle> + '_ 
 ///
 /// `capable` is true if a peer's Send can invalidate registrations of this side's device. `chunks` names
 /// only dynamically registered memory.
-//= V2-110, V2-113, V2-114, CM-014, D-23
+//= V2-110, V2-113, V2-114
+//= CM-014, D-23
 pub fn offer<C: Chunks + ?Sized>(capable: bool, chunks: &C) -> Handle {
     if !capable {
         return Handle::NONE;
@@ -29,7 +30,9 @@ pub fn offer<C: Chunks + ?Sized>(capable: bool, chunks: &C) -> Handle {
 ///
 /// A handle that the Call does not name is left alone. With a continued Reply, only the last
 /// message invalidates; error messages, property sets and grants never do.
-//= V2-111, V2-112, V2-114, V2-115, V2-116, V2-118, D-22
+//= V2-111, V2-112, V2-114
+//= V2-115, V2-116, V2-118
+//= D-22
 pub fn permitted<C: Chunks + ?Sized>(
     capable: bool,
     inv_handle: Handle,
@@ -42,7 +45,8 @@ pub fn permitted<C: Chunks + ?Sized>(
 /// Responder, version 1: returns the handle of the Call that the Reply may invalidate.
 ///
 /// `agreed` says whether both sides set the R bit, and the device can do it.
-//= CM-011, CM-012, CM-013, CM-015
+//= CM-011, CM-012, CM-013
+//= CM-015
 pub fn permitted_v1<C: Chunks + ?Sized>(agreed: bool, chunks: &C) -> Option<Handle> {
     if agreed {
         handles(chunks).last()
@@ -64,7 +68,8 @@ pub enum Invalidated {
 }
 
 /// Requester: checks the handle that a Reply invalidated against the handles of its RPC.
-//= V2-117, CM-012, CM-016, D-22
+//= V2-117, CM-012, CM-016
+//= D-22
 pub fn check<C: Chunks + ?Sized>(invalidated: Option<Handle>, chunks: &C) -> Invalidated {
     match invalidated {
         None => Invalidated::Nothing,

@@ -165,7 +165,9 @@ pub enum Answer {
 }
 
 /// The state of the choice on one connection.
-//= V2-058, V2-059, V2-061, V2-062, V2-064, V2-065, D-32
+//= V2-058, V2-059, V2-061
+//= V2-062, V2-064, V2-065
+//= D-32
 #[derive(Clone, Copy, Debug)]
 pub struct Negotiation {
     versions: Versions,
@@ -265,7 +267,9 @@ impl Negotiation {
     }
 
     /// An ERR_VERS message arrived at the client.
-    //= V2-060, V2-061, V2-065, V2-144, D-05, D-19, D-32
+    //= V2-060, V2-061, V2-065
+    //= V2-144, D-05, D-19
+    //= D-32
     pub fn handle_err_vers(&mut self, xid: Xid, low: u32, high: u32) -> Answer {
         let Some(current) = self.current else {
             return Answer::Ignore;

@@ -13,7 +13,8 @@ use crate::proto::xdr::{
     Writer, //
 };
 
-//= V2-127, V2-128, V2-130, V2-131, V2-132, V2-134
+//= V2-127, V2-128, V2-130
+//= V2-131, V2-132, V2-134
 const SBSIZ: u32 = 1;
 const RBSIZ: u32 = 2;
 const RSSIZ: u32 = 3;
@@ -86,7 +87,9 @@ pub struct Properties {
 
 impl Properties {
     /// The values before a side announces others.
-    //= V2-057, V2-119, V2-121, V2-127, V2-128, V2-130, V2-131, V2-132, V2-138
+    //= V2-057, V2-119, V2-121
+    //= V2-127, V2-128, V2-130
+    //= V2-131, V2-132, V2-138
     pub const DEFAULT: Self = Self {
         send_size: 4096,
         recv_size: 4096,
@@ -109,7 +112,9 @@ impl Properties {
     /// property that is left out has its default value (6.4.4).
     ///
     /// The value of HOSTAUTH is XDR of its own, so the material has two lengths.
-    //= V2-134, V2-136, V2-138, V2-197, D-21, D-29, D-50
+    //= V2-134, V2-136, V2-138
+    //= V2-197, D-21, D-29
+    //= D-50
     pub fn encode_with(&self, out: &mut Writer<'_>, material: &[u8]) -> Result<(), NoRoom> {
         let len = u32::try_from(material.len()).map_err(|_| NoRoom)?;
         self.encode_some(out, 1)?;
@@ -169,7 +174,10 @@ pub struct PropertySet<'a> {
 
 impl<'a> PropertySet<'a> {
     /// Reads the body of a CONNPROP message, or of a sequence of them joined together.
-    //= V2-019, V2-120, V2-121, V2-122, V2-123, V2-124, V2-125, V2-140, D-26, D-27, D-28, D-29
+    //= V2-019, V2-120, V2-121
+    //= V2-122, V2-123, V2-124
+    //= V2-125, V2-140, D-26
+    //= D-27, D-28, D-29
     pub fn decode(body: &'a [u8]) -> Result<Self, BadHeader> {
         let mut reader = Reader::new(body);
         let count = reader.u32()?;
@@ -280,7 +288,10 @@ impl Effective {
     ///
     /// No value is above this side's value. A very small send size of the peer is ignored: there would be no
     /// Reply without a Reply chunk.
-    //= V2-055, V2-127, V2-128, V2-129, V2-130, V2-131, V2-195, V2-200, D-24, D-25
+    //= V2-055, V2-127, V2-128
+    //= V2-129, V2-130, V2-131
+    //= V2-195, V2-200, D-24
+    //= D-25
     pub fn new(own: &Properties, peer: &Properties) -> Self {
         Self {
             inline_send: own.send_size.min(peer.recv_size),

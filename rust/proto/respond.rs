@@ -119,8 +119,8 @@ pub fn respond<'a>(
         Version::V1 => ErrorReport::BadXdr,
         Version::V2 => report,
     };
-    //= V1-073, V2-098
-    //= V2-193, D-42
+    //= V1-073, V2-098, V2-193
+    //= D-42
     let (reduced, payload_len, short) = match chunks.writes.is_empty() || shape.protected {
         true => (ItemSet::EMPTY, shape.len, None),
         false => reduce(&chunks, shape),
@@ -188,8 +188,8 @@ const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
 /// Returns the reduced results, the length of the Payload stream without them, and the error message about the
 /// first chunk that was too short, for a Payload stream that fits in no form.
 //= V1-073, V1-074, V1-135
-//= V2-093, V2-103
-//= NFS-035, NFS-039
+//= V2-093, V2-103, NFS-035
+//= NFS-039
 fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> (ItemSet, u32, Option<ErrorReport>) {
     let mut reduced = ItemSet::EMPTY;
     let mut left = shape.len;

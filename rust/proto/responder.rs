@@ -307,7 +307,8 @@ fn accept_chunks<'a>(
         let max_chunks = limits.write_chunks.min(32);
         return Err(limits.refuse(ErrorReport::WriteChunks { max_chunks }));
     }
-    //= V2-071, V2-162, V2-185, D-43
+    //= V2-071, V2-162, V2-185
+    //= D-43
     let system = limits.refuse(ErrorReport::System);
     let len = u32::try_from(len).map_err(|_| system)?;
     let stream_len = u32::try_from(stream_len).map_err(|_| system)?;
@@ -390,7 +391,8 @@ fn padded(len: u64) -> u64 {
 }
 
 /// Does the work of [`assembled_len`] for one normal Read chunk.
-//= V1-061, V1-111, V2-109, D-40, D-47
+//= V1-061, V1-111, V2-109
+//= D-40, D-47
 fn with_chunk(chunk: ReadChunk, stream_len: u64, limits: &CallLimits) -> Result<u64, ErrorReport> {
     //= V2-149, V2-150
     if limits.read_chunks == 0 {

@@ -127,7 +127,8 @@ struct Refused {
 /// The forms of Calls that a server has refused. They are not tried again for some minutes.
 ///
 /// It outlives connections. All later Calls are planned without these forms, beginning with the refused Call.
-//= V2-151, V2-155, V2-157, D-06
+//= V2-151, V2-155, V2-157
+//= D-06
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Refusals {
     forms: [Option<Refused>; 6],

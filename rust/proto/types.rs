@@ -59,7 +59,8 @@ impl Version {
 
     /// Returns the smallest receive buffer every peer of this version has.
     #[inline]
-    //= V1-045, V1-047, V2-056, V2-057
+    //= V1-045, V1-047, V2-056
+    //= V2-057
     pub const fn default_inline(self) -> u32 {
         match self {
             Self::V1 => 1024,

@@ -63,7 +63,8 @@ pub const fn is_error(fixed: &FixedWords) -> bool {
 ///
 /// RDMA_MSGP and RDMA_DONE are not defined any more; nothing in this crate sends them.
 #[inline(always)]
-//= V1-007, V1-095, V1-103, V1-104, V1-105, V1-106
+//= V1-007, V1-095, V1-103
+//= V1-104, V1-105, V1-106
 pub fn decode<'a>(fixed: &FixedWords, mut reader: Reader<'a>) -> Result<Body<'a>, BadHeader> {
     let kind = match fixed.htype {
         RDMA_MSG => Kind::Msg,
@@ -106,7 +107,9 @@ pub(super) fn fixed_words(
 /// `credit` is the requested credits in a Call and the granted credits in a Reply; zero is sent as one. An
 /// inline Payload stream has to follow the header without a gap.
 #[inline(always)]
-//= V1-002, V1-003, V1-005, V1-006, V1-014, V1-016, V1-027, V1-034, V1-120
+//= V1-002, V1-003, V1-005
+//= V1-006, V1-014, V1-016
+//= V1-027, V1-034, V1-120
 pub fn encode<C: Chunks + ?Sized>(
     out: &mut [u8],
     xid: Xid,
@@ -128,7 +131,9 @@ pub fn encode<C: Chunks + ?Sized>(
 ///
 /// ERR_VERS has this layout in all versions, and answers messages of any version. All other errors have the
 /// code ERR_CHUNK.
-//= V1-018, V1-020, V1-021, V1-093, V1-094, V2-066, D-02
+//= V1-018, V1-020, V1-021
+//= V1-093, V1-094, V2-066
+//= D-02
 pub fn encode_error(
     out: &mut [u8],
     request: &FixedWords,

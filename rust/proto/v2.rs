@@ -76,7 +76,10 @@ pub const fn is_rpc(fixed: &FixedWords) -> bool {
 /// order of the wire, so that the first wrong word names the error. The credit word counts in all messages
 /// but errors, also if the rest is bad.
 #[inline(always)]
-//= V2-003, V2-005, V2-007, V2-009, V2-012, V2-034, V2-035, V2-167, D-02, D-03, D-46
+//= V2-003, V2-005, V2-007
+//= V2-009, V2-012, V2-034
+//= V2-035, V2-167, D-02
+//= D-03, D-46
 pub fn decode<'a>(
     fixed: &FixedWords,
     mut reader: Reader<'a>,
@@ -105,7 +108,8 @@ pub fn decode<'a>(
 /// Decodes, from behind the fixed words, a message that conveys a whole RPC message of the kind `only`
 /// without chunks, as most messages do. Returns `None` for any other message.
 #[inline(always)]
-//= V2-005, V2-007, V2-009, V2-012, V2-014, V2-026
+//= V2-005, V2-007, V2-009
+//= V2-012, V2-014, V2-026
 pub fn decode_plain<'a>(
     fixed: &FixedWords,
     mut reader: Reader<'a>,
@@ -138,7 +142,10 @@ pub fn decode_plain<'a>(
 /// A grant is identified by its XID and its empty lists; its other fields are ignored. An MSG without
 /// a Payload stream is good only as the last part of a sequence, which its caller knows.
 #[inline(always)]
-//= V2-012, V2-014, V2-015, V2-020, V2-036, D-16, D-17, D-19, D-30, D-31
+//= V2-012, V2-014, V2-015
+//= V2-020, V2-036, D-16
+//= D-17, D-19, D-30
+//= D-31
 fn decode_rpc<'a>(
     kind: Kind,
     xid: Xid,
@@ -172,7 +179,9 @@ fn decode_rpc<'a>(
 /// that can be no code of that length stands for a version. The ERR_CHUNK of version 1 is shorter than
 /// any error of version 2. Its sender has not looked at the version, so it speaks version 1 alone.
 #[cold]
-//= V2-016, V2-018, V2-066, V2-144, V2-164, V2-166, D-02, D-05, D-31
+//= V2-016, V2-018, V2-066
+//= V2-144, V2-164, V2-166
+//= D-02, D-05, D-31
 fn decode_error(after_fixed: &[u8], settled: bool) -> Message<'_> {
     let words = after_fixed.first_chunk::<12>();
     let response = Flags {
@@ -265,7 +274,10 @@ fn prefix(
 ///
 /// A Reply names no handle to invalidate, and neither does a message that is to be continued.
 #[inline]
-//= V2-001, V2-005, V2-006, V2-007, V2-012, V2-014, V2-021, V2-025, V2-026, V2-035, D-22
+//= V2-001, V2-005, V2-006
+//= V2-007, V2-012, V2-014
+//= V2-021, V2-025, V2-026
+//= V2-035, D-22
 pub fn encode<C: Chunks + ?Sized>(
     out: &mut [u8],
     message: &Outgoing,
@@ -298,7 +310,8 @@ pub fn encode<C: Chunks + ?Sized>(
 }
 
 /// Writes a message that only grants credits, and returns its length.
-//= V2-015, V2-028, V2-051, D-19
+//= V2-015, V2-028, V2-051
+//= D-19
 pub fn encode_grant(out: &mut [u8], grant: Grant) -> Result<usize, NoRoom> {
     let message = Outgoing {
         xid: Xid(0),
@@ -313,7 +326,8 @@ pub fn encode_grant(out: &mut [u8], grant: Grant) -> Result<usize, NoRoom> {
 /// Writes a CONNPROP message around `properties`, and returns its length.
 ///
 /// It is an announcement: its XID comes from the sender's own space.
-//= V2-019, V2-027, V2-028, V2-136, V2-139, D-19
+//= V2-019, V2-027, V2-028
+//= V2-136, V2-139, D-19
 pub fn encode_properties(
     out: &mut [u8],
     xid: Xid,
@@ -336,7 +350,8 @@ pub fn encode_properties(
 ///
 /// ERR_VERS goes out in the version 1 layout, which every peer can read. The receiver of the
 /// others ignores the credit word, so nothing is really granted here.
-//= V2-016, V2-029, V2-142, V2-164, D-02, D-07
+//= V2-016, V2-029, V2-142
+//= V2-164, D-02, D-07
 pub fn encode_error(
     out: &mut [u8],
     request: &FixedWords,

@@ -125,8 +125,9 @@ impl Open<'_> {
             protected: protects(reply.flavor()),
         };
         let limits = limits(version, terms);
-        //= V1-073, V1-074, V1-100, V2-193
-        //= NFS-003, NFS-004, NFS-008
+        //= V1-073, V1-074, V1-100
+        //= V2-193, NFS-003, NFS-004
+        //= NFS-008
         let response = match respond(asked.chunks, &shape, &limits) {
             Ok(response) => response,
             Err(report) => {

@@ -419,7 +419,8 @@ impl Role for Server {
 impl Server {
     /// Checks whether a Call may be processed; one beyond the client's grant may, too.
     #[inline(always)]
-    //= V1-039, V1-107, NFS-044, NFS-045
+    //= V1-039, V1-107, NFS-044
+    //= NFS-045
     fn check(&self, arrived: &Arrived<'_>) -> Fate<Kept> {
         let version = arrived.version();
         let limits = match version {

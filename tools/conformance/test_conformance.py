@@ -192,8 +192,24 @@ class Place(TestCase):
     def test_two_at_one_test(self):
         two = "#= V1-001\n#= V1-002\n"
         self.assertIn("two citations at one test", self.problems({"selftests/a.sh": program(two)}))
-        long = "//= " + ", ".join(["V1-001"] * 12) + " (test)\n//= V1-002 (test)\n#[test]\nfn a() {}\n"
-        self.assertNotIn("two citations", self.problems({"tools/proto/tests/a.rs": long}))
+        full = "//= V1-001, V1-001, V1-001 (test)\n//= V1-002 (test)\n#[test]\nfn a() {}\n"
+        self.assertNotIn("two citations", self.problems({"tools/proto/tests/a.rs": full}))
+
+    def test_at_most_three_in_a_line(self):
+        text = "//= V1-001, V1-002, D-01, V1-001\nfn a() {}\n"
+        self.assertIn("rust/a.rs:1: write at most 3 ids in a line", self.problems({"rust/a.rs": text}))
+        self.assertNotIn("at most", self.problems({"rust/a.rs": text.replace(", V1-001", "")}))
+
+    def test_explain(self):
+        tree = self.tree({})
+        for name, part in (("V1-001", "V1-001 ("), ("D-01", "why: ")):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                self.assertEqual(conformance.main(["--explain", name], tree.root), 0)
+            self.assertIn(part, out.getvalue())
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            self.assertEqual(conformance.main(["--explain", "V1-999"], tree.root), 1)
+        self.assertIn("there is no row V1-999", err.getvalue())
 
     def test_helpers_of_a_program_in_shell(self):
         text = program("").replace("helps() {", "#= V1-002\nhelps() {")

@@ -127,7 +127,8 @@ impl Config {
     ///
     /// The version may change while the first messages are on their way, so the longest counts for
     /// those.
-    //= V1-045, V1-046, V2-056, V2-067, V2-128, D-24
+    //= V1-045, V1-046, V2-056
+    //= V2-067, V2-128, D-24
     pub fn receive_size(&self, version: Option<Version>) -> u32 {
         let v1 = self.cm_private.recv_size.max(Version::V1.default_inline());
         let v2 = self.properties.recv_size.max(Version::V2.default_inline());
@@ -474,8 +475,10 @@ impl Connection {
     /// Starts a connection that this side opened.
     ///
     /// `peer` is the private data of the server.
-    //= V1-043, V2-054, V2-058, V2-062, D-12, D-20, D-32
-    //= VA-007, VA-008, VA-009, D-53
+    //= V1-043, V2-054, V2-058
+    //= V2-062, D-12, D-20
+    //= D-32, VA-007, VA-008
+    //= VA-009, D-53
     pub fn client(mut config: Config, opening: Opening, peer: &[u8], now: Time) -> Self {
         let first = match opening {
             Opening::Announced => {
@@ -624,7 +627,8 @@ impl Connection {
 
     /// Returns the effective properties of a version 2 connection. A Call that opens it has to be as short as
     /// in version 1.
-    //= V2-057, V2-058, V2-063, V2-119, V2-138, D-20
+    //= V2-057, V2-058, V2-063
+    //= V2-119, V2-138, D-20
     pub fn properties(&self) -> property::Effective {
         let peer = self.peer.unwrap_or(Properties::DEFAULT);
         let mut effective = property::Effective::new(&self.config.properties, &peer);
@@ -641,7 +645,9 @@ impl Connection {
     }
 
     /// Returns the most bytes of one Send.
-    //= V1-019, V1-044, V1-047, V2-055, V2-057, V2-063, CM-032
+    //= V1-019, V1-044, V1-047
+    //= V2-055, V2-057, V2-063
+    //= CM-032
     pub fn inline_send(&self) -> u32 {
         match self.version() {
             Some(Version::V2) => self.properties().inline_send,
@@ -650,7 +656,8 @@ impl Connection {
     }
 
     /// Returns the most bytes to expect in one Receive.
-    //= V1-044, V1-047, V2-055, V2-057, V2-063, CM-032
+    //= V1-044, V1-047, V2-055
+    //= V2-057, V2-063, CM-032
     pub fn inline_recv(&self) -> u32 {
         match self.version() {
             Some(Version::V2) => self.properties().inline_recv,
@@ -679,7 +686,9 @@ impl Connection {
     }
 
     /// Lowers a device's limits to the limits of the connection.
-    //= V1-019, V2-037, V2-055, V2-129, V2-130, V2-131, V2-199, D-25
+    //= V1-019, V2-037, V2-055
+    //= V2-129, V2-130, V2-131
+    //= V2-199, D-25
     pub fn apply(&self, limits: &mut Limits) {
         limits.version = self.version().unwrap_or(Version::V1);
         limits.inline_send = self.inline_send();
@@ -776,7 +785,8 @@ impl Connection {
     /// The connection is over. `memory` is kept for the next one to the same server.
     ///
     /// An RPC message that was arriving in parts is gone.
-    //= V2-062, D-15, D-24, D-32
+    //= V2-062, D-15, D-24
+    //= D-32
     pub fn handle_lost(&mut self, now: Time, memory: &mut Memory) {
         self.assembler.abandon();
         self.remember(now, memory);

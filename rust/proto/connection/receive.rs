@@ -60,7 +60,8 @@ impl Connection {
     /// A valid RPC message after the version is settled takes the fast path; all other messages are handled
     /// out of line.
     #[inline(always)]
-    //= V1-004, V1-033, V1-035, V1-118, V1-132
+    //= V1-004, V1-033, V1-035
+    //= V1-118, V1-132
     pub fn handle_message<'a>(
         &mut self,
         now: Time,
@@ -96,7 +97,8 @@ impl Connection {
 
     /// Does the work of [`handle_usual`](Self::handle_usual), for either kind of message if `only` is `None`.
     #[inline(always)]
-    //= V1-033, V1-035, V2-030, V2-044, V2-048
+    //= V1-033, V1-035, V2-030
+    //= V2-044, V2-048
     fn usual<'a>(
         &mut self,
         version: Version,
@@ -263,7 +265,9 @@ impl Connection {
 
     /// Handles every message there may be.
     #[inline(never)]
-    //= V1-092, V1-110, V2-004, V2-064, V2-065, V2-167, D-03, D-22, D-46
+    //= V1-092, V1-110, V2-004
+    //= V2-064, V2-065, V2-167
+    //= D-03, D-22, D-46
     fn handle_any<'a>(
         &mut self,
         now: Time,
@@ -347,7 +351,9 @@ impl Connection {
     /// no sequence of messages, and leaves an open one as it is.
     ///
     /// Only the accepting side answers: the flags that say who should cannot be read.
-    //= V1-094, V1-099, V2-004, V2-060, V2-065, V2-166, D-03, D-04, D-32
+    //= V1-094, V1-099, V2-004
+    //= V2-060, V2-065, V2-166
+    //= D-03, D-04, D-32
     fn handle_other_version(&mut self, fixed: &FixedWords, rest: Reader<'_>) -> Event<'static> {
         if v1::is_error(fixed) {
             return self.handle_other_error(fixed, rest);
@@ -369,7 +375,8 @@ impl Connection {
     /// An error message of another version has a use only if it is the answer to the probe, from a
     /// server that names its own version in it. A server of version 1 may answer ERR_CHUNK instead of
     /// ERR_VERS.
-    //= V2-060, V2-166, D-05, D-32
+    //= V2-060, V2-166, D-05
+    //= D-32
     fn handle_other_error(&mut self, fixed: &FixedWords, rest: Reader<'_>) -> Event<'static> {
         let report = match v1::decode(fixed, rest) {
             Ok(Body::Error(Some(report))) if !self.is_settled() => report,
@@ -397,7 +404,9 @@ impl Connection {
 
     // Version 1.
 
-    //= V1-033, V1-035, V1-092, V1-093, V1-095, V1-099, V1-118, V1-132, D-33
+    //= V1-033, V1-035, V1-092
+    //= V1-093, V1-095, V1-099
+    //= V1-118, V1-132, D-33
     fn handle_v1<'a>(
         &mut self,
         fixed: &FixedWords,
@@ -461,7 +470,9 @@ impl Connection {
     // Version 2.
 
     #[inline]
-    //= V2-030, V2-044, V2-048, V2-143, D-03, D-10, D-11, D-12, D-13
+    //= V2-030, V2-044, V2-048
+    //= V2-143, D-03, D-10
+    //= D-11, D-12, D-13
     fn handle_v2<'a>(&mut self, fixed: &FixedWords, message: v2::Message<'a>) -> Event<'a> {
         if !matches!(message.body, Ok(Body::Grant)) {
             self.count_message();
@@ -491,7 +502,9 @@ impl Connection {
         }
     }
 
-    //= V1-098, V2-143, V2-163, V2-165, V2-166, D-04, D-05, D-12
+    //= V1-098, V2-143, V2-163
+    //= V2-165, V2-166, D-04
+    //= D-05, D-12
     fn handle_v2_error(
         &mut self,
         fixed: &FixedWords,
@@ -524,7 +537,9 @@ impl Connection {
         }
     }
 
-    //= V1-094, V2-060, V2-061, V2-065, V2-165, D-05, D-32
+    //= V1-094, V2-060, V2-061
+    //= V2-065, V2-165, D-05
+    //= D-32
     fn handle_err_vers(&mut self, fixed: &FixedWords, low: u32, high: u32) -> Event<'static> {
         let call = self.negotiation.opens_by_call().then_some(fixed.xid);
         match self.negotiation.handle_err_vers(fixed.xid, low, high) {
@@ -546,7 +561,11 @@ impl Connection {
     }
 
     #[inline]
-    //= V2-020, V2-025, V2-026, V2-030, V2-032, V2-033, V2-037, V2-169, D-14, D-15, D-17, D-18, D-47
+    //= V2-020, V2-025, V2-026
+    //= V2-030, V2-032, V2-033
+    //= V2-037, V2-169, D-14
+    //= D-15, D-17, D-18
+    //= D-47
     fn handle_conveyed<'a>(
         &mut self,
         fixed: &FixedWords,
@@ -616,7 +635,10 @@ impl Connection {
     ///
     /// Messages of other types need not belong to an RPC, with any XID: with RESPONSE, there is no RPC to
     /// fail.
-    //= V2-011, V2-028, V2-031, V2-034, V2-035, V2-141, V2-145, V2-146, V2-147, D-04, D-19
+    //= V2-011, V2-028, V2-031
+    //= V2-034, V2-035, V2-141
+    //= V2-145, V2-146, V2-147
+    //= D-04, D-19
     fn reject(&mut self, fixed: &FixedWords, response: bool, bad: BadHeader) -> Event<'static> {
         if !response {
             self.refuse_header(fixed, bad)
@@ -667,7 +689,8 @@ impl Connection {
 
     // Properties.
 
-    //= V2-032, V2-037, V2-139, D-26
+    //= V2-032, V2-037, V2-139
+    //= D-26
     fn handle_property_part<'a>(
         &mut self,
         fixed: &FixedWords,
@@ -699,7 +722,9 @@ impl Connection {
     /// Handles a complete property set, `set`. `fixed` and `flags` belong to its last message.
     ///
     /// The first one of a connection counts. Later ones bring authentication material only.
-    //= V2-122, V2-123, V2-124, V2-132, V2-134, V2-138, D-21, D-24, D-29
+    //= V2-122, V2-123, V2-124
+    //= V2-132, V2-134, V2-138
+    //= D-21, D-24, D-29
     pub fn handle_properties<'a>(
         &mut self,
         fixed: &FixedWords,
@@ -735,7 +760,8 @@ impl Connection {
 /// Closes the connection if the peer has invalidated memory with a message that must not do so.
 ///
 /// A Reply may. Whether it was memory of its RPC can only be said with that RPC at hand.
-//= V2-116, V2-117, CM-016, D-22
+//= V2-116, V2-117, CM-016
+//= D-22
 fn judge(event: Event<'_>, invalidated: Option<Handle>) -> Event<'_> {
     if invalidated.is_none() {
         return event;
@@ -783,7 +809,9 @@ const fn usual_direction(side: Side) -> MsgType {
 /// The header has no direction, so an inline RPC message decides. A message in memory has the usual
 /// direction.
 #[inline(always)]
-//= V1-003, V1-024, V1-095, V1-118, V1-130, V1-131, V1-132, V1-133, D-47
+//= V1-003, V1-024, V1-095
+//= V1-118, V1-130, V1-131
+//= V1-132, V1-133, D-47
 fn v1_direction(
     fixed: &FixedWords,
     conveyed: &Conveyed<'_>,
@@ -815,7 +843,8 @@ fn v1_direction(
 }
 
 /// Checks the first words of an RPC message against the header, as soon as they are there.
-//= V2-014, V2-026, D-18, D-47
+//= V2-014, V2-026, D-18
+//= D-47
 fn check_start(fixed: &FixedWords, start: Option<RpcStart>, flags: Flags) -> Result<(), BadHeader> {
     let Some(start) = start else {
         return if flags.more {

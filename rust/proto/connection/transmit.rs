@@ -42,7 +42,10 @@ impl Connection {
     ///
     /// Nothing has happened then.
     #[inline(always)]
-    //= V1-006, V1-032, V1-036, V2-038, V2-040, V2-045, V2-047, V2-064, D-12, D-14
+    //= V1-006, V1-032, V1-036
+    //= V2-038, V2-040, V2-045
+    //= V2-047, V2-064, D-12
+    //= D-14
     pub fn send<C: Chunks + ?Sized>(
         &mut self,
         now: Time,
@@ -61,8 +64,11 @@ impl Connection {
     }
 
     #[inline(always)]
-    //= V1-006, V1-032, V1-033, V1-034, V1-036, V1-119, V1-120, V1-130, V1-131, V1-133
-    //= V2-060, D-19, D-49, NFS-053
+    //= V1-006, V1-032, V1-033
+    //= V1-034, V1-036, V1-119
+    //= V1-120, V1-130, V1-131
+    //= V1-133, V2-060, D-19
+    //= D-49, NFS-053
     fn send_v1<C: Chunks + ?Sized>(
         &mut self,
         out: &mut [u8],
@@ -113,7 +119,9 @@ impl Connection {
 
     /// Asks all that is to be asked before an RPC message or a part of one is sent in version 2.
     #[inline(never)]
-    //= V2-038, V2-040, V2-170, D-12, D-14, D-49, NFS-053
+    //= V2-038, V2-040, V2-170
+    //= D-12, D-14, D-49
+    //= NFS-053
     fn send_v2_part<C: Chunks + ?Sized>(
         &mut self,
         now: Time,
@@ -271,7 +279,8 @@ impl Connection {
     /// # Errors
     ///
     /// Nothing has happened then.
-    //= V2-032, V2-040, V2-139, D-26
+    //= V2-032, V2-040, V2-139
+    //= D-26
     pub fn send_properties(
         &mut self,
         out: &mut [u8],
@@ -316,7 +325,10 @@ impl Connection {
     /// `out` has [`MAX_CONTROL_LEN`](super::MAX_CONTROL_LEN) bytes. `waiting` says whether RPCs
     /// of this side wait for the peer, and `busy` whether an RPC message is about to be sent,
     /// which will carry a grant.
-    //= V1-092, V2-038, V2-039, V2-051, V2-116, D-11, D-12, D-14, D-20, D-51
+    //= V1-092, V2-038, V2-039
+    //= V2-051, V2-116, D-11
+    //= D-12, D-14, D-20
+    //= D-51
     pub fn poll_transmit(
         &mut self,
         now: Time,
@@ -351,7 +363,9 @@ impl Connection {
         !self.announced || self.owes_grant || !self.reports.is_empty()
     }
 
-    //= V1-093, V1-094, V1-095, V2-029, V2-142, V2-143, D-02, D-11
+    //= V1-093, V1-094, V1-095
+    //= V2-029, V2-142, V2-143
+    //= D-02, D-11
     fn transmit_report(&mut self, out: &mut [u8]) -> Option<Transmit> {
         let (fixed, report) = self.reports.first()?;
         let is_v2 = self.version() == Some(Version::V2);
@@ -381,8 +395,9 @@ impl Connection {
     }
 
     /// A client opens with its properties; a server answers the first message with its own.
-    //= V2-058, V2-059, V2-136, V2-137, D-12, D-19, D-20
-    //= VA-011
+    //= V2-058, V2-059, V2-136
+    //= V2-137, D-12, D-19
+    //= D-20, VA-011
     fn transmit_properties(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         let may_start = self.side == Side::Client || self.is_settled();
         let is_v2 = self.version() == Some(Version::V2);
@@ -413,7 +428,8 @@ impl Connection {
 
     /// Grants credits without any payload when the peer runs short of them, when an error
     /// message could not give one back, and to find out whether a silent peer is alive.
-    //= V2-051, V2-052, V2-053, D-11, D-51
+    //= V2-051, V2-052, V2-053
+    //= D-11, D-51
     fn transmit_grant(
         &mut self,
         now: Time,

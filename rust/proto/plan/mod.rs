@@ -741,8 +741,8 @@ fn plan_without_inline(
 }
 
 /// Puts the bytes that are not reduced into a Position Zero Read chunk.
-//= V1-082, V2-095
-//= V1-085, V2-192, V2-194
+//= V1-082, V2-095, V1-085
+//= V2-192, V2-194
 fn plan_long(
     call: &CallShape<'_>,
     limits: &Limits,

@@ -86,7 +86,9 @@ impl Buf {
 ///
 /// `offset` counts in the stream and `len` is without pad. For a counted array the count is not
 /// part of the item: it stays in the Payload stream.
-//= V1-051, V1-053, V1-054, V1-055, V2-072, V2-073, V2-074, V2-075
+//= V1-051, V1-053, V1-054
+//= V1-055, V2-072, V2-073
+//= V2-074, V2-075
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Item {
     /// Where the item starts.
@@ -257,7 +259,8 @@ pub struct CallShape<'a> {
     /// The DDP-eligible arguments, in stream order.
     pub arguments: &'a [Item],
     /// The largest possible RPC Reply, including verifier and everything else.
-    //= V1-136, V2-191, NFS-002, NFS-019, NFS-029
+    //= V1-136, V2-191, NFS-002
+    //= NFS-019, NFS-029
     pub receive: Buf,
     /// The DDP-eligible results at their largest, in stream order.
     pub results: &'a [Item],

@@ -135,8 +135,11 @@ fn hex(bytes: &[u8]) -> Value {
 
 // CM private data.
 
-//= CM-003, CM-004, CM-005, CM-007, CM-018, CM-023, CM-024, CM-025, CM-026, CM-027 (test)
-//= CM-028, CM-029, CM-010, D-35, D-36 (test)
+//= CM-003, CM-004, CM-005 (test)
+//= CM-007, CM-018, CM-023 (test)
+//= CM-024, CM-025, CM-026 (test)
+//= CM-027, CM-028, CM-029 (test)
+//= CM-010, D-35, D-36 (test)
 fn run_cm(message: &[u8], expect: &Value) -> Result {
     let found = CmPrivate::find(message);
     let decoded = CmPrivate::decode(message);
@@ -150,7 +153,9 @@ fn run_cm(message: &[u8], expect: &Value) -> Result {
     check("private data", &found, &expect["decoded"])
 }
 
-//= CM-001, CM-002, CM-003, CM-006, CM-017, CM-019, CM-020 (test)
+//= CM-001, CM-002, CM-003 (test)
+//= CM-006, CM-017, CM-019 (test)
+//= CM-020 (test)
 fn run_cm_encode(message: &[u8], expect: &Value) -> Result {
     let input = cm_private_of(&expect["input"]);
     check("encoding", &hex(&input.encode()), &hex(message))
@@ -165,7 +170,8 @@ fn cm_private_of(input: &Value) -> CmPrivate {
     }
 }
 
-//= VA-002, VA-003, VA-005, VA-006, D-53 (test)
+//= VA-002, VA-003, VA-005 (test)
+//= VA-006, D-53 (test)
 fn run_announcement(message: &[u8], expect: &Value) -> Result {
     let found = Announcement::find(message);
     let found = json!({
@@ -176,7 +182,8 @@ fn run_announcement(message: &[u8], expect: &Value) -> Result {
     check("announcement", &found, &expect["decoded"])
 }
 
-//= VA-001, VA-002, VA-003, VA-004 (test)
+//= VA-001, VA-002, VA-003 (test)
+//= VA-004 (test)
 fn run_announcement_encode(message: &[u8], expect: &Value) -> Result {
     let input = &expect["input"];
     let highest = input["highest"].as_u64().unwrap_or(0) as u8;
@@ -429,7 +436,8 @@ fn quiet(message: &[u8]) -> Outcome {
     }
 }
 
-//= V1-057, V1-061, V2-079, V2-115, NFS-044 (test)
+//= V1-057, V1-061, V2-079 (test)
+//= V2-115, NFS-044 (test)
 fn call(connection: &mut Connection, arrived: &Arrived<'_>, joined: &mut Vec<u8>) -> Outcome {
     joined.extend_from_slice(arrived.conveyed.payload);
     if arrived.more {
@@ -481,7 +489,9 @@ fn call(connection: &mut Connection, arrived: &Arrived<'_>, joined: &mut Vec<u8>
 }
 
 /// The provided chunks are derived from the Reply: the returned number of bytes.
-//= V1-064, V1-066, V1-067, V1-072, V1-083, V2-087, V2-101 (test)
+//= V1-064, V1-066, V1-067 (test)
+//= V1-072, V1-083, V2-087 (test)
+//= V2-101 (test)
 fn reply(arrived: &Arrived<'_>, joined: &mut Vec<u8>) -> Outcome {
     joined.extend_from_slice(arrived.conveyed.payload);
     if arrived.more {
@@ -502,7 +512,9 @@ fn reply(arrived: &Arrived<'_>, joined: &mut Vec<u8>) -> Outcome {
     }
 }
 
-//= V2-151, V2-155, V2-157, V2-159, V2-161, V2-163, V2-165, V1-098 (test)
+//= V2-151, V2-155, V2-157 (test)
+//= V2-159, V2-161, V2-163 (test)
+//= V2-165, V1-098 (test)
 fn error(xid: Xid, report: ErrorReport, role: Role) -> Outcome {
     if role == Role::Responder {
         return Outcome::new("drop");
@@ -627,10 +639,18 @@ fn error_fields(fields: &mut Map<String, Value>, report: ErrorReport) -> u64 {
     }
 }
 
-//= V1-001, V1-002, V1-003, V1-005, V1-006, V1-007, V1-008, V1-009, V1-010, V1-011 (test)
-//= V1-012, V1-013, V1-014, V1-016, V1-018, V1-020, V1-021 (test)
-//= V2-002, V2-003, V2-005, V2-007, V2-008, V2-009, V2-012, V2-014, V2-015, V2-016 (test)
-//= V2-017, V2-018, V2-019, V2-025, V2-045, V2-066, V2-120, V2-144, V2-164 (test)
+//= V1-001, V1-002, V1-003 (test)
+//= V1-005, V1-006, V1-007 (test)
+//= V1-008, V1-009, V1-010 (test)
+//= V1-011, V1-012, V1-013 (test)
+//= V1-014, V1-016, V1-018 (test)
+//= V1-020, V1-021, V2-002 (test)
+//= V2-003, V2-005, V2-007 (test)
+//= V2-008, V2-009, V2-012 (test)
+//= V2-014, V2-015, V2-016 (test)
+//= V2-017, V2-018, V2-019 (test)
+//= V2-025, V2-045, V2-066 (test)
+//= V2-120, V2-144, V2-164 (test)
 fn check_decoded(message: &[u8], joined: &[u8], open: bool, expected: &Value) -> Result {
     let (fixed, rest) = FixedWords::split(message).ok_or("no fixed words")?;
     let mut fields = Map::new();
@@ -718,7 +738,10 @@ fn check_decoded(message: &[u8], joined: &[u8], open: bool, expected: &Value) ->
     Ok(())
 }
 
-//= V2-119, V2-121, V2-124, V2-125, V2-127, V2-128, V2-130, V2-131, V2-132, V2-134, V2-140 (test)
+//= V2-119, V2-121, V2-124 (test)
+//= V2-125, V2-127, V2-128 (test)
+//= V2-130, V2-131, V2-132 (test)
+//= V2-134, V2-140 (test)
 fn property_fields(fields: &mut Map<String, Value>, octets: &[u8]) -> Result {
     let set = PropertySet::decode(octets).map_err(|bad| format!("property set is {bad:?}"))?;
     let mut props = Map::new();

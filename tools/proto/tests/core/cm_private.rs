@@ -14,7 +14,8 @@ fn peer(remote_invalidation: bool, send_size: u32, recv_size: u32) -> CmPrivate 
     }
 }
 
-//= CM-011, CM-013, CM-014, CM-015 (test)
+//= CM-011, CM-013, CM-014 (test)
+//= CM-015 (test)
 #[test]
 fn remote_invalidation_needs_both_sides() {
     for (own, other) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -23,7 +24,9 @@ fn remote_invalidation_needs_both_sides() {
     }
 }
 
-//= CM-008, CM-009, CM-021, CM-022, CM-030, CM-031, V1-044, V1-046, V1-047 (test)
+//= CM-008, CM-009, CM-021 (test)
+//= CM-022, CM-030, CM-031 (test)
+//= V1-044, V1-046, V1-047 (test)
 #[test]
 fn thresholds_are_the_smaller_of_both_sides() {
     let client = peer(true, 8192, 2048);
@@ -42,7 +45,8 @@ fn both_messages(highest: u8) -> ([u8; cm_private::LEN], CmPrivate) {
     (cm_private::encode(&own, Announcement { highest }), own)
 }
 
-//= VA-001, VA-002, VA-003, VA-004 (test)
+//= VA-001, VA-002, VA-003 (test)
+//= VA-004 (test)
 #[test]
 fn the_announcement_is_behind_the_message_of_rfc_8797() {
     let (data, own) = both_messages(2);
@@ -113,7 +117,8 @@ proptest! {
         prop_assert_eq!(Announcement::find(&data), Some((before.len(), announcement)));
     }
 
-    //= CM-017, CM-018, CM-019, CM-024 (test)
+    //= CM-017, CM-018, CM-019 (test)
+    //= CM-024 (test)
     #[test]
     fn what_is_encoded_is_found_between_other_octets(
         before in proptest::collection::vec(0_u8..0xf6, 0..20),

@@ -176,7 +176,8 @@ fn may_be_handled_in_a_hurry(
 }
 
 /// The same for version 2.
-//= V2-030, V2-044, V2-048, V2-116 (test)
+//= V2-030, V2-044, V2-048 (test)
+//= V2-116 (test)
 #[test]
 fn version_2_may_be_handled_in_a_hurry() {
     for (mut connection, kind, flags, handle) in [
@@ -229,7 +230,8 @@ fn version_2_may_be_handled_in_a_hurry() {
 
 /// A plain message takes the shortest path, with the same result as the general path. The shortest
 /// path ignores messages that are not plain.
-//= V2-005, V2-014, V2-026, V2-030, V2-044, V2-048 (test)
+//= V2-005, V2-014, V2-026 (test)
+//= V2-030, V2-044, V2-048 (test)
 #[test]
 fn plain_messages_of_version_2_take_the_shortest_way() {
     let later = NOW.after(Time(1));
@@ -367,7 +369,8 @@ fn a_call_may_be_handled_in_a_hurry() {
     );
 }
 
-//= V1-092, V1-093, V1-095, V1-104, V1-106, V1-111 (test)
+//= V1-092, V1-093, V1-095 (test)
+//= V1-104, V1-106, V1-111 (test)
 #[test]
 fn v1_server_answers_bad_headers() {
     for bad in [
@@ -389,7 +392,8 @@ fn v1_server_answers_bad_headers() {
     }
 }
 
-//= V1-092, V1-098, V1-099, D-33, D-47 (test)
+//= V1-092, V1-098, V1-099 (test)
+//= D-33, D-47 (test)
 #[test]
 fn v1_client_answers_no_bad_reply() {
     for bad in [
@@ -408,7 +412,9 @@ fn v1_client_answers_no_bad_reply() {
     }
 }
 
-//= V1-003, V1-024, V1-118, V1-131, V1-132, D-33, D-47 (test)
+//= V1-003, V1-024, V1-118 (test)
+//= V1-131, V1-132, D-33 (test)
+//= D-47 (test)
 #[test]
 fn whose_xid_it_is_follows_from_the_rpc_message() {
     let chunks = |msg_type| join(&[9, 1, 32, 0, 0, 0, 1, 0], &rpc(9, msg_type, 40));
@@ -435,7 +441,8 @@ fn whose_xid_it_is_follows_from_the_rpc_message() {
     assert!(matches!(event, Event::Call(_)), "{event:?}");
 }
 
-//= V1-098, V1-099, V2-166, D-05 (test)
+//= V1-098, V1-099, V2-166 (test)
+//= D-05 (test)
 #[test]
 fn errors_are_never_answered() {
     for side in [Side::Client, Side::Server] {
@@ -457,7 +464,9 @@ fn errors_are_never_answered() {
     }
 }
 
-//= V1-094, V2-004, V2-060, V2-065, D-03, D-04, D-32 (test)
+//= V1-094, V2-004, V2-060 (test)
+//= V2-065, D-03, D-04 (test)
+//= D-32 (test)
 #[test]
 fn a_server_answers_versions_it_does_not_speak() {
     let unknown = join(&[9, 3, 77, 0, 0, 0, 0], &rpc(9, 0, 40));
@@ -474,7 +483,10 @@ fn a_server_answers_versions_it_does_not_speak() {
     assert_eq!(errors(&mut v1_only), [words(&[0xabc, 2, 8, 4, 1, 1, 1])]);
 }
 
-//= V1-006, V1-032, V1-033, V1-034, V1-036, V1-038, V1-043, V1-099, V1-119, V1-120 (test)
+//= V1-006, V1-032, V1-033 (test)
+//= V1-034, V1-036, V1-038 (test)
+//= V1-043, V1-099, V1-119 (test)
+//= V1-120 (test)
 #[test]
 fn v1_calls_wait_for_the_grant() {
     let mut client = client(Version::V1);
@@ -496,7 +508,10 @@ fn v1_calls_wait_for_the_grant() {
     assert_eq!(send(&mut client, &call(4)), Err(SendError::NoCredit));
 }
 
-//= V1-118, V1-119, V1-120, V1-130, V1-131, V1-132, V1-133, D-49, NFS-052, NFS-053 (test)
+//= V1-118, V1-119, V1-120 (test)
+//= V1-130, V1-131, V1-132 (test)
+//= V1-133, D-49, NFS-052 (test)
+//= NFS-053 (test)
 #[test]
 fn v1_reverse_calls_are_plain_and_have_xids_of_their_own() {
     let mut server = server();
@@ -528,7 +543,10 @@ fn v1_reverse_calls_are_plain_and_have_xids_of_their_own() {
     assert_eq!(send(&mut server, &long), Err(SendError::NotSupported));
 }
 
-//= V1-044, V1-045, V1-046, V1-047, V2-055, V2-057, V2-063, V2-067, CM-008, CM-032, D-32 (test)
+//= V1-044, V1-045, V1-046 (test)
+//= V1-047, V2-055, V2-057 (test)
+//= V2-063, V2-067, CM-008 (test)
+//= CM-032, D-32 (test)
 #[test]
 fn thresholds_follow_the_version() {
     let server = CmPrivate {
@@ -612,7 +630,8 @@ fn buffers_follow_the_version() {
     }
 }
 
-//= V1-133, V2-170, D-49, NFS-053 (test)
+//= V1-133, V2-170, D-49 (test)
+//= NFS-053 (test)
 #[test]
 fn calls_of_a_server_name_no_memory() {
     let long = |send, receive| {
@@ -649,7 +668,10 @@ fn calls_of_a_server_name_no_memory() {
 
 // Version 2.
 
-//= V2-010, V2-019, V2-028, V2-054, V2-058, V2-136, V2-137, D-12, D-19, D-20 (test)
+//= V2-010, V2-019, V2-028 (test)
+//= V2-054, V2-058, V2-136 (test)
+//= V2-137, D-12, D-19 (test)
+//= D-20 (test)
 #[test]
 fn a_client_opens_with_its_properties_and_waits() {
     let mut client = Connection::client(config(), Opening::InBand(Version::V2), &[], NOW);
@@ -682,7 +704,8 @@ fn a_server_answers_with_its_properties_first() {
     assert!(send(&mut server, &reply).is_ok());
 }
 
-//= V2-047, V2-048, D-10, D-12 (test)
+//= V2-047, V2-048, D-10 (test)
+//= D-12 (test)
 #[test]
 fn with_one_credit_the_reply_goes_first() {
     for credit in [0x0010_0001, 0] {
@@ -733,7 +756,8 @@ fn with_one_credit_the_reply_goes_first_after_an_error() {
     }
 }
 
-//= V2-038, V2-040, V2-047, D-12, D-14 (test)
+//= V2-038, V2-040, V2-047 (test)
+//= D-12, D-14 (test)
 #[test]
 fn the_reply_that_goes_first_may_have_parts() {
     let mut server = server();
@@ -767,7 +791,9 @@ fn a_missing_reply_does_not_silence_a_server() {
     assert_eq!(transmit_at(&mut server, due, false)[0][15], 5);
 }
 
-//= V2-044, V2-046, V2-047, V2-054, D-09, D-12, D-13 (test)
+//= V2-044, V2-046, V2-047 (test)
+//= V2-054, D-09, D-12 (test)
+//= D-13 (test)
 #[test]
 fn what_may_be_sent_is_what_was_granted() {
     let mut server = server();
@@ -781,8 +807,12 @@ fn what_may_be_sent_is_what_was_granted() {
     assert_eq!(send(&mut server, &call(3)), Err(SendError::NoCredit));
 }
 
-//= V2-011, V2-029, V2-031, V2-033, V2-034, V2-035, V2-142, V2-145, V2-146, V2-147 (test)
-//= V2-122, V2-123, D-01, D-03, D-04, D-16, D-18 (test)
+//= V2-011, V2-029, V2-031 (test)
+//= V2-033, V2-034, V2-035 (test)
+//= V2-142, V2-145, V2-146 (test)
+//= V2-147, V2-122, V2-123 (test)
+//= D-01, D-03, D-04 (test)
+//= D-16, D-18 (test)
 #[test]
 fn v2_bad_messages_with_calls_are_answered_on_both_sides() {
     for (bad, code) in [
@@ -809,7 +839,9 @@ fn v2_bad_messages_with_calls_are_answered_on_both_sides() {
     }
 }
 
-//= V2-025, V2-030, V2-107, V2-141, D-04, D-18, D-33 (test)
+//= V2-025, V2-030, V2-107 (test)
+//= V2-141, D-04, D-18 (test)
+//= D-33 (test)
 #[test]
 fn v2_bad_replies_fail_and_are_not_answered() {
     for bad in [
@@ -828,7 +860,8 @@ fn v2_bad_replies_fail_and_are_not_answered() {
     }
 }
 
-//= V2-011, V2-028, V2-122, D-04, D-19 (test)
+//= V2-011, V2-028, V2-122 (test)
+//= D-04, D-19 (test)
 #[test]
 fn only_replies_end_rpcs() {
     for bad in [
@@ -855,7 +888,8 @@ fn only_replies_end_rpcs() {
     assert_eq!(errors(&mut server), [answer]);
 }
 
-//= V2-044, V2-046, V2-143, D-03, D-09 (test)
+//= V2-044, V2-046, V2-143 (test)
+//= D-03, D-09 (test)
 #[test]
 fn credits_of_messages_that_are_not_understood_count() {
     for message in [
@@ -871,7 +905,8 @@ fn credits_of_messages_that_are_not_understood_count() {
     }
 }
 
-//= V2-018, V2-163, V2-165, D-02, D-31 (test)
+//= V2-018, V2-163, V2-165 (test)
+//= D-02, D-31 (test)
 #[test]
 fn errors_on_a_settled_connection_are_of_its_version() {
     for (code, report) in [
@@ -887,7 +922,8 @@ fn errors_on_a_settled_connection_are_of_its_version() {
     }
 }
 
-//= V2-143, V2-165, V2-166, V2-167, D-05, D-46 (test)
+//= V2-143, V2-165, V2-166 (test)
+//= V2-167, D-05, D-46 (test)
 #[test]
 fn v2_errors_grant_nothing_and_are_not_answered() {
     let mut client = v2_client();
@@ -924,7 +960,8 @@ fn v2_errors_grant_nothing_and_are_not_answered() {
     assert!(errors(&mut client).is_empty());
 }
 
-//= V2-025, V2-030, V2-169, V1-118 (test)
+//= V2-025, V2-030, V2-169 (test)
+//= V1-118 (test)
 #[test]
 fn response_tells_whose_xid_it_is() {
     for mut connection in [v2_server(), v2_client()] {
@@ -941,7 +978,9 @@ fn response_tells_whose_xid_it_is() {
     }
 }
 
-//= V2-032, V2-036, V2-037, V2-041, V2-078, D-15, D-17 (test)
+//= V2-032, V2-036, V2-037 (test)
+//= V2-041, V2-078, D-15 (test)
+//= D-17 (test)
 #[test]
 fn parts_arrive_as_one_call() {
     let mut server = v2_server();
@@ -1018,7 +1057,8 @@ fn a_broken_call_costs_both_xids() {
     assert_eq!(errors(&mut server), [answers[1].clone()]);
 }
 
-//= V2-033, V2-141, D-04, D-15 (test)
+//= V2-033, V2-141, D-04 (test)
+//= D-15 (test)
 #[test]
 fn a_broken_reply_costs_the_connection() {
     let mut client = v2_client();
@@ -1045,7 +1085,8 @@ fn a_broken_reply_costs_the_connection() {
     ));
 }
 
-//= V2-038, V2-039, V2-040, D-14 (test)
+//= V2-038, V2-039, V2-040 (test)
+//= D-14 (test)
 #[test]
 fn parts_are_sent_without_anything_between_but_grants() {
     let mut client = v2_client();
@@ -1314,7 +1355,8 @@ fn calls_offer_a_handle_of_theirs() {
     assert_eq!(handle(true, &named), [0, 0, 0, 5]);
 }
 
-//= V1-032, V1-033, V1-035, V2-049 (test)
+//= V1-032, V1-033, V1-035 (test)
+//= V2-049 (test)
 #[test]
 fn what_is_offered_may_change() {
     let mut client = client(Version::V1);
@@ -1372,7 +1414,8 @@ fn no_version_1_message_grants_nothing() {
     assert_eq!(send(&mut client, &call(1)).unwrap()[8..12], [0, 0, 0, 1]);
 }
 
-//= V2-032, V2-037, V2-139, D-26 (test)
+//= V2-032, V2-037, V2-139 (test)
+//= D-26 (test)
 #[test]
 fn property_sets_may_come_in_parts() {
     let mut server = server();
@@ -1407,7 +1450,9 @@ fn property_sets_may_come_in_parts() {
     assert!(matches!(empty, Event::Refused(BadHeader::NoPayload)));
 }
 
-//= V2-032, V2-038, V2-040, V2-134, V2-139, D-14, D-26, D-50 (test)
+//= V2-032, V2-038, V2-040 (test)
+//= V2-134, V2-139, D-14 (test)
+//= D-26, D-50 (test)
 #[test]
 fn long_material_is_sent_in_parts() {
     let config = Config {
@@ -1452,7 +1497,8 @@ fn long_material_is_sent_in_parts() {
     }
 }
 
-//= V2-119, V2-133, V2-138, D-21, D-24 (test)
+//= V2-119, V2-133, V2-138 (test)
+//= D-21, D-24 (test)
 #[test]
 fn only_the_first_property_set_counts() {
     let mut server = server();
@@ -1469,7 +1515,8 @@ fn only_the_first_property_set_counts() {
     assert_eq!(memory.first(NOW, Versions::BOTH), Version::V1);
 }
 
-//= V2-132, V2-170, D-28, D-49, NFS-053 (test)
+//= V2-132, V2-170, D-28 (test)
+//= D-49, NFS-053 (test)
 #[test]
 fn reverse_calls_follow_what_the_client_takes() {
     for (brs, plain, chunks) in [
@@ -1492,7 +1539,8 @@ fn reverse_calls_follow_what_the_client_takes() {
     }
 }
 
-//= V2-051, V2-052, V2-053, D-11 (test)
+//= V2-051, V2-052, V2-053 (test)
+//= D-11 (test)
 #[test]
 fn grants_go_out_when_the_peer_runs_short() {
     let mut server = v2_server();
@@ -1517,7 +1565,8 @@ fn grants_go_out_when_the_peer_runs_short() {
 
 /// A grant takes no credit, so the one Receive that the peer reserves for it has to be free. That is
 /// shown by a message that used a credit of the grant, or of a later message.
-//= V2-051, V2-052, D-10, D-11 (test)
+//= V2-051, V2-052, D-10 (test)
+//= D-11 (test)
 #[test]
 fn a_second_grant_waits_for_the_peer() {
     let mut server = server();
@@ -1544,7 +1593,8 @@ fn a_second_grant_waits_for_the_peer() {
 }
 
 /// A peer that waits for credits of half the ceiling receives the lower ceiling.
-//= V2-049, V2-051, D-10, D-11 (test)
+//= V2-049, V2-051, D-10 (test)
+//= D-11 (test)
 #[test]
 fn a_lower_ceiling_is_told_to_a_peer_that_waits() {
     let mut server = v2_server();
@@ -1572,7 +1622,8 @@ fn silent_peers_are_pinged_while_rpcs_wait() {
     assert!(transmit_at(&mut client, due, true).is_empty());
 }
 
-//= V2-062, V1-122, D-12, D-32 (test)
+//= V2-062, V1-122, D-12 (test)
+//= D-32 (test)
 #[test]
 fn an_unanswered_probe_ends_the_connection() {
     let mut probing = client(Version::V2);
@@ -1616,7 +1667,8 @@ fn client_of(config: Config, highest: Option<u8>) -> Connection {
     client
 }
 
-//= VA-007, VA-008, VA-009, D-53 (test)
+//= VA-007, VA-008, VA-009 (test)
+//= D-53 (test)
 #[test]
 fn a_client_opens_with_what_the_server_announces() {
     for highest in [None, Some(0), Some(1)] {
@@ -1694,7 +1746,8 @@ fn who_has_to_prove_something_cannot_do_without_an_announcement() {
     assert!(matches!(client.handle_timeout(NOW), Event::None));
 }
 
-//= V2-058, V2-063, D-20, D-32 (test)
+//= V2-058, V2-063, D-20 (test)
+//= D-32 (test)
 #[test]
 fn a_call_may_open_version_2() {
     let mut client = client_by_call();
@@ -1728,7 +1781,8 @@ fn a_call_may_open_version_2() {
     assert!(!memory.opens_by_call(NOW.after(Memory::KEEP)));
 }
 
-//= V2-060, V2-061, V2-062, D-12, D-32 (test)
+//= V2-060, V2-061, V2-062 (test)
+//= D-12, D-32 (test)
 #[test]
 fn a_call_that_opens_version_2_may_be_refused() {
     // For something else: the server speaks version 2.
@@ -1781,7 +1835,8 @@ fn properties_that_are_refused_settle_the_version() {
     send(&mut refused, &call(2)).unwrap();
 }
 
-//= V2-060, V2-061, V2-063, V2-065, D-02, D-32 (test)
+//= V2-060, V2-061, V2-063 (test)
+//= V2-065, D-02, D-32 (test)
 #[test]
 fn a_client_goes_on_with_version_1_on_the_same_connection() {
     let mut falling = client(Version::V2);
@@ -1828,7 +1883,8 @@ fn a_client_goes_on_with_version_1_on_the_same_connection() {
     assert!(matches!(none, Event::Close { why: found, .. } if found == why));
 }
 
-//= V2-060, V2-061, D-19, D-32 (test)
+//= V2-060, V2-061, D-19 (test)
+//= D-32 (test)
 #[test]
 fn any_first_call_may_be_refused_for_its_version() {
     // The Call that comes first is not known when the connection starts.
@@ -1885,7 +1941,8 @@ fn ready_is_told_once() {
     assert!(matches!(event, Event::Ready), "{event:?}");
 }
 
-//= V2-116, V2-117, CM-016, D-22 (test)
+//= V2-116, V2-117, CM-016 (test)
+//= D-22 (test)
 #[test]
 fn only_replies_invalidate() {
     let handle = Some(Handle(5));
@@ -1952,7 +2009,8 @@ fn rubbish_does_not_put_off_the_answer() {
     assert_eq!(probing.poll_timeout(false), Some(due));
 }
 
-//= V2-134, V2-135, V2-197, D-21, D-50 (test)
+//= V2-134, V2-135, V2-197 (test)
+//= D-21, D-50 (test)
 #[test]
 fn policy_decides_about_peers_without_proof() {
     let material = [1, 6, 8, 4, 0x6162_6364];

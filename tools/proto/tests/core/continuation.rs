@@ -11,7 +11,8 @@ use rpcrdma_proto::proto::types::Xid;
 
 const CALL: Content = Content::Rpc { response: false };
 
-//= V2-032, V2-033, D-14, D-15, D-17 (test)
+//= V2-032, V2-033, D-14 (test)
+//= D-15, D-17 (test)
 #[test]
 fn parts_have_to_belong_together() {
     let mut assembler = Assembler::new();
@@ -81,7 +82,9 @@ fn what_does_not_fit_is_not_cut() {
 }
 
 proptest! {
-    //= V2-032, V2-035, V2-036, V2-040, V2-041, V2-042, V2-094, D-17 (test)
+    //= V2-032, V2-035, V2-036 (test)
+    //= V2-040, V2-041, V2-042 (test)
+    //= V2-094, D-17 (test)
     #[test]
     fn cut_parts_join_to_the_whole(
         len in 8_u32..60_000,

@@ -10,7 +10,8 @@ fn grant(granted: u16, ceiling: u16) -> Grant {
     Grant { granted, ceiling }
 }
 
-//= V1-033, V1-034, V1-035, V1-038 (test)
+//= V1-033, V1-034, V1-035 (test)
+//= V1-038 (test)
 #[test]
 fn v1_grants_count_within_what_was_asked_for() {
     for (word, limit) in [(0, 1), (1, 1), (31, 31), (32, 32), (33, 32), (u32::MAX, 32)] {
@@ -23,7 +24,9 @@ fn v1_grants_count_within_what_was_asked_for() {
     assert_eq!(calls.limit(), 1);
 }
 
-//= V1-006, V1-032, V1-036, V1-037, V1-038, V1-042, V1-043 (test)
+//= V1-006, V1-032, V1-036 (test)
+//= V1-037, V1-038, V1-042 (test)
+//= V1-043 (test)
 #[test]
 fn v1_starts_with_one_call_and_follows_the_grant() {
     let mut calls = CallCredits::new(16);
@@ -124,7 +127,9 @@ fn without_memory_credits_stay_and_are_tried_again() {
     assert_eq!(few.calls(), 3);
 }
 
-//= V2-044, V2-045, V2-047, V2-048, V2-049, D-09, D-10 (test)
+//= V2-044, V2-045, V2-047 (test)
+//= V2-048, V2-049, D-09 (test)
+//= D-10 (test)
 #[test]
 fn v2_grants_add_up_to_the_ceiling() {
     let mut send = SendCredits::new(0);
@@ -204,7 +209,8 @@ fn starting_gives_no_credit_twice() {
     assert_eq!(send.balance(), 1);
 }
 
-//= V2-046, V2-048, V2-052, V2-187, D-10, D-11 (test)
+//= V2-046, V2-048, V2-052 (test)
+//= V2-187, D-10, D-11 (test)
 #[test]
 fn receives_bound_what_is_granted() {
     let mut recv = RecvCredits::new(16, 0);
@@ -254,7 +260,9 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    //= V2-038, V2-039, V2-046, V2-047, V2-053, D-09, D-10, D-13 (test)
+    //= V2-038, V2-039, V2-046 (test)
+    //= V2-047, V2-053, D-09 (test)
+    //= D-10, D-13 (test)
     #[test]
     fn never_more_messages_are_on_their_way_than_receives(
         ceiling in 1_u16..20,

@@ -40,7 +40,9 @@ fn v1_decode(message: &[u8]) -> Result<Body<'_>, BadHeader> {
     v1::decode(&fixed, rest)
 }
 
-//= V1-001, V1-002, V1-003, V1-005, V1-006, V1-014, V1-027, V2-021 (test)
+//= V1-001, V1-002, V1-003 (test)
+//= V1-005, V1-006, V1-014 (test)
+//= V1-027, V2-021 (test)
 #[test]
 fn empty_v1_header_is_28_octets() {
     let mut out = [0xff; 32];
@@ -49,7 +51,9 @@ fn empty_v1_header_is_28_octets() {
     assert_eq!(len as u32, Version::V1.empty_header_len());
 }
 
-//= V2-001, V2-002, V2-003, V2-005, V2-006, V2-007, V2-012, V2-026 (test)
+//= V2-001, V2-002, V2-003 (test)
+//= V2-005, V2-006, V2-007 (test)
+//= V2-012, V2-026 (test)
 #[test]
 fn empty_v2_header_is_36_octets() {
     let mut out = [0xff; 64];
@@ -68,7 +72,9 @@ fn no_credit_word_of_version_1_is_sent_as_zero() {
     assert_eq!(out[8..12], [0, 0, 0, 1]);
 }
 
-//= V1-008, V1-009, V1-010, V1-011, V1-012, V1-013, V1-025, V2-008, V2-023 (test)
+//= V1-008, V1-009, V1-010 (test)
+//= V1-011, V1-012, V1-013 (test)
+//= V1-025, V2-008, V2-023 (test)
 #[test]
 fn lists_have_the_shape_of_the_document() {
     let segment = Segment {
@@ -95,7 +101,8 @@ fn lists_have_the_shape_of_the_document() {
     assert_eq!(out[..len], words(&expected));
 }
 
-//= V1-015, V1-095, V1-104, V1-106, V1-111 (test)
+//= V1-015, V1-095, V1-104 (test)
+//= V1-106, V1-111 (test)
 #[test]
 fn bad_v1_headers_are_named_by_their_first_bad_word() {
     for (message, why) in [
@@ -128,7 +135,8 @@ fn bad_v1_headers_are_named_by_their_first_bad_word() {
     }
 }
 
-//= V1-010, V1-011, V1-012, V1-013, V1-015, V1-111 (test)
+//= V1-010, V1-011, V1-012 (test)
+//= V1-013, V1-015, V1-111 (test)
 #[test]
 fn a_lone_chunk_is_read_as_it_is_behind_a_read_list() {
     fn decode(words: &[u8]) -> (Result<Lists, BadHeader>, &[u8]) {
@@ -166,7 +174,8 @@ fn a_lone_chunk_is_read_as_it_is_behind_a_read_list() {
     }
 }
 
-//= V1-017, V1-018, V1-020, V1-099 (test)
+//= V1-017, V1-018, V1-020 (test)
+//= V1-099 (test)
 #[test]
 fn v1_errors_are_read_as_far_as_they_go() {
     for (message, report) in [
@@ -186,7 +195,10 @@ fn v1_errors_are_read_as_far_as_they_go() {
     }
 }
 
-//= V1-018, V1-020, V1-021, V1-093, V1-094, V2-029, V2-066, V2-142, V2-164, D-02, D-07 (test)
+//= V1-018, V1-020, V1-021 (test)
+//= V1-093, V1-094, V2-029 (test)
+//= V2-066, V2-142, V2-164 (test)
+//= D-02, D-07 (test)
 #[test]
 fn errors_copy_xid_and_version() {
     let request = FixedWords {
@@ -216,7 +228,8 @@ fn errors_copy_xid_and_version() {
     assert_eq!(out[..len], words(&[0xabcd, 2, 0x0080_0020, 4, 1, 6, 1]));
 }
 
-//= V1-021, V1-110, V2-004, V2-167, D-03, D-46 (test)
+//= V1-021, V1-110, V2-004 (test)
+//= V2-167, D-03, D-46 (test)
 #[test]
 fn runts_are_no_messages() {
     assert!(FixedWords::split(&[0; 15]).is_none());
@@ -224,7 +237,10 @@ fn runts_are_no_messages() {
     assert!(v2::decode(&fixed, rest, false).is_none());
 }
 
-//= V2-009, V2-010, V2-011, V2-031, V2-034, V2-145, V2-146, V2-147, D-01, D-03, D-16, D-31 (test)
+//= V2-009, V2-010, V2-011 (test)
+//= V2-031, V2-034, V2-145 (test)
+//= V2-146, V2-147, D-01 (test)
+//= D-03, D-16, D-31 (test)
 #[test]
 fn bad_v2_headers_are_named_by_their_first_bad_word() {
     let chunk = [0, 1, 4, 1, 1, 0, 0, 0, 0, 0];
@@ -283,7 +299,8 @@ fn bad_v2_headers_are_named_by_their_first_bad_word() {
     }
 }
 
-//= V2-015, V2-028, V2-051, D-19, D-30 (test)
+//= V2-015, V2-028, V2-051 (test)
+//= D-19, D-30 (test)
 #[test]
 fn a_grant_is_36_octets_with_xid_zero() {
     let mut out = [0xff; 64];
@@ -293,7 +310,8 @@ fn a_grant_is_36_octets_with_xid_zero() {
     assert!(matches!(v2_decode(&out[..len]).1.body, Ok(Body::Grant)));
 }
 
-//= V2-013, V2-025, V2-027, V2-035, V2-036, D-22 (test)
+//= V2-013, V2-025, V2-027 (test)
+//= V2-035, V2-036, D-22 (test)
 #[test]
 fn handles_and_chunks_wait_for_the_last_call_message() {
     let lists = Lists {
@@ -320,7 +338,9 @@ fn handles_and_chunks_wait_for_the_last_call_message() {
     }
 }
 
-//= V2-016, V2-017, V2-018, V2-066, V2-143, V2-144, V2-166, D-02, D-05 (test)
+//= V2-016, V2-017, V2-018 (test)
+//= V2-066, V2-143, V2-144 (test)
+//= V2-166, D-02, D-05 (test)
 #[test]
 fn v2_errors_are_read_in_both_layouts() {
     for (message, report) in [
@@ -420,7 +440,8 @@ fn same(found: &ChunkLists<'_>, lists: &Lists) -> bool {
 }
 
 proptest! {
-    //= V1-001, V1-004, V1-007, V1-014 (test)
+    //= V1-001, V1-004, V1-007 (test)
+    //= V1-014 (test)
     #[test]
     fn v1_decoding_inverts_encoding(
         lists in any_lists(),

@@ -15,7 +15,8 @@ fn lists() -> Lists {
     }
 }
 
-//= V2-110, V2-114, CM-014, D-23 (test)
+//= V2-110, V2-114, CM-014 (test)
+//= D-23 (test)
 #[test]
 fn the_last_handle_is_offered_if_the_device_can() {
     assert_eq!(offer(true, &lists()), Handle(5));
@@ -23,7 +24,8 @@ fn the_last_handle_is_offered_if_the_device_can() {
     assert_eq!(offer(true, &NoChunks), Handle::NONE);
 }
 
-//= V2-111, V2-112, V2-114, V2-115, V2-118, D-22 (test)
+//= V2-111, V2-112, V2-114 (test)
+//= V2-115, V2-118, D-22 (test)
 #[test]
 fn only_an_offered_handle_of_the_call_is_invalidated() {
     for handle in 1..=5 {
@@ -35,7 +37,8 @@ fn only_an_offered_handle_of_the_call_is_invalidated() {
     assert_eq!(permitted(true, Handle::NONE, &lists()), None);
 }
 
-//= CM-011, CM-012, CM-013, CM-015 (test)
+//= CM-011, CM-012, CM-013 (test)
+//= CM-015 (test)
 #[test]
 fn v1_invalidates_a_handle_of_the_call_when_both_agree() {
     assert_eq!(permitted_v1(true, &lists()), Some(Handle(5)));
@@ -43,7 +46,8 @@ fn v1_invalidates_a_handle_of_the_call_when_both_agree() {
     assert_eq!(permitted_v1(true, &NoChunks), None);
 }
 
-//= V2-117, CM-012, CM-016, D-22 (test)
+//= V2-117, CM-012, CM-016 (test)
+//= D-22 (test)
 #[test]
 fn a_foreign_handle_is_noticed() {
     assert_eq!(check(None, &lists()), Invalidated::Nothing);

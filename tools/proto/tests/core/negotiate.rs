@@ -71,7 +71,8 @@ fn one_fall_back_is_allowed_and_no_more() {
     assert!(!at_once.may_change());
 }
 
-//= V2-061, V2-144, D-05, D-19, D-32 (test)
+//= V2-061, V2-144, D-05 (test)
+//= D-19, D-32 (test)
 #[test]
 fn the_rejected_version_is_not_tried_again() {
     assert_eq!(

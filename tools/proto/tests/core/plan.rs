@@ -358,7 +358,10 @@ fn register(limits: &Limits, buf: &Buf, region: &Registration) -> (Segment, Rang
 }
 
 /// Every byte of the Call is inline, in a chunk, or pad of the data in a chunk.
-//= V1-048, V1-049, V1-059, V1-086, V2-068, V2-077, V2-091, V2-093, V2-099, V2-108 (test)
+//= V1-048, V1-049, V1-059 (test)
+//= V1-086, V2-068, V2-077 (test)
+//= V2-091, V2-093, V2-099 (test)
+//= V2-108 (test)
 fn conveys_everything_once(call: &CallShape<'_>, plan: &Plan) {
     let len = call.send.len();
     let mut seen = vec![0_u8; len as usize];
@@ -377,9 +380,14 @@ fn conveys_everything_once(call: &CallShape<'_>, plan: &Plan) {
 
 /// A normal chunk is one eligible item without pad, at its aligned Position, and the special chunks
 /// are the rest.
-//= V1-050, V1-051, V1-053, V1-054, V1-056, V1-058, V1-060, V1-063, V1-070, V1-082 (test)
-//= V2-069, V2-070, V2-072, V2-073, V2-074, V2-076, V2-078, V2-080, V2-082, V2-083 (test)
-//= V2-088, V2-095, V2-130, NFS-033 (test)
+//= V1-050, V1-051, V1-053 (test)
+//= V1-054, V1-056, V1-058 (test)
+//= V1-060, V1-063, V1-070 (test)
+//= V1-082, V2-069, V2-070 (test)
+//= V2-072, V2-073, V2-074 (test)
+//= V2-076, V2-078, V2-080 (test)
+//= V2-082, V2-083, V2-088 (test)
+//= V2-095, V2-130, NFS-033 (test)
 fn chunks_of_items(call: &CallShape<'_>, plan: &Plan, limits: &Limits) -> Lists {
     let mut lists = Lists::default();
     let mut chunks: Vec<(ChunkRole, Vec<Range<u32>>)> = Vec::new();
@@ -478,7 +486,10 @@ fn counts_are_right(call: &CallShape<'_>, plan: &Plan, lists: &Lists) {
 }
 
 /// Neither the peers nor the device have to take more than they said.
-//= V1-081, V1-082, V1-085, V2-055, V2-094, V2-095, V2-129, V2-131, NFS-040, D-25 (test)
+//= V1-081, V1-082, V1-085 (test)
+//= V2-055, V2-094, V2-095 (test)
+//= V2-129, V2-131, NFS-040 (test)
+//= D-25 (test)
 fn stays_within_all_limits(call: &CallShape<'_>, plan: &Plan, limits: &Limits, lists: &Lists) {
     for read in &lists.reads {
         let chunk = lists.reads.iter().filter(|r| r.position == read.position);
@@ -525,7 +536,10 @@ fn encoded_len(plan: &Plan, limits: &Limits, lists: &Lists) -> u32 {
 }
 
 /// The largest Reply fits, inline beside the returned Write list, in the Reply chunk or in parts.
-//= V1-076, V1-077, V1-083, V1-136, V2-096, V2-191, V2-199, NFS-001, NFS-002, NFS-027 (test)
+//= V1-076, V1-077, V1-083 (test)
+//= V1-136, V2-096, V2-191 (test)
+//= V2-199, NFS-001, NFS-002 (test)
+//= NFS-027 (test)
 fn offers_room_for_the_largest_reply(
     call: &CallShape<'_>,
     plan: &Plan,
@@ -547,7 +561,8 @@ fn offers_room_for_the_largest_reply(
 }
 
 /// Data under RPCSEC_GSS protection stays in one piece.
-//= V2-189, V2-193, V2-194, D-42 (test)
+//= V2-189, V2-193, V2-194 (test)
+//= D-42 (test)
 fn leaves_protected_calls_whole(call: &CallShape<'_>, plan: &Plan) {
     assert!(!call.protected || plan.reads.is_empty() && plan.writes.is_empty());
 }
@@ -583,7 +598,8 @@ proptest! {
         prop_assert_eq!(plan(&call, limits), plan(&longer, limits));
     }
 
-    //= V1-079, V1-084, V2-092, V2-097 (test)
+    //= V1-079, V1-084, V2-092 (test)
+    //= V2-097 (test)
     #[test]
     fn what_can_be_conveyed_as_a_whole_is(any in any_call()) {
         let Any { send, arguments, receive, results, .. } = &any;

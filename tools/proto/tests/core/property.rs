@@ -18,7 +18,8 @@ fn decode(set: &[u32]) -> Result<Properties, BadHeader> {
     PropertySet::decode(&bytes).map(|set| Properties::DEFAULT.with(&set))
 }
 
-//= V2-121, V2-122, V2-123, D-27, D-29 (test)
+//= V2-121, V2-122, V2-123 (test)
+//= D-27, D-29 (test)
 #[test]
 fn values_of_the_wrong_size_are_bad() {
     for (set, why) in [
@@ -51,7 +52,8 @@ fn pad_behind_the_set_is_let_pass() {
     }
 }
 
-//= V2-119, V2-121, V2-125, V2-132, V2-138, D-28 (test)
+//= V2-119, V2-121, V2-125 (test)
+//= V2-132, V2-138, D-28 (test)
 #[test]
 fn what_is_missing_or_empty_has_its_default() {
     assert_eq!(decode(&[0]), Ok(Properties::DEFAULT));
@@ -83,7 +85,8 @@ fn subsets_are_masks_of_any_length() {
     assert!(!subset_contains(&[], 0));
 }
 
-//= V2-134, V2-197, D-29, D-50 (test)
+//= V2-134, V2-197, D-29 (test)
+//= D-50 (test)
 #[test]
 fn authentication_material_has_two_lengths() {
     let mut out = [0xff; 128];
@@ -124,7 +127,10 @@ fn any_octets_may_be_authentication_material_of_another_mechanism() {
     assert_eq!(material(&[0; 4]), Ok(Some(&b""[..])));
 }
 
-//= V2-055, V2-127, V2-128, V2-129, V2-130, V2-131, V2-170, D-24, D-25, D-28 (test)
+//= V2-055, V2-127, V2-128 (test)
+//= V2-129, V2-130, V2-131 (test)
+//= V2-170, D-24, D-25 (test)
+//= D-28 (test)
 #[test]
 fn both_sides_limit_each_other() {
     let own = Properties {

@@ -53,7 +53,10 @@ fn writes(lengths: &[&[u32]]) -> Lists {
     }
 }
 
-//= V1-064, V1-066, V1-067, V1-068, V1-075, V1-109, V2-086, V2-087, D-37, D-44 (test)
+//= V1-064, V1-066, V1-067 (test)
+//= V1-068, V1-075, V1-109 (test)
+//= V2-086, V2-087, D-37 (test)
+//= D-44 (test)
 #[test]
 fn write_chunks_may_be_filled_in_part_or_not_at_all() {
     let offered = writes(&[&[100, 100], &[50]]);
@@ -107,7 +110,8 @@ fn segments_that_are_left_out_are_unused() {
     }
 }
 
-//= V1-065, V1-072, V1-075, V2-107, V2-195 (test)
+//= V1-065, V1-072, V1-075 (test)
+//= V2-107, V2-195 (test)
 #[test]
 fn what_was_not_offered_is_refused() {
     let offered = writes(&[&[100, 100]]);
@@ -181,7 +185,8 @@ fn what_was_not_offered_may_be_returned_unused() {
     }
 }
 
-//= V1-017, V1-078, V1-083, V2-102, D-38 (test)
+//= V1-017, V1-078, V1-083 (test)
+//= V2-102, D-38 (test)
 #[test]
 fn a_long_reply_is_as_long_as_its_chunk_says() {
     let offered = Lists {
@@ -206,7 +211,9 @@ fn a_long_reply_is_as_long_as_its_chunk_says() {
     }
 }
 
-//= V1-003, V1-024, V1-095, V1-098, V1-099, D-33, D-47, NFS-055 (test)
+//= V1-003, V1-024, V1-095 (test)
+//= V1-098, V1-099, D-33 (test)
+//= D-47, NFS-055 (test)
 #[test]
 fn a_bad_reply_fails_its_rpc() {
     let none = Lists::default();
@@ -244,7 +251,8 @@ fn a_bad_reply_fails_its_rpc() {
     }
 }
 
-//= V1-098, V1-099, NFS-055, D-05 (test)
+//= V1-098, V1-099, NFS-055 (test)
+//= D-05 (test)
 #[test]
 fn an_error_ends_its_rpc_or_says_nothing() {
     for (error, report) in [

@@ -90,8 +90,12 @@ fn lengths(lists: &Lists) -> Vec<Vec<u32>> {
         .collect()
 }
 
-//= V1-064, V1-065, V1-067, V1-069, V1-073, V1-074, V1-075, V2-084, V2-085, V2-086, V2-090 (test)
-//= NFS-035, NFS-036, NFS-037, NFS-038, NFS-039, V1-135, D-37 (test)
+//= V1-064, V1-065, V1-067 (test)
+//= V1-069, V1-073, V1-074 (test)
+//= V1-075, V2-084, V2-085 (test)
+//= V2-086, V2-090, NFS-035 (test)
+//= NFS-036, NFS-037, NFS-038 (test)
+//= NFS-039, V1-135, D-37 (test)
 #[test]
 fn write_chunks_pair_with_results_in_order() {
     // Five operations with results, the third without an item, and four chunks, the second empty.
@@ -123,7 +127,8 @@ fn a_result_behind_the_end_of_the_reply_is_not_there() {
     }
 }
 
-//= V1-078, V1-079, V1-083, D-08, D-38 (test)
+//= V1-078, V1-079, V1-083 (test)
+//= D-08, D-38 (test)
 #[test]
 fn v1_uses_a_reply_chunk_whenever_there_is_one() {
     let v1 = limits(Version::V1);
@@ -135,7 +140,8 @@ fn v1_uses_a_reply_chunk_whenever_there_is_one() {
     assert_eq!(form, Form::Inline);
 }
 
-//= V2-098, V2-100, V2-101, V2-103, D-08 (test)
+//= V2-098, V2-100, V2-101 (test)
+//= V2-103, D-08 (test)
 #[test]
 fn v2_prefers_inline_then_reply_chunk_then_continuation() {
     let v2 = limits(Version::V2);
@@ -159,7 +165,9 @@ fn v2_prefers_inline_then_reply_chunk_then_continuation() {
     assert_eq!(form, Form::Continued);
 }
 
-//= V1-081, V1-100, V1-108, V2-104, V2-158, V2-160, NFS-003, NFS-004, NFS-008 (test)
+//= V1-081, V1-100, V1-108 (test)
+//= V2-104, V2-158, V2-160 (test)
+//= NFS-003, NFS-004, NFS-008 (test)
 #[test]
 fn replies_that_fit_nowhere_are_reported() {
     let (v1, v2) = (limits(Version::V1), limits(Version::V2));
@@ -255,7 +263,9 @@ fn protected_results_are_not_reduced() {
 }
 
 proptest! {
-    //= V1-069, V1-071, V2-077, V2-085, V2-089, V2-090, V2-186 (test)
+    //= V1-069, V1-071, V2-077 (test)
+    //= V2-085, V2-089, V2-090 (test)
+    //= V2-186 (test)
     #[test]
     fn no_reply_exceeds_what_was_offered(
         writes in proptest::collection::vec(proptest::collection::vec(0_u32..3000, 0..4), 0..4),

@@ -47,7 +47,9 @@ fn try_accept(
     Ok((call.len, call.sources().collect()))
 }
 
-//= V1-056, V1-057, V1-061, V2-078, V2-079, NFS-033, D-40 (test)
+//= V1-056, V1-057, V1-061 (test)
+//= V2-078, V2-079, NFS-033 (test)
+//= D-40 (test)
 #[test]
 fn chunks_return_to_their_positions() {
     let lists = reads(&[read(32, 7, 5), read(8, 1, 6), read(32, 8, 4), read(8, 2, 3)]);
@@ -67,7 +69,9 @@ fn chunks_return_to_their_positions() {
     assert_eq!(len, 24 + 12 + 12);
 }
 
-//= V1-082, V1-085, V1-086, V2-095, V2-099, NFS-041, NFS-044 (test)
+//= V1-082, V1-085, V1-086 (test)
+//= V2-095, V2-099, NFS-041 (test)
+//= NFS-044 (test)
 #[test]
 fn a_position_zero_chunk_may_have_others_beside_it() {
     let lists = reads(&[read(0, 1, 100), read(40, 2, 10), read(0, 3, 20)]);
@@ -91,7 +95,9 @@ fn empty_segments_and_padded_chunks_are_taken() {
     assert_eq!((len, &sources[..]), (16, &expected[..]));
 }
 
-//= V1-017, V1-095, V1-111, V2-013, V2-109, V2-147, D-30, D-40 (test)
+//= V1-017, V1-095, V1-111 (test)
+//= V2-013, V2-109, V2-147 (test)
+//= D-30, D-40 (test)
 #[test]
 fn misplaced_chunks_are_refused() {
     for (kind, lists, len) in [
@@ -115,7 +121,10 @@ fn misplaced_chunks_are_refused() {
     }
 }
 
-//= V2-071, V2-148, V2-149, V2-150, V2-153, V2-154, V2-156, V2-185, D-07, D-25, D-43, NFS-045 (test)
+//= V2-071, V2-148, V2-149 (test)
+//= V2-150, V2-153, V2-154 (test)
+//= V2-156, V2-185, D-07 (test)
+//= D-25, D-43, NFS-045 (test)
 #[test]
 fn what_is_too_much_is_told_in_the_words_of_the_version() {
     let many = |count: u32| (1..=count).map(|n| read(8 * n, n, 4)).collect::<Vec<_>>();
@@ -178,7 +187,8 @@ fn what_is_too_much_is_told_in_the_words_of_the_version() {
     assert_eq!(long, Err(ErrorReport::System));
 }
 
-//= V1-133, V2-171, D-49, NFS-052 (test)
+//= V1-133, V2-171, D-49 (test)
+//= NFS-052 (test)
 #[test]
 fn reverse_calls_have_no_chunks() {
     for (version, ignores_reply_chunk) in [(Version::V1, true), (Version::V2, true)] {
@@ -211,7 +221,9 @@ fn slices_stay_within_their_segments() {
 }
 
 proptest! {
-    //= V1-057, V1-061, V1-111, V2-079, V2-109, V2-186, V2-195 (test)
+    //= V1-057, V1-061, V1-111 (test)
+    //= V2-079, V2-109, V2-186 (test)
+    //= V2-195 (test)
     #[test]
     fn an_accepted_call_is_put_together_from_all_of_it(
         lists in any_lists(),
@@ -258,7 +270,8 @@ proptest! {
 }
 
 /// The first words of an RPC message are compared with the header before there are chunks.
-//= V1-003, V2-014, V2-026, D-47 (test)
+//= V1-003, V2-014, V2-026 (test)
+//= D-47 (test)
 #[test]
 fn no_chunk_takes_the_place_of_xid_and_type() {
     for (kind, lists, len) in [

@@ -28,7 +28,8 @@ const fn write(chunk_index: u32, length_needed: u32) -> ErrorReport {
     }
 }
 
-//= V2-105, V2-107, V2-163, V2-165, D-05 (test)
+//= V2-105, V2-107, V2-163 (test)
+//= V2-165, D-05 (test)
 #[test]
 fn most_errors_are_permanent() {
     for report in [
@@ -43,7 +44,8 @@ fn most_errors_are_permanent() {
     }
 }
 
-//= V1-098, D-41, NFS-005, NFS-007, NFS-015, NFS-046 (test)
+//= V1-098, D-41, NFS-005 (test)
+//= NFS-007, NFS-015, NFS-046 (test)
 #[test]
 fn version_1_never_tries_again() {
     for report in [
@@ -77,7 +79,8 @@ fn read_chunks_become_one_or_none() {
     }
 }
 
-//= V2-155, V2-157, D-06, D-07 (test)
+//= V2-155, V2-157, D-06 (test)
+//= D-07 (test)
 #[test]
 fn write_chunks_and_segments_become_fewer() {
     let reaction = |max_chunks, sent| once(ErrorReport::WriteChunks { max_chunks }, sent);
@@ -101,7 +104,8 @@ fn write_chunks_and_segments_become_fewer() {
     assert_eq!(reaction(25), Reaction::Terminate);
 }
 
-//= V2-105, V2-159, V2-161, D-06 (test)
+//= V2-105, V2-159, V2-161 (test)
+//= D-06 (test)
 #[test]
 fn chunks_grow_when_that_can_help() {
     let larger = |index, length| Reaction::Retry(Retry::LargerWriteChunk { index, length });
@@ -131,7 +135,8 @@ fn nothing_is_tried_without_end() {
     assert_eq!(next(reads), Reaction::Terminate);
 }
 
-//= V2-151, V2-155, V2-157, V2-161, D-06 (test)
+//= V2-151, V2-155, V2-157 (test)
+//= V2-161, D-06 (test)
 #[test]
 fn the_next_plan_obeys() {
     let part = |len| Part {
@@ -184,7 +189,8 @@ fn the_next_plan_obeys() {
     assert!(long.reads.is_empty());
 }
 
-//= V2-154, V2-155, V2-161, D-06, D-07 (test)
+//= V2-154, V2-155, V2-161 (test)
+//= D-06, D-07 (test)
 #[test]
 fn a_peer_without_write_chunks_gets_a_reply_chunk() {
     let sent = Sent {
@@ -295,7 +301,8 @@ fn what_was_planned_before_a_refusal_goes_again() {
 }
 
 /// Each form of a Call is given up once.
-//= V2-151, V2-155, V2-157, D-06 (test)
+//= V2-151, V2-155, V2-157 (test)
+//= D-06 (test)
 #[test]
 fn refusals_come_to_an_end() {
     for retry in [

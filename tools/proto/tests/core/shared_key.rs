@@ -161,7 +161,8 @@ fn talk(client: &mut Host, server: &mut Host) -> Vec<Vec<u8>> {
     }
 }
 
-//= V2-134, V2-135, V2-197, D-50 (test)
+//= V2-134, V2-135, V2-197 (test)
+//= D-50 (test)
 #[test]
 fn both_prove_that_they_have_the_key() {
     let mut client = Host::new(Side::Client, Some(1));

@@ -43,8 +43,11 @@ fn message(random: &mut Random) -> Vec<u8> {
     message
 }
 
-//= V1-092, V1-110, V1-111, V2-037, V2-109, V2-141, V2-166, V2-178, V2-186, V2-195 (test)
-//= CM-031, V2-047, V1-036, D-43 (test)
+//= V1-092, V1-110, V1-111 (test)
+//= V2-037, V2-109, V2-141 (test)
+//= V2-166, V2-178, V2-186 (test)
+//= V2-195, CM-031, V2-047 (test)
+//= V1-036, D-43 (test)
 #[test]
 fn nothing_a_peer_sends_breaks_a_connection() {
     for seed in 0..3000 {

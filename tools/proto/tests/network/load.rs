@@ -75,7 +75,9 @@ fn assert_all_done(what: &str, setup: &Setup, seed: u64) {
     );
 }
 
-//= V2-037, V2-038, V2-039, V2-047, V2-048, V2-052, D-10, D-11, D-14 (test)
+//= V2-037, V2-038, V2-039 (test)
+//= V2-047, V2-048, V2-052 (test)
+//= D-10, D-11, D-14 (test)
 #[test]
 fn replies_in_parts_find_receives_and_leave_some() {
     for (max_requests, callers) in [(16, 64), (16, 128), (32, 64), (32, 128)] {
@@ -99,7 +101,9 @@ fn replies_in_parts_find_receives_and_leave_some() {
 }
 
 /// A client that has 32 Receives of 4096 bytes and offers no memory: a READ of 128 KiB has 33 parts.
-//= V2-037, V2-038, V2-039, V2-047, V2-048, V2-052, D-10, D-11, D-14 (test)
+//= V2-037, V2-038, V2-039 (test)
+//= V2-047, V2-048, V2-052 (test)
+//= D-10, D-11, D-14 (test)
 #[test]
 fn a_client_without_chunks_gets_replies_of_more_parts_than_it_has_receives() {
     for fabric in [Fabric::InfiniBand, Fabric::Iwarp] {

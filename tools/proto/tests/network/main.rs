@@ -99,8 +99,11 @@ fn session(client: Config, server: Config, weather: Weather, seed: u64, rpcs: u3
     net
 }
 
-//= V2-020, V2-032, V2-038, V2-040, V2-042, V2-047, V2-055, V2-059, V2-061, V2-200 (test)
-//= D-08, D-12, D-20, D-32 (test)
+//= V2-020, V2-032, V2-038 (test)
+//= V2-040, V2-042, V2-047 (test)
+//= V2-055, V2-059, V2-061 (test)
+//= V2-200, D-08, D-12 (test)
+//= D-20, D-32 (test)
 #[test]
 fn every_pair_of_peers_completes_every_rpc() {
     for (client, server) in pairs() {
@@ -114,7 +117,8 @@ fn every_pair_of_peers_completes_every_rpc() {
 
 /// Version 2 is spoken at once with servers that announce it, and no message of it goes to others. Another
 /// setting of the server is noticed at the next connection.
-//= VA-007, VA-008, VA-009, D-53 (test)
+//= VA-007, VA-008, VA-009 (test)
+//= D-53 (test)
 #[test]
 fn version_2_is_for_servers_that_announce_it() {
     for (client, server) in pairs() {
@@ -142,7 +146,8 @@ fn version_2_is_for_servers_that_announce_it() {
 
 /// A server without version 1 that says nothing to a CONNPROP is found out, and is not asked that way
 /// again: one connection is enough from then on.
-//= V2-058, V2-061, V2-062, D-20, D-32 (test)
+//= V2-058, V2-061, V2-062 (test)
+//= D-20, D-32 (test)
 #[test]
 fn a_server_that_is_silent_to_a_connprop_is_opened_by_a_call() {
     let server = Config {
@@ -167,7 +172,8 @@ fn a_server_that_is_silent_to_a_connprop_is_opened_by_a_call() {
 }
 
 /// A Call that is refused goes as a Long Call, and when that is refused, too, in parts.
-//= V2-105, V2-150, V2-151, V2-154, D-06 (test)
+//= V2-105, V2-150, V2-151 (test)
+//= V2-154, D-06 (test)
 #[test]
 fn every_rpc_is_done_by_a_peer_that_takes_no_chunks() {
     for seed in 400..408 {
@@ -177,7 +183,9 @@ fn every_rpc_is_done_by_a_peer_that_takes_no_chunks() {
     }
 }
 
-//= V2-039, V2-051, V2-052, V2-053, D-09, D-10, D-11, D-14 (test)
+//= V2-039, V2-051, V2-052 (test)
+//= V2-053, D-09, D-10 (test)
+//= D-11, D-14 (test)
 #[test]
 fn late_messages_and_completions_starve_nobody() {
     for (client, server) in pairs() {
@@ -188,7 +196,8 @@ fn late_messages_and_completions_starve_nobody() {
     }
 }
 
-//= V1-102, V2-062, D-15, NFS-061 (test)
+//= V1-102, V2-062, D-15 (test)
+//= NFS-061 (test)
 #[test]
 fn lost_connections_are_replaced_until_every_rpc_is_done() {
     for (client, server) in pairs() {
@@ -199,7 +208,8 @@ fn lost_connections_are_replaced_until_every_rpc_is_done() {
     }
 }
 
-//= V1-117, V1-119, V1-133, V2-168, V2-169, V2-172 (test)
+//= V1-117, V1-119, V1-133 (test)
+//= V2-168, V2-169, V2-172 (test)
 #[test]
 fn reverse_calls_share_the_connection() {
     for (client, server) in pairs() {
