@@ -74,11 +74,14 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python demo cost bench check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-dissector check-nfstest check-demo check-end
+.PHONY: python docs demo cost bench check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-dissector check-nfstest check-demo check-end
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
 		{ apt-get update -q && apt-get install -qy python3; } >&2; }
+
+docs: python ## Make the documents as HTML, with their figures, in build/docs
+	@$(buildroot) tools/docs/html
 
 demo: python ## Build for Debian's kernel, boot two nodes with it, mount, move data, show all
 	@tools/demo/demo
@@ -96,7 +99,7 @@ check: python ## Every test; ends with: N passed, N failed
 # Runs these targets in parallel, one for each processor.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
-lint_parts = layers map unsafe text prose format conformance conformance-tool lints checks probe
+lint_parts = layers map unsafe text prose docs format conformance conformance-tool lints checks probe
 host_parts = core oracle fuzzing model mistakes cost dissector
 build_parts = debian debian-7.3 clippy ownership
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
@@ -113,6 +116,8 @@ lint-text:
 	@$(step) 'text' tools/lint/text
 lint-prose:
 	@$(step) 'prose' tools/lint/prose
+lint-docs:
+	@$(step) 'documents and figures' $(buildroot) tools/docs/html
 lint-format:
 	@$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck
 lint-conformance:
