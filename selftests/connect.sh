@@ -14,7 +14,6 @@ moves_to() {
 	set -- "$1" /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
 	[ -e "$2" ] || skip "this kernel's sunrpc has no sysfs"
 	begun=$(date +%s%N)
-	# shellcheck disable=SC2016 # The inner shell expands it.
 	timeout 10 sh -c 'echo "$1" >"$2"' sh "$1" "$2" || fail "the lock was held for 10 s"
 	took=$((($(date +%s%N) - begun) / 1000000))
 	note "the address changed in $took ms"
@@ -42,7 +41,6 @@ waits_longer_after_each_refusal() {
 	refused=$(attempts)
 	moves_to "$SERVER"
 	on_server rpc.nfsd
-	# shellcheck disable=SC2086 # A list of numbers.
 	all_succeed $callers
 	note "$refused attempts in 12 s"
 	[ "$refused" -ge 2 ] && [ "$refused" -le 5 ] || fail "1, 2, 4, and 8 s were to pass between them"
@@ -74,7 +72,7 @@ a_silent_server_holds_nothing() {
 	trap answers_again EXIT
 	on_server ip address add "$other/24" dev "$interface"
 	# A device that does not have the address yet cannot answer from it.
-	# shellcheck disable=SC2046 # Four numbers.
+	# shellcheck disable=SC2183 # Four numbers.
 	gid=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' $(echo "$other" | tr . ' '))
 	on_server sh -c "for _ in \$(seq 50); do
 		! grep -q $gid /sys/class/infiniband/*/ports/1/gids/* 2>/dev/null || exit 0

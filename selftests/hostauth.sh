@@ -46,7 +46,6 @@ forget() {
 
 # new_key NAME [on_server]: links a key with all rights for root, and prints its number.
 new_key() {
-	# shellcheck disable=SC2016
 	${2:-} keyctl session - sh -c '
 		key=$(keyctl add logon "$1" "$2" @s) && keyctl setperm "$key" 0x3f3f0000 &&
 			keyctl link "$key" %:.rpcrdma && echo "$key"' - "$1" "$KEY" | tail -n 1
@@ -332,6 +331,7 @@ keys_in_ring() {
 the_keyring_is() {
 	needs_keyrings
 	[ "$2" = on_server ] || set -- "$1"
+	# shellcheck disable=SC2064 # The argument changes before the signal.
 	trap "reload ${2:-}; forget" EXIT
 	reload ${2:-}
 	if [ $# = 2 ]; then

@@ -50,7 +50,6 @@ peer_runs() {
 
 # It serves all tests and ends after this program.
 start_the_script() {
-	# shellcheck disable=SC2086 # Version 1 has but one.
 	start_peer $PEER "$control" $$ $WAY
 	echo $peer >"$scratch/$PEER.pid"
 }

@@ -67,7 +67,6 @@ namespace_goes_away() {
 	make_namespace
 	ready=$local/ready
 	mkdir "$local/mnt"
-	# shellcheck disable=SC2016 # The inner shell expands it.
 	inside unshare --mount sh -e -c '
 		mount -t nfs -o "proto=rdma,port=$1,vers=$2,nolock" "$3" "$4"
 		mkdir -p "$4/rpcrdma-test.ns"

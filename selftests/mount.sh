@@ -125,7 +125,6 @@ several_connections() {
 		cp "$local/$n" "$dir/$n" &
 		writers="$writers $!"
 	done
-	# shellcheck disable=SC2086 # A list of numbers.
 	all_succeed $writers
 	awk -v mount="$mnt" '$1 == "device" { here = $5 == mount } here && $1 == "xprt:" { print $3, $8 }' \
 		/proc/self/mountstats >"$local/sends"

@@ -27,7 +27,7 @@ memory_is_full() {
 	needs rdma
 	rest=$(rdma_objects)
 	mount_export
-	size=$((total / 1024 * 2))
+	size=$((total * 2 / 1024))
 	connections=$(transport connect_count)
 	breaks_every 20
 	trap 'echo 0 >$breaking/probability; dirty_up_to 20 10' EXIT

@@ -122,7 +122,6 @@ senders_wait_for_room() {
 address_goes_and_comes() {
 	command -v lab-server >/dev/null || skip "would cut the server off from others"
 	VERS=$1
-	# shellcheck disable=SC2046 # Number, interface, family, and address.
 	set -- $(on_server ip -o -4 address show to "$SERVER")
 	interface=$2
 	prefix=$4
@@ -145,7 +144,6 @@ address_goes_and_comes() {
 
 address_comes() {
 	on_server ip address add "$prefix" dev "$interface"
-	# shellcheck disable=SC2086 # Words of a command.
 	[ -z "$default" ] || on_server ip route replace $default
 }
 

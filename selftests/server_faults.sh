@@ -47,7 +47,6 @@ unloads_between_restarts() {
 	begin_io 4
 	for _ in $(seq "$RESTARTS"); do
 		sleep 1
-		# shellcheck disable=SC2016 # The server expands it.
 		on_server sh -c '
 			! modprobe -r rpcrdma 2>/dev/null || exit
 			rpc.nfsd 0
@@ -73,7 +72,6 @@ server_fault() {
 	shift
 	on_server test -d "/sys/kernel/debug/$name" || skip "the server has no $name in debugfs"
 	settings="verbose=0 times=-1 $*"
-	# shellcheck disable=SC2016 # The server expands it.
 	on_server sh -c '
 		cd "/sys/kernel/debug/$1" || exit
 		for setting in $2; do

@@ -18,7 +18,9 @@ change() {
 
 change_server_inline() {
 	old=$(on_server cat "$server_inline") || skip "the server is not a Linux one with svcrdma"
+	# shellcheck disable=SC2089 # eval reads the quotes.
 	restore="on_server sh -c 'echo $old >$server_inline'; ${restore:-}"
+	# shellcheck disable=SC2090
 	trap 'eval "$restore"' EXIT
 	on_server sh -c "echo $1 >$server_inline"
 }
@@ -179,7 +181,6 @@ parallel_reads() {
 			dd if="$dir/file" of=/dev/null iflag=direct bs=64k status=none &
 			readers="$readers $!"
 		done
-		# shellcheck disable=SC2086 # A list of numbers.
 		all_succeed $readers
 	done
 }
@@ -292,7 +293,6 @@ reads_under_way() {
 		dd if="$local/file" of="$dir/$n" bs=256k oflag=direct status=none &
 		writers="$writers $!"
 	done
-	# shellcheck disable=SC2086 # A list of numbers.
 	all_succeed $writers
 	kill $reader
 	all_succeed $reader

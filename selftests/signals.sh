@@ -26,7 +26,6 @@ killed() {
 			pids="$pids $!"
 		done
 		sleep $delay
-		# shellcheck disable=SC2086 # A list of numbers.
 		kill -9 $pids 2>/dev/null || :
 		for pid in $pids; do
 			ended=0
@@ -122,7 +121,6 @@ killed_while_connections_break() {
 			pids="$pids $!"
 		done
 		sleep $delay
-		# shellcheck disable=SC2086 # A list of numbers.
 		kill -9 $pids 2>/dev/null || note "some had ended after $delay s"
 		wait
 	done

@@ -31,7 +31,6 @@ choose_side() {
 
 # As inject NAME SETTING=VALUE..., a directory of the fault injection in debugfs.
 inject() {
-	# shellcheck disable=SC2016 # The shell of that side expands it.
 	$on sh -c 'cd "/sys/kernel/debug/$1" && shift && for setting; do
 		echo "${setting#*=}" >"${setting%%=*}" || exit
 	done' sh "$@" || fail "$side: $1 does not take its settings"
@@ -59,7 +58,6 @@ fault_breaks() {
 	client) ignored="ignore-client-disconnect=N ignore-server-disconnect=Y" ;;
 	server) ignored="ignore-client-disconnect=Y ignore-server-disconnect=N" ;;
 	esac
-	# shellcheck disable=SC2086 # A list of settings.
 	inject fail_sunrpc verbose=0 times=-1 ignore-cache-wait=Y $ignored "interval=$number" probability=100
 	sleep 5
 }

@@ -48,6 +48,7 @@ swap_on() {
 
 no_swap() {
 	[ ! -e $breaking ] || echo 0 >$breaking/probability
+	# shellcheck source=/dev/null
 	[ ! -e "$local/kept" ] || . "$local/kept"
 	swapoff "$dir"/swap* 2>/dev/null || :
 	[ ! -d $tracing ] || rmdir $tracing

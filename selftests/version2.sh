@@ -576,7 +576,6 @@ in_two_namespaces() {
 	mount_export nconnect=3
 	begin_io 3
 	mkdir "$local/mnt"
-	# shellcheck disable=SC2016 # The inner shell expands it.
 	inside unshare --mount sh -e -c '
 		# For the server, NFSv4 in another namespace is another client.
 		echo rpcrdma-test >/sys/fs/nfs/net/nfs_client/identifier

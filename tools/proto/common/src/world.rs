@@ -154,7 +154,7 @@ pub struct World {
     now: Time,
     losses: u8,
     impatience: u8,
-    /// Keep-alives on end without anything else happening.
+    /// The number of messages in a row that only keep the connection alive.
     idle: u8,
     /// The version of the last connection that settled on one.
     last_settled: Option<Version>,
