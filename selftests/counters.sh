@@ -207,13 +207,13 @@ few_slots() {
 	lose 100%
 	readers=
 	for _ in $(seq 24); do
-		stat "$dir/file" >/dev/null &
+		timeout -s KILL 60 stat "$dir/file" >/dev/null &
 		readers="$readers $!"
 	done
 	sleep 1.5
 	lose 0%
 	for reader in $readers; do
-		wait "$reader"
+		wait "$reader" || fail "a task has got no slot"
 	done
 	note "inflight, backlog: $(transport inflight backlog)"
 	[ "$(transport backlog)" -gt 0 ] || fail "nobody has waited"
