@@ -29,11 +29,11 @@ use super::{
 use crate::{
     endpoint::{
         CloseReason,
+        Disposition,
         Endpoint,
-        Fate,
-        Joined,
         LockedState,
         Protocol,
+        Reassembly,
         Shared, //
     },
     proto::{
@@ -131,7 +131,7 @@ pub(crate) enum Waiter {
         form: Form,
         message: Message,
         /// The joined message, if it arrived in several parts; `message` is the last part.
-        joined: Option<Joined>,
+        joined: Option<Reassembly>,
     },
     /// The task of slot `index` gave up its RPC.
     Release { index: u32, done: Arc<Completion> },
@@ -145,11 +145,11 @@ pub(super) fn reply(
     mut state: LockedState<'_, Client>,
     arrived: Arrived<'_>,
     mut invalidated: Option<Invalidated>,
-) -> Fate<Pending> {
+) -> Disposition<Pending> {
     let client = &shared.role;
     let xid = arrived.fixed.xid;
     let Some((protocol, requests)) = state.established() else {
-        return Fate::Done;
+        return Disposition::Done;
     };
     let Some(rqst) = client.xprt.lookup(xid.0) else {
         orphaned(client, protocol, requests, xid);
@@ -201,7 +201,7 @@ fn check(
     rqst: Pinned,
     sent: Sent,
     invalidated: Option<Invalidated>,
-) -> Fate<Pending> {
+) -> Disposition<Pending> {
     let client = &shared.role;
     let xid = arrived.fixed.xid;
     trace::reply(|| (client.cid, xid.0, arrived.fixed.credit));
@@ -222,7 +222,7 @@ fn check(
         bytes: arrived.conveyed.payload,
         in_parts: arrived.part.offset != 0,
     };
-    settle(shared, rqst, sent, form, source, invalidated)
+    end_exposure(shared, rqst, sent, form, source, invalidated)
 }
 
 /// Takes the request that a message is for out of the table. Endpoint's lock held.
@@ -273,7 +273,7 @@ fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: Err
         Reaction::Retry(retry) => {
             let known = request.refusals();
             let again = client.history.refused(report, retry, known);
-            client.news.set(true);
+            client.peer_limits_changed.set(true);
             again
         }
         Reaction::Terminate => false,
@@ -295,7 +295,7 @@ pub(super) fn arrived(
     event: Event<'_>,
     claim: Claim,
     invalidated: Option<Invalidated>,
-) -> Fate<Pending> {
+) -> Disposition<Pending> {
     let client = &shared.role;
     match claim {
         Claim::Taken {
@@ -315,7 +315,7 @@ pub(super) fn arrived(
                 Event::Failed { xid, why } => {
                     trace::reply_bad(|| (client.cid, xid.0, why.name()));
                 }
-                Event::Close { why, .. } => shared.lose(CloseReason::Protocol(why)),
+                Event::Close { why, .. } => shared.request_close(CloseReason::Protocol(why)),
                 _ => {}
             }
             let form = if again { Form::Again } else { Form::Failed };
@@ -323,11 +323,11 @@ pub(super) fn arrived(
                 bytes: &[],
                 in_parts: false,
             };
-            settle(shared, rqst, sent, form, nothing, invalidated)
+            end_exposure(shared, rqst, sent, form, nothing, invalidated)
         }
         Claim::Stray(rqst) => {
             if let Event::Close { why, .. } = event {
-                return Fate::Close(CloseReason::Protocol(why));
+                return Disposition::Close(CloseReason::Protocol(why));
             }
             stray(client, event.xid().unwrap_or(Xid(0)), rqst)
         }
@@ -337,7 +337,7 @@ pub(super) fn arrived(
 
 /// The message is for an RPC that does not wait for it.
 #[cold]
-fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Fate<Pending> {
+fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Disposition<Pending> {
     let why = if rqst.is_some() {
         client.stats.bad_messages.add(1);
         "not sent, or answered already"
@@ -345,11 +345,11 @@ fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Fate<Pending> {
         "no RPC waits for it"
     };
     trace::reply_unknown(|| (client.cid, xid.0, why));
-    Fate::Done
+    Disposition::Done
 }
 
 /// The message is for no RPC of ours.
-fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
+fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
     match event {
         //= V1-117, V1-129, V2-118
         //= V2-171, NFS-050, D-49
@@ -357,45 +357,45 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Fate<Pending> {
             let limits = CallLimits::reverse(call.version(), u32::MAX);
             if let Err(report) = responder::accept(&call.conveyed, call.part.len, &limits) {
                 client.stats.bad_messages.add(1);
-                return Fate::Refuse(call.fixed, report);
+                return Disposition::Refuse(call.fixed, report);
             }
             let (xid, payload) = (call.fixed.xid.0, call.conveyed.payload);
             trace::callback(|| (client.cid, xid, payload.len() as u32));
             match client.backchannel.receive(&client.xprt, xid, payload) {
-                Ok(()) => Fate::Done,
+                Ok(()) => Disposition::Done,
                 // Version 2 has an error for a Call that is not taken.
                 Err(_) if call.version() == Version::V2 => {
                     client.stats.bad_messages.add(1);
-                    Fate::Refuse(call.fixed, ErrorReport::System)
+                    Disposition::Refuse(call.fixed, ErrorReport::System)
                 }
                 Err(Refused::NoService) => {
                     client.stats.bad_messages.add(1);
-                    Fate::Done
+                    Disposition::Done
                 }
-                Err(Refused::Excess) => Fate::Close(CloseReason::TooManyCalls),
+                Err(Refused::Excess) => Disposition::Close(CloseReason::TooManyCalls),
             }
         }
-        Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
+        Event::Close { why, .. } => Disposition::Close(CloseReason::Protocol(why)),
         // The Call is sent again on a connection that begins with the other version, which is remembered
         // when this connection is closed.
-        Event::VersionChanged { refused: Some(_) } => Fate::Close(CloseReason::Protocol(
+        Event::VersionChanged { refused: Some(_) } => Disposition::Close(CloseReason::Protocol(
             connection::CloseReason::VersionChanged,
         )),
         // It may have brought properties, late.
         //= V2-138
         Event::None => {
-            client.news.set(true);
-            Fate::Done
+            client.peer_limits_changed.set(true);
+            Disposition::Done
         }
-        Event::Ready | Event::VersionChanged { refused: None } => Fate::Done,
+        Event::Ready | Event::VersionChanged { refused: None } => Disposition::Done,
         Event::Refused(why) => {
             trace::reply_bad(|| (client.cid, 0, why.name()));
             client.stats.bad_messages.add(1);
-            Fate::Done
+            Disposition::Done
         }
         _ => {
             client.stats.bad_messages.add(1);
-            Fate::Done
+            Disposition::Done
         }
     }
 }
@@ -409,19 +409,19 @@ struct Source<'a> {
 
 /// Ends the peer's access to the RPC's memory, as far as the peer has not, and finishes.
 #[inline(always)]
-fn settle(
+fn end_exposure(
     shared: &Shared<Client>,
     rqst: Pinned,
     sent: Sent,
     form: Form,
     source: Source<'_>,
     invalidated: Option<Invalidated>,
-) -> Fate<Pending> {
+) -> Disposition<Pending> {
     let client = &shared.role;
     let proof = match sent {
         Sent::Inline(_) if invalidated.is_some() => {
             client.stats.bad_messages.add(1);
-            return Fate::Close(CloseReason::ForeignInvalidation);
+            return Disposition::Close(CloseReason::ForeignInvalidation);
         }
         Sent::Inline(proof) => proof,
         Sent::Revoked(mr, _) => {
@@ -433,24 +433,24 @@ fn settle(
         }
         Sent::Exposed(exposed) => {
             let in_parts = source.in_parts;
-            return settle_exposed(shared, rqst, exposed, form, in_parts, invalidated);
+            return end_exposure_of_many(shared, rqst, exposed, form, in_parts, invalidated);
         }
     };
     finish(client, rqst, source.bytes, form, proof);
-    Fate::Done
+    Disposition::Done
 }
 
-/// Does the work of [`settle`] when the peer has not invalidated all registrations: it invalidates one
+/// Does the work of [`end_exposure`] when the peer has not invalidated all registrations: it invalidates one
 /// at most.
 #[inline(never)]
-fn settle_exposed(
+fn end_exposure_of_many(
     shared: &Shared<Client>,
     rqst: Pinned,
     mut exposed: Exposed,
     form: Form,
     in_parts: bool,
     invalidated: Option<Invalidated>,
-) -> Fate<Pending> {
+) -> Disposition<Pending> {
     let client = &shared.role;
     if let Some(by_peer) = invalidated {
         //= CM-016
@@ -463,7 +463,7 @@ fn settle_exposed(
             None => return foreign(shared, rqst, exposed),
         }
     }
-    Fate::Keep(Pending {
+    Disposition::Keep(Pending {
         rqst,
         form,
         exposed,
@@ -473,10 +473,10 @@ fn settle_exposed(
 
 /// The peer invalidated memory of another RPC, or none of ours: the RPC it belongs to breaks.
 #[cold]
-fn foreign(shared: &Shared<Client>, rqst: Pinned, exposed: Exposed) -> Fate<Pending> {
+fn foreign(shared: &Shared<Client>, rqst: Pinned, exposed: Exposed) -> Disposition<Pending> {
     shared.lock().role.table.untake(&rqst, exposed);
     shared.role.stats.bad_messages.add(1);
-    Fate::Close(CloseReason::ForeignInvalidation)
+    Disposition::Close(CloseReason::ForeignInvalidation)
 }
 
 impl Pending {
@@ -544,7 +544,7 @@ impl Waiter {
                 }
                 drop(state);
                 shared.role.give_back_all(mrs);
-                let source = joined.as_ref().map_or(message.bytes(), Joined::bytes);
+                let source = joined.as_ref().map_or(message.bytes(), Reassembly::bytes);
                 finish(&shared.role, rqst, source, form, proof);
                 cx.repost(message);
             }

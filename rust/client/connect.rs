@@ -104,7 +104,7 @@ pub(super) fn resolve(
         config.xid = Xid(0);
     }
     judgement.apply(&mut config);
-    role.settle(config, opening);
+    role.set_config(config, opening);
     Ok((resolved.endpoint(sizes.qp, judgement)?, sizes))
 }
 
@@ -161,7 +161,7 @@ pub(super) fn establish(
     }
     //= V2-054, V2-058, V2-061
     //= V2-062
-    let settled = endpoint.settle(ANSWER);
+    let settled = endpoint.wait_for_version(ANSWER);
     if let Some(net) = xprt.net() {
         versions::remember(net, &peer, endpoint);
     }

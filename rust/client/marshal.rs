@@ -26,14 +26,14 @@ use crate::{
     },
     proto::{
         chunk::{
-            Laid,
+            ChunksOf,
             NoChunks, //
         },
         connection,
         continuation::{
             part,
-            Cut,
-            Cutter, //
+            MessagePart,
+            PartSplitter, //
         },
         header::{
             Kind,
@@ -161,7 +161,7 @@ impl SendSide {
     ///
     /// `ENOMEM`: there is no memory.
     pub(super) fn begin(&mut self) -> Result {
-        self.agree();
+        self.refresh_limits();
         if self.limits.version == Version::V2 {
             self.ticker = Some(Ticker::new(self.endpoint.clone())?);
         }
@@ -171,16 +171,16 @@ impl SendSide {
     /// Computes the limits from the server's properties and from its refusals. Context: process, does not sleep.
     #[cold]
     //= V2-055, V2-057, V2-138
-    fn agree(&mut self) {
+    fn refresh_limits(&mut self) {
         let shared = self.endpoint.shared();
         // The next Call takes over later properties.
-        shared.role.news.set(false);
+        shared.role.peer_limits_changed.set(false);
         let mut limits = self.own;
         if let Some((protocol, _)) = shared.lock().established() {
             protocol.apply(&mut limits);
             // The answer to the first Call allows more.
             if protocol.opens_by_call() {
-                shared.role.news.set(true);
+                shared.role.peer_limits_changed.set(true);
             }
         }
         if limits.version == Version::V2 {
@@ -356,8 +356,8 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
 /// later.
 #[inline(always)]
 fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
-    if side.limits.version == Version::V2 && side.endpoint.shared().role.news.get() {
-        side.agree();
+    if side.limits.version == Version::V2 && side.endpoint.shared().role.peer_limits_changed.get() {
+        side.refresh_limits();
     }
     let mut items = [Item::default(); 2];
     let call = shape(rqst, &mut items);
@@ -470,7 +470,7 @@ fn post(
     let composed = if plan.segments() == 0 {
         state.compose(&outgoing, 0, &NoChunks, |out| inline(rqst, call, plan, out))
     } else {
-        let provided = Laid {
+        let provided = ChunksOf {
             layout,
             segments: mrs.regions().map(segment),
         };
@@ -483,7 +483,7 @@ fn post(
         Err(error) => return Err((error, mrs)),
     };
     let cid = side.endpoint.shared().role.cid;
-    trace::marshal(|| marshalled(cid, rqst, call, plan));
+    trace::marshal(|| trace_fields(cid, rqst, call, plan));
     trace::post_send(|| (cid, rqst.xid(), plan.segments(), composed.1 as u32));
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
@@ -512,13 +512,13 @@ fn post_parts(
     mrs: MrList<Mapped>,
 ) -> Result<(), (ComposeError, MrList<Mapped>)> {
     let (layout, segments) = (plan.layout(), plan.segments());
-    let mut cutter = Cutter::new(plan.payload_len, side.limits.inline_send, plan.header_len);
+    let mut cutter = PartSplitter::new(plan.payload_len, side.limits.inline_send, plan.header_len);
     let parts = cutter.count();
     if !state.has_room_for_parts(parts, segments) {
         return Err((ComposeError::NoRoomForParts(parts, segments), mrs));
     }
     let cid = side.endpoint.shared().role.cid;
-    trace::marshal(|| marshalled(cid, rqst, call, plan));
+    trace::marshal(|| trace_fields(cid, rqst, call, plan));
     let mut outgoing = Outgoing {
         xid: Xid(rqst.xid()),
         direction: MsgType::Call,
@@ -528,7 +528,7 @@ fn post_parts(
     };
     let buf = rqst.call();
     let mut mrs = Some(mrs);
-    while let Some(Cut { range, more }) = cutter.next_cut() {
+    while let Some(MessagePart { range, more }) = cutter.next_part() {
         outgoing.more = more;
         let payload = |out: &mut [u8]| copy(&buf, part(plan.payload(call), range), out);
         let (now, count) = match mrs.take_if(|_| !more) {
@@ -538,7 +538,7 @@ fn post_parts(
         let composed = if more {
             state.compose(&outgoing, 0, &NoChunks, payload)
         } else {
-            let provided = Laid {
+            let provided = ChunksOf {
                 layout,
                 segments: now.regions().map(segment),
             };
@@ -870,7 +870,7 @@ pub(super) fn segment(region: Region) -> Segment {
 }
 
 /// Traces a Call that was marshalled.
-fn marshalled(
+fn trace_fields(
     cid: u32,
     rqst: &RdmaRqst,
     call: &CallShape<'_>,

@@ -27,7 +27,7 @@ use crate::{
     },
     proto::{
         chunk::{
-            Laid,
+            ChunksOf,
             Layout,
             NoChunks, //
         },
@@ -75,7 +75,7 @@ use crate::{
         errno,
         gate::Gate,
         memalloc::{
-            patiently,
+            retry_enomem,
             NofsScope,
             GFP_NORETRY, //
         },
@@ -267,7 +267,7 @@ impl Sent {
         match self {
             Self::Inline(_) => reply::check_conveyed(xid, conveyed, start, &NoChunks),
             Self::Revoked(mr, layout) => {
-                let provided = Laid {
+                let provided = ChunksOf {
                     layout: *layout,
                     segments: core::iter::once(segment(mr.region())),
                 };
@@ -295,7 +295,7 @@ impl Exposed {
         conveyed: &Conveyed<'a>,
         start: Option<RpcStart>,
     ) -> Result<Reply<'a>, Failure> {
-        let provided = Laid {
+        let provided = ChunksOf {
             layout: self.layout,
             segments: self.mrs.regions().map(segment),
         };
@@ -345,7 +345,7 @@ impl Table {
     fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
         let mut rows = KVVec::with_capacity(slots as usize, GFP_NORETRY)?;
         for _ in 0..slots {
-            let inv = endpoint.patiently(LocalInv::new)?;
+            let inv = endpoint.retry_enomem(LocalInv::new)?;
             let entry = Entry::Idle(inv);
             let row = Row {
                 entry,
@@ -646,7 +646,7 @@ impl Refill {
             Some(endpoint) if self.make_room(&endpoint, pages) => endpoint.pd().clone(),
             _ => return false,
         };
-        let made = patiently(|| match gate.enter() {
+        let made = retry_enomem(|| match gate.enter() {
             Some(endpoint) if !endpoint.shared().is_closing() => {
                 drop(endpoint);
                 Mr::new(pd.clone(), pages)
@@ -679,7 +679,7 @@ impl Refill {
 ///
 /// As for [`Mr::new`].
 pub(super) fn add(endpoint: &Endpoint<Client>, pages: u32) -> Result {
-    let mr = endpoint.patiently(|| Mr::new(endpoint.pd().clone(), pages))?;
+    let mr = endpoint.retry_enomem(|| Mr::new(endpoint.pd().clone(), pages))?;
     adopt(endpoint, mr);
     Ok(())
 }

@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{
     endpoint::{
-        Budget,
         CloseReason,
-        Fate,
+        Disposition,
         LockedState,
         Protocol,
+        ReassemblyQuota,
         Role,
         Shared, //
     },
@@ -84,7 +84,7 @@ pub(crate) struct Client {
     pub(super) pool: Pool,
     /// True if properties may have arrived since the sender has looked (version 2). Properties that arrive
     /// before a Reply are seen by the sender of each Call after that Reply.
-    pub(super) news: Racy<bool>,
+    pub(super) peer_limits_changed: Racy<bool>,
     /// The number of the connection.
     pub(super) cid: u32,
     /// The configuration of the connection, and how its first version is found; known when the device is.
@@ -102,7 +102,7 @@ impl Client {
         Self {
             history,
             pool: Pool::new(),
-            news: Racy::new(false),
+            peer_limits_changed: Racy::new(false),
             cid,
             xprt,
             stats,
@@ -113,7 +113,7 @@ impl Client {
 
     /// Sets the configuration of the connection, and how its first version is found. To be called once,
     /// before connecting.
-    pub(super) fn settle(&self, config: Config, opening: Opening) {
+    pub(super) fn set_config(&self, config: Config, opening: Opening) {
         self.begin.populate((config, opening));
     }
 
@@ -157,8 +157,8 @@ impl Role for Client {
     type Waiter = Waiter;
     type Note = ();
 
-    const BUDGET: Budget = Budget::Requester;
-    const USUAL: MsgType = MsgType::Reply;
+    const BUDGET: ReassemblyQuota = ReassemblyQuota::Requester;
+    const FAST_PATH: MsgType = MsgType::Reply;
 
     fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol> {
         let (config, opening) = self.begin.as_ref()?;
@@ -173,7 +173,7 @@ impl Role for Client {
 
     fn tick(&self, now: Time) {
         if self.history.expire(now) {
-            self.news.set(true);
+            self.peer_limits_changed.set(true);
         }
     }
 
@@ -192,13 +192,13 @@ impl Role for Client {
     }
 
     #[inline(always)]
-    fn usual(
+    fn on_fast_path(
         &self,
         shared: &Shared<Self>,
         state: LockedState<'_, Self>,
         arrived: Arrived<'_>,
         invalidated: Option<Invalidated>,
-    ) -> Fate<Pending> {
+    ) -> Disposition<Pending> {
         complete::reply(shared, state, arrived, invalidated)
     }
 
@@ -219,7 +219,7 @@ impl Role for Client {
         claim: Claim,
         _message: &Received<Shared<Self>>,
         invalidated: Option<Invalidated>,
-    ) -> Fate<Pending> {
+    ) -> Disposition<Pending> {
         complete::arrived(shared, event, claim, invalidated)
     }
 

@@ -265,7 +265,7 @@ impl Transport for Rdma {
         // The gate is entered before `is_overdue` looks. If the connection was replaced before that,
         // the older one is closing already and ignores this.
         if let Some(endpoint) = self.enter().filter(|_| is_overdue()) {
-            endpoint.shared().lose(CloseReason::NoReply);
+            endpoint.shared().request_close(CloseReason::NoReply);
         }
     }
 

@@ -45,15 +45,15 @@ const PLACES: usize = 64;
 
 /// The memory, by a hash of the server's address. An entry has the upper half of the hash, a flag for a
 /// server that is asked [by a Call](BY_CALL), and the second until which it is not asked in another way.
-pub(super) struct Known([Atomic<u64>; PLACES]);
+pub(super) struct VersionCache([Atomic<u64>; PLACES]);
 
 /// The server is asked for version 2 by a Call. Otherwise it counts as one without version 2.
 const BY_CALL: u64 = 1 << 31;
 
-pub(super) static KNOWN: Known = Known([const { Atomic::new(0) }; PLACES]);
+pub(super) static KNOWN: VersionCache = VersionCache([const { Atomic::new(0) }; PLACES]);
 
 /// For who looks: of how many servers something is known now. Zero has all of them asked again.
-impl Count for Known {
+impl Count for VersionCache {
     fn sum(&self) -> usize {
         let now = endpoint::now();
         let is_known = |place: &&Atomic<u64>| until(place.load(Relaxed)) > now;

@@ -122,7 +122,7 @@ impl<R: Responder> Pulls for Shared<R> {
         work_requests: u32,
     ) {
         self.make_room(cx.qp(), |state| {
-            state.queue.gave_back(work_requests);
+            state.queue.release(work_requests);
             self.role.pulled(&mut state.role, waiter, pull)
         });
         self.role.readable();
@@ -131,13 +131,13 @@ impl<R: Responder> Pulls for Shared<R> {
 
 /// A message for which there is room, under the endpoint's lock: nothing may sleep until it is
 /// [posted](Self::post) or dropped.
-pub(crate) struct Sending<'a, R: Responder> {
+pub(crate) struct SendPermit<'a, R: Responder> {
     qp: &'a Qp<Shared<R>>,
     state: LockedState<'a, R>,
     composed: Option<(SendBox<Shared<R>>, usize)>,
 }
 
-impl<R: Responder> Sending<'_, R> {
+impl<R: Responder> SendPermit<'_, R> {
     /// Updates the grant for a Reply: the number of Calls that there are Receives for, and `most` at most.
     /// If more Receives are useful, returns the present and the wanted number of Calls: the caller makes
     /// the connection [grow](Endpoint::grow).
@@ -209,7 +209,7 @@ impl<R: Responder> Sending<'_, R> {
     }
 }
 
-impl<R: Responder> Drop for Sending<'_, R> {
+impl<R: Responder> Drop for SendPermit<'_, R> {
     fn drop(&mut self) {
         if let Some((buffer, _)) = self.composed.take() {
             self.state.give_back(buffer);
@@ -250,7 +250,7 @@ impl<R: Role> Shared<R> {
         match gone_on {
             Ok(true) => self.role.has_work(),
             Ok(false) => {}
-            Err(why) => self.lose(why),
+            Err(why) => self.request_close(why),
         }
     }
 
@@ -282,7 +282,7 @@ impl<R: Responder> Endpoint<R> {
     /// # Errors
     ///
     /// `ENOMEM`: there is no memory. `EIO`: the queue pair does not take the Receives.
-    pub(crate) fn provide_to(&self, buffers: &Buffers, most: u32) -> Result {
+    pub(crate) fn make_first_buffers(&self, buffers: &Buffers, most: u32) -> Result {
         let allowance = Allowance::new(most, now());
         let batch = ResponderResources::recv_batch(allowance.calls());
         let mut state = self.shared.lock();
@@ -295,7 +295,7 @@ impl<R: Responder> Endpoint<R> {
     /// Adds `more` buffers, so that there are Receives for `calls.end` Calls at a time instead of
     /// `calls.start`. Without memory everything stays as it is.
     ///
-    /// Context: process, may sleep. Called once for each [`Sending::answer`] that asked for it.
+    /// Context: process, may sleep. Called once for each [`SendPermit::answer`] that asked for it.
     ///
     /// # Errors
     ///
@@ -444,8 +444,8 @@ impl<R: Responder> Endpoint<R> {
     ///
     /// Context: process, may sleep. Does not wait for the peer.
     #[inline(always)]
-    pub(crate) fn sending(&self, work_requests: u32) -> Result<Sending<'_, R>, Blocked> {
-        Ok(Sending {
+    pub(crate) fn sending(&self, work_requests: u32) -> Result<SendPermit<'_, R>, Blocked> {
+        Ok(SendPermit {
             state: self.room(work_requests)?,
             qp: &self.qp,
             composed: None,
@@ -459,7 +459,7 @@ impl<R: Responder> Endpoint<R> {
     /// `NotPosted`: the connection ends. `NoRoom`: the send queue has none now.
     ///
     /// Context: process, does not sleep. Does not wait for the peer.
-    pub(crate) fn sending_now(&self) -> Result<Sending<'_, R>, ComposeError> {
+    pub(crate) fn sending_now(&self) -> Result<SendPermit<'_, R>, ComposeError> {
         let mut state = self.shared.lock();
         if state.sends.is_empty() {
             let len = self.send_len(&state);
@@ -478,7 +478,7 @@ impl<R: Responder> Endpoint<R> {
         if !state.has_room(0) {
             return Err(ComposeError::NoRoom(0));
         }
-        Ok(Sending {
+        Ok(SendPermit {
             state,
             qp: &self.qp,
             composed: None,
@@ -562,14 +562,14 @@ impl<R: Responder> Endpoint<R> {
 
     /// Begins to end the connection. Context: process, may sleep.
     pub(crate) fn detach(&self) {
-        self.shared.lose(CloseReason::Unneeded);
+        self.shared.request_close(CloseReason::Unneeded);
         self.id.disconnect();
     }
 }
 
 /// A Reply, under the endpoint's lock.
 impl<R: Responder> State<R> {
-    /// Counts a Reply, as [`Sending::answer`] does.
+    /// Counts a Reply, as [`SendPermit::answer`] does.
     #[inline(always)]
     pub(crate) fn answer(&mut self, most: u32) -> Option<Range<u32>> {
         let wanted = self.allowance.handle_reply(most, now);
@@ -624,7 +624,7 @@ impl<R: Responder> State<R> {
         self.post_reply(qp, composed, None, None)
     }
 
-    /// Sends a message that was composed, as [`Sending::post`] does.
+    /// Sends a message that was composed, as [`SendPermit::post`] does.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 //! Why a connection ends, and the order in which it does.
 //!
 //! Nothing that an event or a completion calls may close an endpoint, since closing waits for
-//! them. They ask for it, once ([`Shared::lose`]), and the role's owner closes from elsewhere.
+//! them. They ask for it, once ([`Shared::request_close`]), and the role's owner closes from elsewhere.
 
 use super::{
     Endpoint,
@@ -112,9 +112,9 @@ impl<R: Role> Shared<R> {
     ///
     /// Has no effect once closing has begun: a later event, such as an event of an id that a buffer still
     /// keeps, does not reach the role's owner, which may be gone.
-    pub(crate) fn lose(&self, why: CloseReason) {
+    pub(crate) fn request_close(&self, why: CloseReason) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
-            self.note(why);
+            self.record_close(why);
             self.progress.failed(why.errno());
             self.role.lost();
         }
@@ -128,7 +128,7 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    fn note(&self, why: CloseReason) {
+    fn record_close(&self, why: CloseReason) {
         trace::disconnect(|| (self.role.cid(), why.as_str()));
         self.role.ended(why);
     }
@@ -149,7 +149,7 @@ impl<R: Role> Shared<R> {
             None => {
                 state.unposted.push(inv);
                 drop(state);
-                self.lose(CloseReason::NotPosted);
+                self.request_close(CloseReason::NotPosted);
             }
         }
     }
@@ -185,7 +185,7 @@ impl<R: Role> Endpoint<R> {
         // A completed Send has another posted with the lock, and only if `closing` is not set: none is after this.
         let stands = shared.lock().protocol.is_some();
         if !was_closing && stands {
-            shared.note(CloseReason::Unneeded);
+            shared.record_close(CloseReason::Unneeded);
         }
         id.disconnect();
         shared.destroyed.populate(qp.destroy());

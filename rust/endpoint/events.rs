@@ -50,7 +50,7 @@ use crate::{
     }, //
 };
 /// The next use of the buffer of a message that was handled.
-pub(crate) enum Fate<P> {
+pub(crate) enum Disposition<P> {
     /// It is not needed any more: its buffer receives the next.
     Done,
     /// The role keeps it for now.
@@ -110,7 +110,7 @@ impl<R: Role> Handler for Shared<R> {
             E::DeviceRemoval => (CloseReason::DeviceRemoved, errno::not_connected()),
         };
         if self.progress.failed(error) {
-            self.lose(why);
+            self.request_close(why);
         }
         if let CloseReason::DeviceRemoved = why {
             self.role.device_removed();
@@ -119,7 +119,7 @@ impl<R: Role> Handler for Shared<R> {
 
     fn queue_pair_event(&self, event: QpEvent) {
         trace::qp_event(|| (self.role.cid(), event.message()));
-        self.lose(CloseReason::QueuePair(event));
+        self.request_close(CloseReason::QueuePair(event));
     }
 
     fn received(&self, cx: &mut Completions<'_, Self>, mut message: Received<Self>) {
@@ -136,9 +136,9 @@ impl<R: Role> Handler for Shared<R> {
             drop(guard);
             return cx.repost(message);
         };
-        match protocol.handle_usual(Version::V1, R::USUAL, now(), message.bytes(), handle) {
+        match protocol.handle_fast(Version::V1, R::FAST_PATH, now(), message.bytes(), handle) {
             Some(arrived) => {
-                let fate = self.role.usual(self, guard, arrived, invalidated);
+                let fate = self.role.on_fast_path(self, guard, arrived, invalidated);
                 self.dispose(cx, message, fate);
             }
             None if protocol.is_version2() => {
@@ -172,7 +172,7 @@ impl<R: Role> Handler for Shared<R> {
 
     fn lost(&self, status: Status) {
         trace::wc_err(|| (self.role.cid(), status.message()));
-        self.lose(if status.is_flush() {
+        self.request_close(if status.is_flush() {
             CloseReason::Disconnected
         } else {
             CloseReason::WorkRequest(status)
@@ -193,7 +193,7 @@ impl<R: Role> Shared<R> {
         drop(state);
         drop(left);
         if lost {
-            self.lose(CloseReason::NotPosted);
+            self.request_close(CloseReason::NotPosted);
         }
         self.go_on(qp);
     }
@@ -209,8 +209,8 @@ impl<R: Role> Shared<R> {
     ) {
         let is_plain = invalidated.is_none() && guard.joining.parts() == 0;
         if let (Some(protocol), true) = (&mut guard.protocol, is_plain) {
-            if let Some(arrived) = protocol.handle_plain_v2(R::USUAL, now(), message.bytes()) {
-                let fate = self.role.usual(self, guard, arrived, None);
+            if let Some(arrived) = protocol.handle_fast_v2(R::FAST_PATH, now(), message.bytes()) {
+                let fate = self.role.on_fast_path(self, guard, arrived, None);
                 self.more_may_be_sent(cx.qp());
                 return self.dispose(cx, message, fate);
             }
@@ -233,17 +233,17 @@ impl<R: Role> Shared<R> {
         };
         let unsignaled = protocol.unsignaled();
         let handle = handle_of(&invalidated);
-        match protocol.handle_usual(Version::V2, R::USUAL, now(), message.bytes(), handle) {
+        match protocol.handle_fast(Version::V2, R::FAST_PATH, now(), message.bytes(), handle) {
             Some(arrived) => {
                 let is_changed = unsignaled != protocol.unsignaled();
-                let has_to_tell = is_changed || protocol.has_to_tell();
+                let has_control_to_send = is_changed || protocol.has_control_to_send();
                 if is_changed {
                     guard.limit_unsignaled();
                 }
-                let fate = self.role.usual(self, guard, arrived, invalidated);
+                let fate = self.role.on_fast_path(self, guard, arrived, invalidated);
                 // A Receive that the role keeps is not granted.
                 self.dispose(cx, message, fate);
-                if has_to_tell {
+                if has_control_to_send {
                     self.make_room(cx.qp(), |_| ());
                 }
                 self.more_may_be_sent(cx.qp());
@@ -269,7 +269,7 @@ impl<R: Role> Shared<R> {
         message: Received<Self>,
         invalidated: Option<Invalidated>,
     ) {
-        let fate = self.judge(guard, cx.qp(), &message, invalidated);
+        let fate = self.handle_out_of_line(guard, cx.qp(), &message, invalidated);
         self.dispose(cx, message, fate);
     }
 
@@ -279,33 +279,33 @@ impl<R: Role> Shared<R> {
         &self,
         cx: &mut Completions<'_, Self>,
         message: Received<Self>,
-        fate: Fate<R::Pending>,
+        fate: Disposition<R::Pending>,
     ) {
         match fate {
-            Fate::Done => cx.repost(message),
-            Fate::Keep(pending) => self.role.keep(self, cx, pending, message),
-            Fate::Refuse(fixed, report) => {
+            Disposition::Done => cx.repost(message),
+            Disposition::Keep(pending) => self.role.keep(self, cx, pending, message),
+            Disposition::Refuse(fixed, report) => {
                 self.role.refused(&fixed, &report);
                 // The peer has its credit back with the answer.
                 cx.repost(message);
                 if let Err(why) = self.refuse(cx.qp(), &fixed, report) {
-                    self.lose(why);
+                    self.request_close(why);
                 }
             }
-            Fate::Close(why) => self.lose(why),
+            Disposition::Close(why) => self.request_close(why),
         }
     }
 
     /// Has a message of any kind handled, by the protocol and then by the role.
-    fn judge(
+    fn handle_out_of_line(
         &self,
         mut guard: LockedState<'_, R>,
         qp: &QpRef<Self>,
         message: &Received<Self>,
         invalidated: Option<Invalidated>,
-    ) -> Fate<R::Pending> {
+    ) -> Disposition<R::Pending> {
         let Some(protocol) = &mut guard.protocol else {
-            return Fate::Done;
+            return Disposition::Done;
         };
         let handle = handle_of(&invalidated);
         let event = protocol.handle_message(now(), message.bytes(), handle);
@@ -357,22 +357,22 @@ impl<R: Role> Shared<R> {
         message: &Received<Self>,
         mut invalidated: Option<Invalidated>,
         answers: bool,
-    ) -> Fate<R::Pending> {
+    ) -> Disposition<R::Pending> {
         let state = &mut *guard;
         let Some(protocol) = &mut state.protocol else {
-            return Fate::Done;
+            return Disposition::Done;
         };
         let claim = self
             .role
             .claim(protocol, &mut state.role, &event, &mut invalidated);
         // The role will keep the Receive of a Call of the other side, unless it is refused.
-        let kept = u32::from(R::USUAL == MsgType::Call && matches!(event, Event::Call(_)));
+        let kept = u32::from(R::FAST_PATH == MsgType::Call && matches!(event, Event::Call(_)));
         state.hold(kept);
         let transmitted = if answers { state.transmit(qp) } else { Ok(()) };
         state.release(kept);
         drop(guard);
         if transmitted.is_err() {
-            return Fate::Close(CloseReason::NotPosted);
+            return Disposition::Close(CloseReason::NotPosted);
         }
         self.role.arrived(self, event, claim, message, invalidated)
     }

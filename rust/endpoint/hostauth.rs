@@ -242,7 +242,7 @@ impl<R: Role> Unproven for Shared<R> {
         report(peer);
         if self.progress.failed(errno::not_connected()) {
             let why = connection::CloseReason::NotAuthenticated;
-            self.lose(CloseReason::Protocol(why));
+            self.request_close(CloseReason::Protocol(why));
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     accept::PATIENCE,
     now,
     CloseReason,
-    Fate,
+    Disposition,
     LockedState,
     Protocol,
     Role,
@@ -60,7 +60,7 @@ use kernel::{
 /// The budget of memory for the reassembly of all connections of a role. There is a budget for each
 /// role, so that clients of this machine's server cannot starve its own mounts.
 #[derive(Clone, Copy, Default)]
-pub(crate) enum Budget {
+pub(crate) enum ReassemblyQuota {
     /// The budget of the connecting side.
     #[default]
     Requester,
@@ -68,7 +68,7 @@ pub(crate) enum Budget {
     Responder,
 }
 
-impl Budget {
+impl ReassemblyQuota {
     /// The most bytes that it ever has.
     const MOST: usize = 256 << 20;
 
@@ -90,13 +90,13 @@ impl Budget {
 
 /// A message, or as much of it as has come.
 #[derive(Default)]
-pub(crate) struct Joined {
+pub(crate) struct Reassembly {
     bytes: KVVec<u8>,
     parts: u32,
-    budget: Budget,
+    budget: ReassemblyQuota,
 }
 
-impl Joined {
+impl Reassembly {
     /// The message.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -112,7 +112,7 @@ impl Joined {
     /// # Errors
     ///
     /// `EINVAL`: an earlier part is missing. `ENOMEM`: the budget or the memory is exhausted.
-    fn add(&mut self, budget: Budget, offset: u32, part: &[u8]) -> Result {
+    fn add(&mut self, budget: ReassemblyQuota, offset: u32, part: &[u8]) -> Result {
         if offset == 0 {
             *self = Self {
                 bytes: KVVec::new(),
@@ -139,7 +139,7 @@ impl Joined {
     }
 }
 
-impl Drop for Joined {
+impl Drop for Reassembly {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
@@ -151,7 +151,7 @@ impl Drop for Joined {
 impl<R: Role> State<R> {
     /// Keeps a message in parts to which a part was added that belongs at `offset`. Nothing else was
     /// joined meanwhile: messages are handled one after the other.
-    fn keep_part(&mut self, joined: Joined, offset: u32) {
+    fn keep_part(&mut self, joined: Reassembly, offset: u32) {
         if offset == 0 {
             self.joining_since = now();
         }
@@ -164,9 +164,9 @@ impl<R: Role> State<R> {
     }
 
     /// Takes the stale reassembly buffer, which the caller drops without the lock.
-    pub(super) fn take_useless(&mut self) -> Joined {
+    pub(super) fn take_useless(&mut self) -> Reassembly {
         if self.protocol().is_some_and(Protocol::is_joining) {
-            return Joined::default();
+            return Reassembly::default();
         }
         core::mem::take(&mut self.joining)
     }
@@ -183,22 +183,22 @@ impl<R: Role> Shared<R> {
         (fixed, flags): (FixedWords, Flags),
         (offset, part): (u32, &[u8]),
         message: &Received<Self>,
-    ) -> Fate<R::Pending> {
+    ) -> Disposition<R::Pending> {
         let mut joined = core::mem::take(&mut guard.joining);
         drop(guard);
         if joined.add(R::BUDGET, offset, part).is_err() {
-            return Fate::Close(CloseReason::NoMemory);
+            return Disposition::Close(CloseReason::NoMemory);
         }
         let mut guard = self.lock();
         if flags.more {
             guard.keep_part(joined, offset);
             return match guard.transmit(qp) {
-                Ok(()) => Fate::Done,
-                Err(_) => Fate::Close(CloseReason::NotPosted),
+                Ok(()) => Disposition::Done,
+                Err(_) => Disposition::Close(CloseReason::NotPosted),
             };
         }
         let Some(protocol) = &mut guard.protocol else {
-            return Fate::Done;
+            return Disposition::Done;
         };
         let event = protocol.handle_properties(&fixed, flags, joined.bytes());
         if let Event::Ready = event {
@@ -218,12 +218,12 @@ impl<R: Role> Shared<R> {
         part: &Arrived<'_>,
         message: &Received<Self>,
         invalidated: Option<Invalidated>,
-    ) -> Fate<R::Pending> {
+    ) -> Disposition<R::Pending> {
         let mut joined = core::mem::take(&mut guard.joining);
         let transmitted = guard.transmit(qp);
         drop(guard);
         if transmitted.is_err() {
-            return Fate::Close(CloseReason::NotPosted);
+            return Disposition::Close(CloseReason::NotPosted);
         }
         let kind = match event {
             Event::Call(_) => MsgType::Call,
@@ -234,16 +234,16 @@ impl<R: Role> Shared<R> {
         match joined.add(R::BUDGET, offset, part.conveyed.payload) {
             Ok(()) if part.more => {
                 self.lock().keep_part(joined, offset);
-                return Fate::Done;
+                return Disposition::Done;
             }
             Ok(()) => {}
             Err(error) if error == ENOMEM && kind == MsgType::Call => {
-                return Fate::Refuse(fixed, ErrorReport::System);
+                return Disposition::Refuse(fixed, ErrorReport::System);
             }
             // The RPC has not failed: its Call is sent again, on another connection.
-            Err(error) if error == ENOMEM => return Fate::Close(CloseReason::NoMemory),
+            Err(error) if error == ENOMEM => return Disposition::Close(CloseReason::NoMemory),
             // A later part of a message that could not be joined.
-            Err(_) => return Fate::Done,
+            Err(_) => return Disposition::Done,
         }
         let whole = Arrived {
             conveyed: Conveyed {
@@ -254,7 +254,7 @@ impl<R: Role> Shared<R> {
         };
         let event = whole.into_event(kind);
         let fate = self.claim(self.lock(), qp, event, message, invalidated, false);
-        if let Fate::Keep(_) = fate {
+        if let Disposition::Keep(_) = fate {
             // The role takes it next, with the message.
             self.lock().joined = Some(joined);
         }

@@ -45,11 +45,11 @@ pub(crate) use config::{
     config,
     ANSWER, //
 };
-pub(crate) use events::Fate;
+pub(crate) use events::Disposition;
 pub(crate) use hostauth::Judgement;
 pub(crate) use join::{
-    Budget,
-    Joined, //
+    Reassembly, //
+    ReassemblyQuota,
 };
 pub(crate) use progress::Step;
 pub(crate) use protocol::{
@@ -112,7 +112,7 @@ use crate::{
     support::{
         errno,
         memalloc::{
-            patiently,
+            retry_enomem,
             ReserveScope,
             GFP_NORETRY, //
         },
@@ -161,10 +161,10 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     type Note: Send + Sync + Default;
 
     /// Of which memory messages are joined that come in several parts.
-    const BUDGET: Budget;
+    const BUDGET: ReassemblyQuota;
 
     /// Which RPC messages this role gets but for exceptions. Their way is the short one.
-    const USUAL: MsgType;
+    const FAST_PATH: MsgType;
 
     /// Returns the first protocol state, when the peer has accepted the connection.
     ///
@@ -180,17 +180,17 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         None
     }
 
-    /// A good RPC message arrived whole, of the [usual](Self::USUAL) kind; `invalidated` is the memory that
+    /// A good RPC message arrived whole, of the [usual](Self::FAST_PATH) kind; `invalidated` is the memory that
     /// the peer invalidated with it. The endpoint is locked as long as the role keeps `state`.
     ///
     /// Context: completion. Does not wait for completions.
-    fn usual(
+    fn on_fast_path(
         &self,
         shared: &Shared<Self>,
         state: LockedState<'_, Self>,
         arrived: Arrived<'_>,
         invalidated: Option<Invalidated>,
-    ) -> Fate<Self::Pending>;
+    ) -> Disposition<Self::Pending>;
 
     /// Takes the request that `event` concerns out of the role's state. Also takes `invalidated`, the memory
     /// that the peer invalidated, if the request has no other. Endpoint's lock held.
@@ -246,9 +246,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         claim: Self::Claim,
         message: &Received<Shared<Self>>,
         invalidated: Option<Invalidated>,
-    ) -> Fate<Self::Pending>;
+    ) -> Disposition<Self::Pending>;
 
-    /// The role said that `message` has to stay ([`Fate::Keep`]). Context: completion. Does not
+    /// The role said that `message` has to stay ([`Disposition::Keep`]). Context: completion. Does not
     /// wait for completions.
     fn keep(
         &self,
@@ -452,7 +452,11 @@ impl<R: Role> Resolved<R> {
     /// # Errors
     ///
     /// `ENOMEM`: there is no memory.
-    pub(crate) fn asked(role: R, locked: R::Locked, request: KBox<Request>) -> Result<Self> {
+    pub(crate) fn from_connect_request(
+        role: R,
+        locked: R::Locked,
+        request: KBox<Request>,
+    ) -> Result<Self> {
         let shared = Shared::new(role, locked)?;
         let queue_pair = Some(request.queue_pair());
         let id = Arc::new(Request::into_id(request, shared.clone()), GFP_NORETRY)?;
@@ -540,11 +544,11 @@ impl<R: Role> Endpoint<R> {
     /// `ETIMEDOUT`, or the error of the connection's end.
     ///
     /// Context: process, may sleep.
-    pub(crate) fn settle(&self, timeout: u32) -> Result<Option<Version>> {
+    pub(crate) fn wait_for_version(&self, timeout: u32) -> Result<Option<Version>> {
         let mut state = self.shared.lock();
         if let Err(why) = state.tick(&self.qp) {
             drop(state);
-            self.shared.lose(why);
+            self.shared.request_close(why);
             return Err(why.errno());
         }
         if state.protocol().is_some_and(Protocol::is_asking) {
@@ -588,25 +592,25 @@ impl<R: Role> Endpoint<R> {
     /// `ENOMEM`: there is no memory. `EIO`: the queue pair does not take a Receive.
     fn make(&self, buffers: &Buffers) -> Result {
         for _ in 0..buffers.receives {
-            let buffer = self.patiently(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
+            let buffer = self.retry_enomem(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
             let _posting = self.shared.lock();
             self.qp.post_recv(buffer)?;
         }
         for _ in 0..buffers.sends {
-            let buffer = self.patiently(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
+            let buffer = self.retry_enomem(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
             self.shared.lock().add_send(buffer);
         }
         Ok(())
     }
 
-    /// Calls `make` as [`patiently`] does, until the connection is to be closed. Context: process,
+    /// Calls `make` as [`retry_enomem`] does, until the connection is to be closed. Context: process,
     /// may sleep.
     ///
     /// # Errors
     ///
     /// The last of `make`, or `ENOTCONN`.
-    pub(crate) fn patiently<T>(&self, mut make: impl FnMut() -> Result<T>) -> Result<T> {
-        patiently(|| {
+    pub(crate) fn retry_enomem<T>(&self, mut make: impl FnMut() -> Result<T>) -> Result<T> {
+        retry_enomem(|| {
             if self.shared.is_closing() {
                 return Err(errno::not_connected());
             }

@@ -285,9 +285,9 @@ impl Protocol {
         result
     }
 
-    /// Calls [`Connection::handle_usual`].
+    /// Calls [`Connection::handle_fast`].
     #[inline(always)]
-    pub(super) fn handle_usual<'a>(
+    pub(super) fn handle_fast<'a>(
         &mut self,
         version: Version,
         kind: MsgType,
@@ -297,7 +297,7 @@ impl Protocol {
     ) -> Option<Arrived<'a>> {
         let arrived = self
             .connection
-            .handle_usual(version, kind, now, message, invalidated)?;
+            .handle_fast(version, kind, now, message, invalidated)?;
         self.trace_message(
             now,
             message,
@@ -308,15 +308,15 @@ impl Protocol {
         Some(arrived)
     }
 
-    /// Calls [`Connection::handle_plain_v2`].
+    /// Calls [`Connection::handle_fast_v2`].
     #[inline(always)]
-    pub(super) fn handle_plain_v2<'a>(
+    pub(super) fn handle_fast_v2<'a>(
         &mut self,
         kind: MsgType,
         now: Time,
         message: &'a [u8],
     ) -> Option<Arrived<'a>> {
-        let arrived = self.connection.handle_plain_v2(kind, now, message)?;
+        let arrived = self.connection.handle_fast_v2(kind, now, message)?;
         self.trace_message(
             now,
             message,
@@ -327,10 +327,10 @@ impl Protocol {
         Some(arrived)
     }
 
-    /// Calls [`Connection::has_to_tell`].
+    /// Calls [`Connection::has_control_to_send`].
     #[inline]
-    pub(super) fn has_to_tell(&self) -> bool {
-        self.connection.has_to_tell()
+    pub(super) fn has_control_to_send(&self) -> bool {
+        self.connection.has_control_to_send()
     }
 
     /// Calls [`Connection::handle_message`].

@@ -7,8 +7,8 @@ use super::{
     hostauth::SharedKey,
     now,
     CloseReason,
-    Joined,
     Protocol,
+    Reassembly,
     Role,
     Shared, //
 };
@@ -74,17 +74,17 @@ pub(crate) struct State<R: Role> {
     /// The time since which the peer has let nothing of the role's go on that waits for it.
     blocked_since: Option<Time>,
     /// The protocol has something to say for which there was no room.
-    pub(super) untold: bool,
+    pub(super) control_pending: bool,
     /// The number of messages for which the connecting side has Receives (version 2).
     messages: u16,
     /// The number of Receives that the role keeps with their messages (version 2).
     held: u32,
     /// The reassembly of a message that arrives in parts.
-    pub(super) joining: Joined,
+    pub(super) joining: Reassembly,
     /// The time when the reassembly began.
     pub(super) joining_since: Time,
     /// The parts of the message that the role keeps next, joined.
-    pub(crate) joined: Option<Joined>,
+    pub(crate) joined: Option<Reassembly>,
     /// Invalidations that could not be posted, or were flushed: the destroyed queue pair stands in
     /// for them.
     pub(super) unposted: LocalInvList<Shared<R>>,
@@ -125,10 +125,10 @@ impl<R: Role> State<R> {
             allowance: Allowance::new(0, Time(0)),
             taken: 0,
             blocked_since: None,
-            untold: false,
+            control_pending: false,
             messages: 0,
             held: 0,
-            joining: Joined::default(),
+            joining: Reassembly::default(),
             joining_since: Time(0),
             joined: None,
             unposted: LocalInvList::new(),
@@ -228,7 +228,7 @@ impl<R: Role> State<R> {
         let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) else {
             return;
         };
-        let messages = match R::USUAL {
+        let messages = match R::FAST_PATH {
             MsgType::Reply => self.messages,
             MsgType::Call => protocol.messages_for(self.allowance.calls()),
         };
@@ -238,7 +238,7 @@ impl<R: Role> State<R> {
     /// Returns whether the protocol may have a message to send that it could not send before.
     #[inline]
     pub(super) fn may_have_more(&self) -> bool {
-        self.untold || self.protocol.as_ref().is_some_and(Protocol::is_version2)
+        self.control_pending || self.protocol.as_ref().is_some_and(Protocol::is_version2)
     }
 
     /// Returns whether the peer's credits allow an RPC message in `parts` parts now.
@@ -373,7 +373,7 @@ impl<R: Role> State<R> {
     ///
     /// `EIO`: the queue pair does not take a message.
     pub(super) fn transmit_rest(&mut self, qp: &QpRef<Shared<R>>) -> Result {
-        if self.untold {
+        if self.control_pending {
             self.transmit(qp)
         } else {
             Ok(())
@@ -395,7 +395,7 @@ impl<R: Role> State<R> {
     ///
     /// `EIO`: the queue pair does not take a message.
     pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
-        self.untold = true;
+        self.control_pending = true;
         self.limit_unsignaled();
         while self.queue.has_room(0) {
             let Some(mut buffer) = self.sends.pop() else {
@@ -407,7 +407,7 @@ impl<R: Role> State<R> {
                 _ => None,
             };
             let Some(transmit) = transmit else {
-                self.untold = false;
+                self.control_pending = false;
                 self.sends.push(buffer);
                 break;
             };

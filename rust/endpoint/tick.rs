@@ -63,7 +63,7 @@ impl<R: Role> Tick for Ticking<R> {
         let is_blocked = shared.role.is_blocked(&state);
         if state.is_out_of_patience(is_blocked, now()) {
             drop(state);
-            shared.lose(CloseReason::Unresponsive);
+            shared.request_close(CloseReason::Unresponsive);
             return None;
         }
         if state.protocol().is_some_and(Protocol::needs_no_time) {
@@ -82,7 +82,7 @@ impl<R: Role> Tick for Ticking<R> {
                 Some(soon.map_or(SHORTEST, |left| left.min(SHORTEST)))
             }
             Err(why) => {
-                shared.lose(why);
+                shared.request_close(why);
                 None
             }
         }

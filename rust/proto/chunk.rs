@@ -539,14 +539,14 @@ pub struct Layout {
 
 /// Chunk lists with at most one chunk of each kind.
 #[derive(Clone, Debug)]
-pub struct Laid<I> {
+pub struct ChunksOf<I> {
     /// The numbers of Segments of the chunks.
     pub layout: Layout,
     /// The Segments, in the order of the header.
     pub segments: I,
 }
 
-impl<I: Iterator<Item = Segment> + Clone> Laid<I> {
+impl<I: Iterator<Item = Segment> + Clone> ChunksOf<I> {
     #[inline]
     fn segments(&self, skip: u32, count: u32) -> impl Iterator<Item = Segment> {
         let mut segments = self.segments.clone();
@@ -557,7 +557,7 @@ impl<I: Iterator<Item = Segment> + Clone> Laid<I> {
     }
 }
 
-impl<I: Iterator<Item = Segment> + Clone> Chunks for Laid<I> {
+impl<I: Iterator<Item = Segment> + Clone> Chunks for ChunksOf<I> {
     #[inline]
     fn reads(&self) -> impl Iterator<Item = ReadSegment> {
         let position = self.layout.position;

@@ -193,7 +193,7 @@ pub fn part(
 
 /// One message of a sequence to be sent.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Cut {
+pub struct MessagePart {
     /// Which bytes of the Payload stream it carries.
     pub range: Range<u32>,
     /// Another message follows.
@@ -207,14 +207,14 @@ pub struct Cut {
 //= V2-041, V2-042, V2-094
 //= D-17
 #[derive(Clone, Copy, Debug)]
-pub struct Cutter {
+pub struct PartSplitter {
     len: u32,
     threshold: u32,
     last_header: u32,
     at: u32,
 }
 
-impl Cutter {
+impl PartSplitter {
     /// Prepares to cut `len` bytes for Sends of at most `threshold` bytes, when the header of
     /// the last message has `last_header`.
     pub const fn new(len: u32, threshold: u32, last_header: u32) -> Self {
@@ -229,14 +229,14 @@ impl Cutter {
     /// Returns how many messages there are from here on.
     pub fn count(mut self) -> u32 {
         let mut count = 0_u32;
-        while self.next_cut().is_some() {
+        while self.next_part().is_some() {
             count = count.saturating_add(1);
         }
         count
     }
 
     /// Returns the next message, or `None` when all is sent or nothing fits.
-    pub fn next_cut(&mut self) -> Option<Cut> {
+    pub fn next_part(&mut self) -> Option<MessagePart> {
         let left = self.len.saturating_sub(self.at);
         if left == 0 {
             return None;
@@ -257,7 +257,7 @@ impl Cutter {
         }
         let start = self.at;
         self.at = start.saturating_add(len);
-        Some(Cut {
+        Some(MessagePart {
             range: start..self.at,
             more,
         })

@@ -137,7 +137,7 @@ impl ReadChunk {
 
 /// The result of parsing a [`Call`], which is kept with its message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Kept {
+pub struct ParsedCall {
     version: Version,
     kind: Kind,
     /// The bytes of the lists: where each is follows from that.
@@ -147,7 +147,7 @@ pub struct Kept {
     only: Option<ReadChunk>,
 }
 
-impl Default for Kept {
+impl Default for ParsedCall {
     fn default() -> Self {
         Self {
             version: Version::V1,
@@ -160,7 +160,7 @@ impl Default for Kept {
     }
 }
 
-impl Kept {
+impl ParsedCall {
     /// Makes the data to be kept for `call`, which arrived in a message of `version`.
     #[inline]
     pub fn of(version: Version, call: &Call<'_>) -> Self {

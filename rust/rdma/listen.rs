@@ -57,7 +57,7 @@ pub(crate) trait Accept: Send + Sync + 'static {
     /// is to be dropped, and maybe made anew.
     ///
     /// Context: process, may sleep. Does not drop the listener.
-    fn deaf(&self);
+    fn listener_lost(&self);
 
     /// The device goes away by which a request came, and waits until the request is dropped.
     ///
@@ -330,7 +330,7 @@ unsafe extern "C" fn listen_callback<A: Accept>(
             // One whose device goes away, and which is being accepted, is refused by rdma_accept().
             let (_family, rest) = peer.split_at(size_of::<bindings::sa_family_t>());
             if rest.iter().all(|byte| *byte == 0) {
-                acceptor.deaf();
+                acceptor.listener_lost();
             } else if event.event == bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL {
                 acceptor.lost(RequestId::of(id));
             }

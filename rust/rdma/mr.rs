@@ -42,7 +42,7 @@ use crate::support::memory::{
     Span,
     PAGE_SIZE, //
 };
-use crate::support::module::lose;
+use crate::support::module::leak;
 use core::marker::PhantomData;
 use core::mem::{
     offset_of,
@@ -559,7 +559,7 @@ impl MrList<Registered> {
                 inner.unmap();
                 retired.inners.push(inner);
             } else {
-                lose("a memory registration", inner);
+                leak("a memory registration", inner);
             }
         }
         retired
@@ -575,7 +575,7 @@ impl MrList<Registered> {
                 drop(inner);
             } else {
                 all = false;
-                lose("a memory registration", inner);
+                leak("a memory registration", inner);
             }
         }
         all.then(Unexposed::by_end_of_list)
@@ -586,7 +586,7 @@ impl<S: sealed::State> Drop for MrList<S> {
     fn drop(&mut self) {
         if S::EXPOSED {
             while let Some(inner) = self.inners.pop() {
-                lose("a memory registration", inner);
+                leak("a memory registration", inner);
             }
         }
     }

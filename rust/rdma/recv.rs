@@ -36,7 +36,7 @@ use crate::support::box_list::{
     Link, //
 };
 use crate::support::foreign::Lent;
-use crate::support::module::lose;
+use crate::support::module::leak;
 use core::mem::offset_of;
 use core::ptr;
 use core::ptr::NonNull;
@@ -167,7 +167,7 @@ impl<H: Handler> RecvBatch<H> {
     #[inline(always)]
     pub(crate) fn add(&mut self, qp: &QpRef<H>, mut buffer: RecvBox<H>) {
         if !Wqe::enter(&mut buffer, qp) {
-            return lose("a Receive of another queue pair", buffer);
+            return leak("a Receive of another queue pair", buffer);
         }
         let next = match self.withheld.first() {
             Some(first) => &raw const first.wr.0,

@@ -38,7 +38,7 @@ use crate::support::box_list::{
 };
 use crate::support::errno;
 use crate::support::memory::PAGE_SIZE;
-use crate::support::module::lose;
+use crate::support::module::leak;
 use crate::support::pages::{
     PageBuf,
     Run,
@@ -230,7 +230,7 @@ impl Transfer {
         let mut runs = self.memory.runs(range);
         let mut next = runs.next();
         while let Some(first) = next {
-            let named = name(pieces, first, &mut runs, qp, self.direction)?;
+            let named = fill_bvecs(pieces, first, &mut runs, qp, self.direction)?;
             next = named.next;
             let mut context = match self.spare.take() {
                 Some(context) => context,
@@ -387,7 +387,7 @@ impl Transfer {
 impl Drop for Transfer {
     fn drop(&mut self) {
         if !self.contexts.is_empty() {
-            lose("an RDMA Read or Write", take(&mut self.contexts));
+            leak("an RDMA Read or Write", take(&mut self.contexts));
             core::mem::forget(core::mem::replace(&mut self.memory, PageBuf::empty()));
         }
     }
@@ -422,7 +422,7 @@ fn meets(end: u32, run: &Run) -> bool {
 ///
 /// `EINVAL`: `pieces` is too short.
 #[inline(always)]
-fn name<H: Handler>(
+fn fill_bvecs<H: Handler>(
     pieces: &mut [MaybeUninit<bindings::bio_vec>],
     first: Run,
     runs: &mut Runs<'_>,
@@ -608,7 +608,7 @@ impl Write {
         let transfer = &mut self.0.transfer;
         transfer.unmap(qp);
         transfer.memory.clear();
-        transfer.memory.rest();
+        transfer.memory.shrink_for_reuse();
         IdleWrite(self.0)
     }
 
@@ -767,7 +767,7 @@ impl<H: Pulls> Qp<H> {
         if transfer.contexts.is_empty() || transfer.qp != self.id() {
             return Err(EINVAL);
         }
-        queue.took(transfer.work_requests);
+        queue.reserve(transfer.work_requests);
         let chain = transfer.link_up(self, cqe, ptr::null_mut());
         pull.waiter = Some(waiter);
         Wqe::give(pull, self).map_err(|_| EINVAL)?;

@@ -45,7 +45,7 @@ use crate::support::box_list::{
     BoxList,
     Link, //
 };
-use crate::support::module::lose;
+use crate::support::module::leak;
 use core::marker::PhantomData;
 use core::mem::{
     offset_of,
@@ -235,12 +235,12 @@ impl<H: Handler> SendQueue<H> {
     }
 
     /// Work requests are posted that come back by [`Self::gave_back`].
-    pub(super) fn took(&mut self, work_requests: u32) {
+    pub(super) fn reserve(&mut self, work_requests: u32) {
         self.in_use += work_requests;
     }
 
     /// A Pull has ended, which makes room.
-    pub(crate) fn gave_back(&mut self, work_requests: u32) {
+    pub(crate) fn release(&mut self, work_requests: u32) {
         self.in_use = self.in_use.saturating_sub(work_requests);
     }
 
@@ -278,7 +278,7 @@ impl<H: Handler> SendQueue<H> {
 impl<H: Handler> Drop for SendQueue<H> {
     fn drop(&mut self) {
         if !self.unsignaled.list.is_empty() {
-            lose("Send buffers", take(&mut self.unsignaled).list);
+            leak("Send buffers", take(&mut self.unsignaled).list);
         }
     }
 }

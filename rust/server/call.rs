@@ -219,7 +219,7 @@ impl Open<'_> {
     #[cold]
     fn next_round(&self, mut message: Message) {
         let Some(pull) = message.note_mut().pull.take() else {
-            return self.shared().lose(CloseReason::NotPosted);
+            return self.shared().request_close(CloseReason::NotPosted);
         };
         self.shared().lock().role.pulling += 1;
         let added = match message.note().open(message.bytes()) {
@@ -257,7 +257,7 @@ impl Open<'_> {
                 }
             }
             Begun::Refused(fixed, report) => self.refuse(message, &fixed, report),
-            Begun::Lost(why) => self.shared().lose(why),
+            Begun::Lost(why) => self.shared().request_close(why),
         }
     }
 
@@ -469,7 +469,7 @@ impl Open<'_> {
             Ok(Some(unused)) => Pull::cancel(unused, qp),
             Ok(None) if from != 0 && !more && !waits => self.end_rounds(),
             Ok(None) => {}
-            Err(_) => shared.lose(CloseReason::NotPosted),
+            Err(_) => shared.request_close(CloseReason::NotPosted),
         }
     }
 
@@ -483,7 +483,7 @@ impl Open<'_> {
             return Delivered::nothing();
         };
         let Some(put) = put(&message, &mut pull, &mut rqst) else {
-            self.shared().lose(CloseReason::NotPosted);
+            self.shared().request_close(CloseReason::NotPosted);
             return Delivered::nothing();
         };
         let Put {
@@ -528,7 +528,7 @@ impl Open<'_> {
     #[cold]
     fn not_delivered(&self, message: Message) -> Delivered {
         drop(message);
-        self.shared().lose(CloseReason::NotPosted);
+        self.shared().request_close(CloseReason::NotPosted);
         Delivered::nothing()
     }
 
@@ -543,7 +543,7 @@ impl Open<'_> {
             .drop_call(message, held)
             .and_then(|()| self.endpoint().refuse(fixed, report));
         if let Err(why) = refused {
-            self.shared().lose(why);
+            self.shared().request_close(why);
         }
     }
 }
@@ -582,7 +582,7 @@ fn put(
     }
     let placed = rqst.put_pages(data).ok()?;
     // Frees the pages that the request has given in exchange, but for the pages that a buffer at rest keeps.
-    data.rest();
+    data.shrink_for_reuse();
     Some(Put {
         fixed,
         // Only a Payload stream that is all in this message begins anywhere in it.

@@ -112,7 +112,7 @@ impl Open<'_> {
             Ok(()) => return Ok(()),
             // Calls that were given up still count as outstanding. After a reconnect the client can be called again.
             Err(Unsent::Unanswered) if self.is_late() && alone() => {
-                self.shared().lose(CloseReason::Unanswered);
+                self.shared().request_close(CloseReason::Unanswered);
                 Unsent::Ended
             }
             Err(why) => why,
@@ -177,7 +177,7 @@ impl Open<'_> {
         self.called().store(now().0, Relaxed);
         trace::svc_callback(|| (self.cid(), xid, call.len()));
         sending.post(None, None).map_err(|why| {
-            self.shared().lose(why);
+            self.shared().request_close(why);
             Unsent::Ended
         })
     }

@@ -183,7 +183,7 @@ impl Connection {
         let protocol = Protocol::accepted(cid, &config, request.private_data());
         let facts = protocol.facts();
         let server = Server::new(xprt, cid, sizes)?;
-        let resolved = Resolved::asked(server, Queue::new(), request)?;
+        let resolved = Resolved::from_connect_request(server, Queue::new(), request)?;
         let endpoint = resolved.endpoint(sizes.qp, judgement)?;
         let shared = endpoint.shared().clone();
         let gate = Gate::new(endpoint)?;
@@ -216,7 +216,7 @@ impl Connection {
             rnr_retry_count: RNR_RETRIES,
         };
         let begun = (|| {
-            endpoint.provide_to(&first, sizes.grants)?;
+            endpoint.make_first_buffers(&first, sizes.grants)?;
             let entered = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
             *this.link.ticker.lock() = Some(Ticker::new(entered)?);
             // A device that has gone away before is told by accept().
@@ -308,7 +308,7 @@ impl Open<'_> {
         let sizes = &self.shared().role.sizes;
         let more = sizes.buffers(&sizes.config(self.cid()), &calls, Some(version));
         if let Err(why) = self.endpoint.grow(&calls, &more) {
-            self.shared().lose(why);
+            self.shared().request_close(why);
         }
     }
 }
@@ -397,7 +397,7 @@ impl svc::Connection for Connection {
         // nfsd has no good way out of a Reply that is half encoded; a client that has lost its
         // connection asks again.
         if call.note_mut().add_result(Item { offset, len }).is_err() {
-            self.shared.lose(CloseReason::NoMemory);
+            self.shared.request_close(CloseReason::NoMemory);
         }
         Ok(())
     }
@@ -405,7 +405,7 @@ impl svc::Connection for Connection {
     fn reply(&self, mut reply: Reply<'_, Message>) -> Result {
         let open = self.open().ok_or_else(errno::not_connected)?;
         open.send(&mut reply).map_err(|why| {
-            self.shared.lose(why);
+            self.shared.request_close(why);
             errno::not_connected()
         })
     }
@@ -417,7 +417,7 @@ impl svc::Connection for Connection {
         call.note_mut().joined = None;
         let held = call.note().held;
         if let Err(why) = open.endpoint.drop_call(call, held) {
-            self.shared.lose(why);
+            self.shared.request_close(why);
         }
     }
 

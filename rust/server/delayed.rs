@@ -35,8 +35,8 @@ use crate::{
     proto::{
         continuation::{
             part,
-            Cut,
-            Cutter, //
+            MessagePart,
+            PartSplitter, //
         },
         header::Outgoing,
         respond::{
@@ -78,7 +78,7 @@ pub(crate) struct Delayed {
     /// The number of work requests of the last message.
     last: u32,
     /// The messages that are still to be sent, if the Reply is several.
-    rest: Option<Cutter>,
+    rest: Option<PartSplitter>,
 }
 
 /// A message that was composed, with its length.
@@ -109,7 +109,7 @@ impl Delayed {
         if len != 0 && payload(&mut bytes) != Some(len) {
             return Err(EINVAL);
         }
-        let rest = Cutter::new(response.payload_len, terms.inline_send, response.header_len);
+        let rest = PartSplitter::new(response.payload_len, terms.inline_send, response.header_len);
         let this = Self {
             terms: *terms,
             len: shape.len,
@@ -151,7 +151,7 @@ impl Delayed {
         let mut cut = None;
         while let Some(rest) = &mut self.rest {
             let mut cutter = *rest;
-            let Cut { range, more } = cutter.next_cut().ok_or(failed)?;
+            let MessagePart { range, more } = cutter.next_part().ok_or(failed)?;
             let work_requests = if more { 1 } else { self.last };
             let has_room = if range.start == 0 {
                 state.has_room_for_reply(work_requests)

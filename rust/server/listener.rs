@@ -44,8 +44,8 @@ const BACKLOG: i32 = 1024;
 const MOST_WAITING: u32 = 1024;
 
 /// Why a client is refused, for traces.
-const GOING: &str = "the listener goes away";
-const CROWDED: &str = "too many wait";
+const CLOSING: &str = "the listener goes away";
+const BACKLOG_FULL: &str = "too many wait";
 const NO_DEVICE: &str = "the device goes away";
 
 /// How long to wait before an address is tried again that no device has, in milliseconds.
@@ -69,7 +69,7 @@ struct State {
     id: Option<listen::Listener>,
     address: SockAddr,
     /// `id` hears nothing any more, since the device goes away, or the address has moved.
-    deaf: bool,
+    listener_lost: bool,
     /// Requests whose device goes away.
     lost: Requests,
     /// Drops ids that a device waits for, and listens anew.
@@ -95,7 +95,7 @@ impl Accept for Shared {
     fn request(&self, request: KBox<Request>) -> Result<(), KBox<Request>> {
         let mut state = self.state.lock();
         if state.closed || state.count >= MOST_WAITING {
-            let why = if state.closed { GOING } else { CROWDED };
+            let why = if state.closed { CLOSING } else { BACKLOG_FULL };
             refused(&request, why);
             return Err(request);
         }
@@ -106,9 +106,9 @@ impl Accept for Shared {
         Ok(())
     }
 
-    fn deaf(&self) {
+    fn listener_lost(&self) {
         let mut state = self.state.lock();
-        state.deaf = true;
+        state.listener_lost = true;
         state.call_caretaker();
     }
 
@@ -139,13 +139,13 @@ impl Tick for Caretaker {
         let shared = &self.0;
         let mut state = shared.state.lock();
         let lost = take(&mut state.lost);
-        let deaf = take(&mut state.deaf);
-        let old = if deaf { state.id.take() } else { None };
+        let listener_lost = take(&mut state.listener_lost);
+        let old = if listener_lost { state.id.take() } else { None };
         let address = state.address;
         drop(state);
         drop(old);
         refuse(lost, NO_DEVICE);
-        if !deaf {
+        if !listener_lost {
             return None;
         }
         let id = listen::Listener::new(shared.net, address, BACKLOG, shared.clone());
@@ -157,7 +157,7 @@ impl Tick for Caretaker {
                 drop(id);
             }
             Err(_) => {
-                state.deaf = true;
+                state.listener_lost = true;
                 return Some(RETRY);
             }
         }
@@ -186,7 +186,7 @@ impl Listener {
                     closed: false,
                     id: None,
                     address,
-                    deaf: false,
+                    listener_lost: false,
                     lost: Requests::new(),
                     caretaker: None,
                 }),
@@ -195,7 +195,7 @@ impl Listener {
         )?;
         let this = Self(shared.clone());
         let caretaker = KBox::pin_init(Clock::new(Caretaker(shared.clone())), GFP_KERNEL)?;
-        // The listener may hear that it is deaf as soon as it is there.
+        // The listener may hear that it is listener_lost as soon as it is there.
         shared.state.lock().caretaker = Some(caretaker);
         let id = listen::Listener::new(net, address, BACKLOG, shared.clone())?;
         let mut state = shared.state.lock();
@@ -234,7 +234,7 @@ impl svc::Listener for Listener {
         drop(state);
         // Waits for events, which take the lock. Then the waiting clients are refused.
         drop(id);
-        refuse(waiting, GOING);
+        refuse(waiting, CLOSING);
     }
 }
 

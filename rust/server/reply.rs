@@ -32,7 +32,7 @@ use crate::{
             ReplyShape,
             Response, //
         },
-        responder::Kept,
+        responder::ParsedCall,
         types::{
             Handle,
             MsgType,
@@ -156,7 +156,9 @@ impl Open<'_> {
         let (able, chunks) = (terms.remote_invalidation, &asked.chunks);
         let invalidate = match version {
             Version::V1 => invalidate::permitted_v1(able, chunks),
-            Version::V2 => invalidate::permitted(able, Kept::inv_handle(call.bytes()), chunks),
+            Version::V2 => {
+                invalidate::permitted(able, ParsedCall::inv_handle(call.bytes()), chunks)
+            }
         };
         let outgoing = outgoing(fixed.xid, &response);
         let last = 1 + write.as_ref().map_or(0, Write::work_requests);
@@ -175,7 +177,7 @@ impl Open<'_> {
         };
         trace::svc_reply(|| {
             let handle = invalidate.unwrap_or(Handle::NONE);
-            described(self.cid(), outgoing.xid, &response, last, handle)
+            trace_fields(self.cid(), outgoing.xid, &response, last, handle)
         });
         let sending = match response.form {
             // Others may have to wait until all of its messages are sent.
@@ -350,7 +352,7 @@ pub(super) fn outgoing(xid: Xid, response: &Response<'_>) -> Outgoing {
 
 /// Returns the fields of a Reply's trace event.
 #[cold]
-fn described(
+fn trace_fields(
     cid: u32,
     xid: Xid,
     response: &Response<'_>,

@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{
     endpoint::{
-        Budget,
         CloseReason,
-        Fate,
-        Joined,
+        Disposition,
         LockedState,
         Protocol,
+        Reassembly,
+        ReassemblyQuota,
         Responder,
         Role,
         Shared,
@@ -44,7 +44,7 @@ use crate::{
             self,
             Call,
             CallLimits,
-            Kept, //
+            ParsedCall, //
         },
         types::{
             MsgType,
@@ -92,7 +92,7 @@ pub(crate) type Message = Received<Shared<Server>>;
 #[derive(Default)]
 pub(crate) struct Note {
     /// The result of its check.
-    pub(super) kept: Kept,
+    pub(super) kept: ParsedCall,
     /// Its memory stays for the next Call in the same buffer.
     results: KVec<Option<Item>>,
     /// The Pull with the data of its Read chunks; after the delivery, the Pull without them.
@@ -102,7 +102,7 @@ pub(crate) struct Note {
     /// Data behind `read` is missing.
     pub(super) more: bool,
     /// Its Payload stream until it is delivered, if that came in several parts.
-    pub(super) joined: Option<Joined>,
+    pub(super) joined: Option<Reassembly>,
     /// The number of Receives that it counts as while it is kept. Version 1 does not count them.
     pub(super) held: u32,
     /// Its Reply, while that waits for the client.
@@ -112,7 +112,7 @@ pub(crate) struct Note {
 impl Note {
     /// Prepares the note for a new Call.
     #[inline(always)]
-    fn begin(&mut self, kept: Kept) {
+    fn begin(&mut self, kept: ParsedCall) {
         self.kept = kept;
         self.results.clear();
         self.pull = None;
@@ -131,7 +131,7 @@ impl Note {
         message: &'a [u8],
     ) -> Option<(FixedWords, Call<'a>, &'a [u8])> {
         let (fixed, call, stream) = self.kept.open(message)?;
-        let stream = self.joined.as_ref().map_or(stream, Joined::bytes);
+        let stream = self.joined.as_ref().map_or(stream, Reassembly::bytes);
         Some((fixed, call, stream))
     }
 
@@ -247,12 +247,12 @@ impl Server {
 impl Role for Server {
     type Locked = Queue;
     type Claim = Option<Claim>;
-    type Pending = Kept;
+    type Pending = ParsedCall;
     type Waiter = Infallible;
     type Note = Note;
 
-    const BUDGET: Budget = Budget::Responder;
-    const USUAL: MsgType = MsgType::Call;
+    const BUDGET: ReassemblyQuota = ReassemblyQuota::Responder;
+    const FAST_PATH: MsgType = MsgType::Call;
 
     fn begin(&self, _private_data: &[u8], _now: Time) -> Option<Protocol> {
         // Only the side that connects is told by an event.
@@ -264,13 +264,13 @@ impl Role for Server {
     }
 
     #[inline(always)]
-    fn usual(
+    fn on_fast_path(
         &self,
         _shared: &Shared<Self>,
         state: LockedState<'_, Self>,
         arrived: Arrived<'_>,
         _invalidated: Option<Invalidated>,
-    ) -> Fate<Kept> {
+    ) -> Disposition<ParsedCall> {
         drop(state);
         self.check(&arrived)
     }
@@ -316,7 +316,7 @@ impl Role for Server {
         claim: Option<Claim>,
         message: &Message,
         _invalidated: Option<Invalidated>,
-    ) -> Fate<Kept> {
+    ) -> Disposition<ParsedCall> {
         match event {
             Event::Call(arrived) => self.check(&arrived),
             other => self.handle_other(other, claim, message),
@@ -328,11 +328,11 @@ impl Role for Server {
         &self,
         shared: &Shared<Self>,
         _cx: &mut Completions<'_, Shared<Self>>,
-        kept: Kept,
+        kept: ParsedCall,
         mut message: Message,
     ) {
         message.note_mut().begin(kept);
-        trace::svc_call(|| described(self.cid, &message));
+        trace::svc_call(|| trace_fields(self.cid, &message));
         let mut state = shared.lock();
         if kept.version() == Version::V2 {
             hold(&mut state, message.note_mut());
@@ -421,15 +421,15 @@ impl Server {
     #[inline(always)]
     //= V1-039, V1-107, NFS-044
     //= NFS-045
-    fn check(&self, arrived: &Arrived<'_>) -> Fate<Kept> {
+    fn check(&self, arrived: &Arrived<'_>) -> Disposition<ParsedCall> {
         let version = arrived.version();
         let limits = match version {
             Version::V1 => &self.limits_v1,
             Version::V2 => &self.limits_v2,
         };
         match responder::accept(&arrived.conveyed, arrived.part.len, limits) {
-            Ok(call) => Fate::Keep(Kept::of(version, &call)),
-            Err(report) => Fate::Refuse(arrived.fixed, report),
+            Ok(call) => Disposition::Keep(ParsedCall::of(version, &call)),
+            Err(report) => Disposition::Refuse(arrived.fixed, report),
         }
     }
 
@@ -439,13 +439,13 @@ impl Server {
         event: Event<'_>,
         claim: Option<Claim>,
         message: &Message,
-    ) -> Fate<Kept> {
+    ) -> Disposition<ParsedCall> {
         match event {
             Event::Refused(why) => {
                 trace::svc_error(|| (self.cid, xid_of(message), why.name()));
-                Fate::Done
+                Disposition::Done
             }
-            Event::Close { why, .. } => Fate::Close(CloseReason::Protocol(why)),
+            Event::Close { why, .. } => Disposition::Close(CloseReason::Protocol(why)),
             //= V1-121, NFS-049
             Event::Reply(arrived) => {
                 let payload = arrived.conveyed.payload;
@@ -453,13 +453,13 @@ impl Server {
                 if let Some(Claim { call, limit }) = claim {
                     call.complete(payload, limit);
                 }
-                Fate::Done
+                Disposition::Done
             }
             _ => {
                 if let Some(Claim { call, .. }) = claim {
                     call.fail(EIO);
                 }
-                Fate::Done
+                Disposition::Done
             }
         }
     }
@@ -518,7 +518,7 @@ fn xid_of(message: &Message) -> u32 {
 /// Returns the fields of a Call's trace event. It parses the message again, so that a disabled event
 /// needs no memory.
 #[cold]
-fn described(cid: u32, message: &Message) -> (u32, u32, u32, u32, &'static str, u32, u32, u32) {
+fn trace_fields(cid: u32, message: &Message) -> (u32, u32, u32, u32, &'static str, u32, u32, u32) {
     let Some((fixed, call, _)) = message.note().kept.open(message.bytes()) else {
         return (cid, 0, 0, 0, "nothing", 0, 0, 0);
     };

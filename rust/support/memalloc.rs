@@ -43,7 +43,7 @@ const PAUSE: Delta = Delta::from_millis(20);
 /// # Errors
 ///
 /// The error of the last call of `make`.
-pub(crate) fn patiently<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
+pub(crate) fn retry_enomem<T>(mut make: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         match make() {
             Err(error) if error == ENOMEM => fsleep(PAUSE),

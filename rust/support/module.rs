@@ -68,7 +68,7 @@ impl Drop for ModuleRef {
 /// Gives `value` up for good, because a device or the peer may still use it. The module stays loaded from
 /// then on, since `value` may call its text: its reference count says how often this has happened.
 #[cold]
-pub(crate) fn lose<T>(what: &str, value: T) {
+pub(crate) fn leak<T>(what: &str, value: T) {
     core::mem::forget(value);
     if let Ok(module) = ModuleRef::get() {
         module.keep();

@@ -112,7 +112,7 @@ impl PageBuf {
     }
 
     /// Shrinks a buffer that waits for its next use: keeps one page and a short vector at most.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn shrink_for_reuse(&mut self) {
         self.forget();
         if self.owned.len() > Self::PAGES_AT_REST {
             release(&mut self.owned);

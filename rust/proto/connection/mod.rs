@@ -452,7 +452,7 @@ pub struct Connection {
     peer: Option<Properties>,
     announced: bool,
     /// [`Event::Ready`] is still to be told.
-    untold: bool,
+    control_pending: bool,
     first_message: FirstMessage,
     auth: HostAuth,
     /// When this side began.
@@ -493,7 +493,7 @@ impl Connection {
         if by_call {
             // The server uses the defaults.
             client.announced = true;
-            client.untold = false;
+            client.control_pending = false;
             let send_size = Properties::DEFAULT
                 .send_size
                 .min(config.properties.send_size);
@@ -531,7 +531,7 @@ impl Connection {
             announcement: Announcement::find(peer).map(|(_, found)| found),
             peer: None,
             announced: false,
-            untold: true,
+            control_pending: true,
             first_message: FirstMessage::Properties,
             auth: HostAuth::new(config.auth),
             began: now,
@@ -822,16 +822,16 @@ impl Connection {
         self.auth.handle_verdict(verdict);
         match self.check_auth() {
             Some(refused) => refused,
-            None => self.tell(Event::None),
+            None => self.report_ready_once(Event::None),
         }
     }
 
     /// Puts [`Event::Ready`] in the place of nothing, when it is time for it.
     //= D-12, D-20
-    fn tell<'a>(&mut self, event: Event<'a>) -> Event<'a> {
+    fn report_ready_once<'a>(&mut self, event: Event<'a>) -> Event<'a> {
         let v2 = self.is_settled() && self.version() == Some(Version::V2);
-        if matches!(event, Event::None) && self.untold && v2 && self.auth.may_proceed() {
-            self.untold = false;
+        if matches!(event, Event::None) && self.control_pending && v2 && self.auth.may_proceed() {
+            self.control_pending = false;
             return Event::Ready;
         }
         event

@@ -69,7 +69,7 @@ impl Connection {
         invalidated: Option<Handle>,
     ) -> Event<'a> {
         for version in [Version::V1, Version::V2] {
-            if let Some((kind, arrived)) = self.usual(version, None, now, message, invalidated) {
+            if let Some((kind, arrived)) = self.try_fast(version, None, now, message, invalidated) {
                 return arrived.into_event(kind);
             }
         }
@@ -81,9 +81,9 @@ impl Connection {
     /// message changes nothing and returns `None`; then `handle_message` has to be called.
     ///
     /// A message of version 1 leaves nothing to transmit. After a message of version 2,
-    /// [`has_to_tell`](Self::has_to_tell) returns whether there is a message to transmit.
+    /// [`has_control_to_send`](Self::has_control_to_send) returns whether there is a message to transmit.
     #[inline(always)]
-    pub fn handle_usual<'a>(
+    pub fn handle_fast<'a>(
         &mut self,
         version: Version,
         kind: MsgType,
@@ -91,15 +91,15 @@ impl Connection {
         message: &'a [u8],
         invalidated: Option<Handle>,
     ) -> Option<Arrived<'a>> {
-        let (_, arrived) = self.usual(version, Some(kind), now, message, invalidated)?;
+        let (_, arrived) = self.try_fast(version, Some(kind), now, message, invalidated)?;
         Some(arrived)
     }
 
-    /// Does the work of [`handle_usual`](Self::handle_usual), for either kind of message if `only` is `None`.
+    /// Does the work of [`handle_fast`](Self::handle_fast), for either kind of message if `only` is `None`.
     #[inline(always)]
     //= V1-033, V1-035, V2-030
     //= V2-044, V2-048
-    fn usual<'a>(
+    fn try_fast<'a>(
         &mut self,
         version: Version,
         only: Option<MsgType>,
@@ -112,8 +112,8 @@ impl Connection {
             return None;
         }
         let (kind, arrived) = match version {
-            Version::V1 => self.decode_usual_v1(&fixed, rest)?,
-            Version::V2 => self.decode_usual_v2(&fixed, rest)?,
+            Version::V1 => self.decode_fast_v1(&fixed, rest)?,
+            Version::V2 => self.decode_fast_v2(&fixed, rest)?,
         };
         if only.is_some_and(|only| only != kind) {
             return None;
@@ -122,16 +122,16 @@ impl Connection {
         if !is_good || !self.auth.may_proceed() {
             return None;
         }
-        self.take_usual(version, kind, &arrived.fixed, now);
+        self.account_fast(version, kind, &arrived.fixed, now);
         Some((kind, arrived))
     }
 
     /// Fast path for most messages of version 2: a message without chunks, with the same ceiling as before, and
     /// after which this side has no message to transmit. Any other message changes nothing and returns
-    /// `None`; then [`handle_usual`](Self::handle_usual) has to be called.
+    /// `None`; then [`handle_fast`](Self::handle_fast) has to be called.
     #[inline(always)]
     //= V2-030, V2-044, V2-048
-    pub fn handle_plain_v2<'a>(
+    pub fn handle_fast_v2<'a>(
         &mut self,
         kind: MsgType,
         now: Time,
@@ -169,11 +169,11 @@ impl Connection {
         self.negotiation.is_settled_on(Version::V2)
             && self.auth.may_proceed()
             && self.assembler.is_idle()
-            && !self.has_more_to_tell_than_credits()
+            && !self.has_non_grant_control()
     }
 
     #[inline(always)]
-    fn take_usual(&mut self, version: Version, kind: MsgType, fixed: &FixedWords, now: Time) {
+    fn account_fast(&mut self, version: Version, kind: MsgType, fixed: &FixedWords, now: Time) {
         match (version, kind) {
             (Version::V1, MsgType::Reply) => self.calls.handle_grant(fixed.credit),
             (Version::V1, MsgType::Call) => {}
@@ -197,7 +197,7 @@ impl Connection {
 
     /// Decodes a good RPC message of version 1.
     #[inline(always)]
-    fn decode_usual_v1<'a>(
+    fn decode_fast_v1<'a>(
         &self,
         fixed: &FixedWords,
         rest: Reader<'a>,
@@ -212,7 +212,7 @@ impl Connection {
 
     /// Decodes a good RPC message of version 2 that is whole.
     #[inline(always)]
-    fn decode_usual_v2<'a>(
+    fn decode_fast_v2<'a>(
         &self,
         fixed: &FixedWords,
         rest: Reader<'a>,
@@ -275,7 +275,7 @@ impl Connection {
         invalidated: Option<Handle>,
     ) -> Event<'a> {
         let Some((fixed, rest)) = FixedWords::split(message) else {
-            return judge(self.drop_message(), invalidated);
+            return check_invalidation(self.drop_message(), invalidated);
         };
         let accepted = match self.version() {
             Some(version) => Some(version).filter(|v| v.number() == fixed.version),
@@ -286,7 +286,7 @@ impl Connection {
             self.auth.give_up();
         }
         if self.auth.is_given_up() {
-            return judge(self.drop_message(), invalidated);
+            return check_invalidation(self.drop_message(), invalidated);
         }
         let event = match accepted {
             None => self.handle_other_version(&fixed, rest),
@@ -297,7 +297,7 @@ impl Connection {
             Some(Version::V2) => match v2::decode(&fixed, rest, self.is_settled()) {
                 Some(message) => {
                     let event = self.handle_v2(&fixed, message);
-                    self.tell(event)
+                    self.report_ready_once(event)
                 }
                 None => self.drop_message(),
             },
@@ -306,7 +306,7 @@ impl Connection {
         if accepted.is_some() && !matches!(event, Event::Dropped) {
             self.active = now;
         }
-        judge(event, invalidated)
+        check_invalidation(event, invalidated)
     }
 
     /// Queues an error message that answers the message with these fixed words.
@@ -752,7 +752,7 @@ impl Connection {
         }
         match material {
             Some(material) => Event::HostAuth(material),
-            None => self.tell(Event::None),
+            None => self.report_ready_once(Event::None),
         }
     }
 }
@@ -762,7 +762,7 @@ impl Connection {
 /// A Reply may. Whether it was memory of its RPC can only be said with that RPC at hand.
 //= V2-116, V2-117, CM-016
 //= D-22
-fn judge(event: Event<'_>, invalidated: Option<Handle>) -> Event<'_> {
+fn check_invalidation(event: Event<'_>, invalidated: Option<Handle>) -> Event<'_> {
     if invalidated.is_none() {
         return event;
     }

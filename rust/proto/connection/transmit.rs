@@ -354,12 +354,12 @@ impl Connection {
     /// Returns whether there may be a message to [transmit](Self::poll_transmit) that is due at any time.
     #[inline]
     //= V2-051, D-11
-    pub fn has_to_tell(&self) -> bool {
-        self.has_more_to_tell_than_credits() || self.recv.is_short()
+    pub fn has_control_to_send(&self) -> bool {
+        self.has_non_grant_control() || self.recv.is_short()
     }
 
     #[inline(always)]
-    pub(super) fn has_more_to_tell_than_credits(&self) -> bool {
+    pub(super) fn has_non_grant_control(&self) -> bool {
         !self.announced || self.owes_grant || !self.reports.is_empty()
     }
 

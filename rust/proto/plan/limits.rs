@@ -117,7 +117,7 @@ impl Limits {
 
     /// Returns the size of the regions that memory is cut into.
     #[inline]
-    pub(super) fn cut(&self) -> Cut {
+    pub(super) fn cut(&self) -> SegmentSizing {
         // A peer may take less than a page of ours; then a page is cut into several Segments.
         let mask = if self.segment_bytes < self.page_size {
             let ones = u32::MAX.checked_shr(self.segment_bytes.leading_zeros());
@@ -126,7 +126,7 @@ impl Limits {
             self.page_size.saturating_sub(1)
         };
         let pages = self.segment_pages.saturating_mul(self.page_size);
-        Cut {
+        SegmentSizing {
             step: pages.min(self.segment_bytes) & !mask,
             mask,
         }
@@ -169,14 +169,14 @@ impl Limits {
 /// one starts a page.
 //= V2-069, V2-070, V2-130
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Cut {
+pub(super) struct SegmentSizing {
     /// The most bytes of a region, 0 if no region is allowed: whole pages, of which `mask` is
     /// the size less 1.
     step: u32,
     mask: u32,
 }
 
-impl Cut {
+impl SegmentSizing {
     /// No region is allowed.
     pub(super) const NONE: Self = Self { step: 0, mask: 0 };
 
@@ -230,7 +230,7 @@ impl Cut {
 /// If the device joins whole pages only, a part of a page is a region of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegionCutter {
-    pub(super) cut: Cut,
+    pub(super) cut: SegmentSizing,
     /// A region with a part of a page has no other memory.
     pub(super) whole_pages: bool,
 }
@@ -251,7 +251,7 @@ impl RegionCutter {
 
     /// Returns the limit of [`Self::first`] where a part of a page is a region of its own.
     const fn first_of_whole_pages(self, in_page: u32, len: u32) -> u32 {
-        let Cut { step, mask } = self.cut;
+        let SegmentSizing { step, mask } = self.cut;
         let whole = len & !mask;
         if step == 0 {
             0
@@ -272,7 +272,7 @@ impl RegionCutter {
         if len == 0 {
             return Some(0);
         }
-        let Cut { step, mask } = self.cut;
+        let SegmentSizing { step, mask } = self.cut;
         let in_page = self.cut.in_page(part, offset);
         let begin = if in_page == 0 {
             0

@@ -82,8 +82,8 @@ use core::ops::Range;
 
 pub use limits::Limits;
 use limits::{
-    Cut,
     RegionCutter, //
+    SegmentSizing,
 };
 use registrations::first_range;
 pub use registrations::{
@@ -154,7 +154,7 @@ pub struct Plan {
     segments: u32,
     first: First,
     /// The size of the regions.
-    cut: Cut,
+    cut: SegmentSizing,
     /// A region with a part of a page has no other memory.
     whole_pages: bool,
 }
@@ -194,7 +194,7 @@ impl First {
 
     /// The first region of a chunk over a whole part that is not empty.
     #[inline]
-    fn of_part(chunk: ChunkRole, name: PartName, part: &Part, cut: Cut) -> Self {
+    fn of_part(chunk: ChunkRole, name: PartName, part: &Part, cut: SegmentSizing) -> Self {
         Self {
             chunk,
             part: name,
@@ -234,7 +234,7 @@ impl Plan {
             reply_segments: 0,
             segments: 0,
             first: First::NONE,
-            cut: Cut::NONE,
+            cut: SegmentSizing::NONE,
             whole_pages: false,
         }
     }
@@ -595,7 +595,9 @@ fn plan_results(
         reply_chunk: false,
     };
     //= V2-199, NFS-034
-    if call.results.is_empty() && len <= limits.continued_recv && moderate(len, limits.inline_recv)
+    if call.results.is_empty()
+        && len <= limits.continued_recv
+        && prefers_parts(len, limits.inline_recv)
     {
         return Ok(planned);
     }
@@ -624,7 +626,7 @@ fn plan_results(
         }
     }
     let may_continue = fits(planned.header.len, 4, limits.inline_recv);
-    if may_continue && left <= limits.continued_recv && moderate(left, limits.inline_recv) {
+    if may_continue && left <= limits.continued_recv && prefers_parts(left, limits.inline_recv) {
         return Ok(planned);
     }
     match plan_reply_chunk(call, limits, empty, planned) {
@@ -726,7 +728,7 @@ fn plan_without_inline(
     let may_continue =
         fits(reduced.header.len, 4, limits.inline_send) && reduced.header.check(limits).is_ok();
     let len = reduced.left;
-    if may_continue && len <= limits.continued_send && moderate(len, limits.inline_send) {
+    if may_continue && len <= limits.continued_send && prefers_parts(len, limits.inline_send) {
         return Ok(continued);
     }
     let rest = if limits.reduced_long_call {
@@ -766,7 +768,7 @@ fn plan_long(
 /// memory: a few Sends cost less than a registration and an RDMA operation.
 //= V2-094, V2-199
 #[inline]
-const fn moderate(len: u32, threshold: u32) -> bool {
+const fn prefers_parts(len: u32, threshold: u32) -> bool {
     len <= threshold.saturating_mul(4)
 }
 

@@ -12,7 +12,7 @@ pub mod proto;
 
 use proto::chunk::{ChunkLists, ChunkSlices};
 use proto::connection::{Arrived, Connection, Event, Side};
-use proto::continuation::{Assembler, Content, Cutter};
+use proto::continuation::{Assembler, Content, PartSplitter};
 use proto::credit::Grant;
 use proto::header::{Conveyed, FixedWords, Outgoing};
 use proto::host::{hosts, Address, Demand, KeyName, Prefix};
@@ -213,9 +213,9 @@ fn refuse(refusals: &mut retry::Refusals, retry: retry::Retry, limits: &mut Limi
 }
 
 #[no_mangle]
-fn join_and_cut(assembler: &mut Assembler, cutter: &mut Cutter, octets: &[u8]) -> bool {
+fn join_and_cut(assembler: &mut Assembler, cutter: &mut PartSplitter, octets: &[u8]) -> bool {
     assembler
         .add(Xid(1), Content::Properties, octets, true)
         .is_ok()
-        && cutter.next_cut().is_some()
+        && cutter.next_part().is_some()
 }

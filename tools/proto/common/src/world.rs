@@ -22,7 +22,7 @@ use rpcrdma_proto::proto::chunk::NoChunks;
 use rpcrdma_proto::proto::connection::{
     Arrived, CloseReason, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
 };
-use rpcrdma_proto::proto::continuation::{Cut, Cutter};
+use rpcrdma_proto::proto::continuation::{MessagePart, PartSplitter};
 use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time};
@@ -132,7 +132,7 @@ struct Peer {
     /// RPCs of the other side to be answered.
     replies: VecDeque<usize>,
     /// The RPC message that is being sent.
-    sending: Option<(usize, MsgType, Cutter)>,
+    sending: Option<(usize, MsgType, PartSplitter)>,
     /// The parts that arrived of an RPC message.
     joined: Vec<u8>,
     /// A message that only grants was sent, and nothing was heard from the other side since.
@@ -351,7 +351,7 @@ impl World {
     // Sending.
 
     /// Returns the message that a side would send next.
-    fn next_message(&self, setup: &Setup, side: Side) -> Option<(usize, MsgType, Cutter)> {
+    fn next_message(&self, setup: &Setup, side: Side) -> Option<(usize, MsgType, PartSplitter)> {
         let peer = &self.peers[index(side)];
         if peer.sending.is_some() {
             return peer.sending;
@@ -372,7 +372,7 @@ impl World {
             self.len(setup, side, rpc, direction),
             connection.inline_send(),
         );
-        Some((rpc, direction, Cutter::new(len, threshold, 36)))
+        Some((rpc, direction, PartSplitter::new(len, threshold, 36)))
     }
 
     /// Version 1 has no messages in parts, and this world no memory to name in chunks.
@@ -394,7 +394,7 @@ impl World {
             .is_some_and(|(rpc, direction, mut cutter)| {
                 let mut peer = self.peers[index(side)].clone();
                 let config = &setup.configs[index(side)];
-                match cutter.next_cut() {
+                match cutter.next_part() {
                     Some(cut) => {
                         let tried = Self::header(config, &mut peer, self.now, rpc, direction, &cut);
                         !matches!(tried, Err(SendError::NoCredit | SendError::NotReady))
@@ -410,7 +410,7 @@ impl World {
         now: Time,
         rpc: usize,
         direction: MsgType,
-        cut: &Cut,
+        cut: &MessagePart,
     ) -> Result<Vec<u8>, SendError> {
         let outgoing = Outgoing {
             xid: xid(rpc),
@@ -436,7 +436,7 @@ impl World {
         let Some((rpc, direction, mut cutter)) = self.next_message(setup, side) else {
             return;
         };
-        let Some(cut) = cutter.next_cut() else {
+        let Some(cut) = cutter.next_part() else {
             return self.broke("a message cannot be cut");
         };
         let octets = payload(rpc, direction, self.len(setup, side, rpc, direction));

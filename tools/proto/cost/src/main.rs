@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use common::{buf, config, conveyed, rpc, v1_client, v1_message};
-use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, Laid, Layout, NoChunks};
+use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, ChunksOf, Layout, NoChunks};
 use rpcrdma_proto::proto::connection::{Connection, Event, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
@@ -106,7 +106,7 @@ fn v2_reply<C: Chunks>(message: &[u8], offered: &C) -> usize {
 /// Returns the length of the bytes behind the header of a Reply.
 #[inline(always)]
 fn v1_handle(connection: &mut Connection, message: &[u8]) -> usize {
-    match connection.handle_usual(Version::V1, MsgType::Reply, NOW, message, None) {
+    match connection.handle_fast(Version::V1, MsgType::Reply, NOW, message, None) {
         Some(arrived) => arrived.conveyed.payload.len(),
         None => usize::MAX,
     }
@@ -134,7 +134,7 @@ fn send(call: &CallShape<'_>, limits: &Limits, out: &mut [u8], memory: &mut [Seg
     // As in the kernel: of a type that nothing else here uses, so it becomes part of this function.
     #[allow(clippy::map_clone)]
     let segments = memory.iter().map(|segment| *segment);
-    let chunks = Laid { layout, segments };
+    let chunks = ChunksOf { layout, segments };
     let header = v1::encode(out, XID, 32, plan.kind(), &chunks).unwrap_or(0) as u32;
     black_box((plan.read_bytes, plan.pulled_up(call)));
     header + plan.payload_len
@@ -166,16 +166,16 @@ measured! {
     }
 
     fn [cost_v1_encode_call_laid, cost_v1_encode_call_laid_read, cost_v1_encode_call_laid_write]
-    (out: &mut [u8], laid: &Laid<Copied<'_>>) -> usize {
+    (out: &mut [u8], laid: &ChunksOf<Copied<'_>>) -> usize {
         v1::encode(out, XID, 32, Kind::Msg, laid).unwrap_or(0)
     }
 
     fn [cost_v1_check_laid, cost_v1_check_laid_write]
-    (message: &[u8], offered: &Laid<Copied<'_>>) -> usize {
+    (message: &[u8], offered: &ChunksOf<Copied<'_>>) -> usize {
         v1_reply(message, offered)
     }
 
-    fn [cost_check_conveyed_write](conveyed: &Conveyed<'_>, offered: &Laid<Copied<'_>>) -> u32 {
+    fn [cost_check_conveyed_write](conveyed: &Conveyed<'_>, offered: &ChunksOf<Copied<'_>>) -> u32 {
         let start = RpcStart::peek(conveyed.payload);
         check_conveyed(XID, conveyed, start, offered).map_or(0, |reply| reply.written)
     }
@@ -209,7 +209,7 @@ measured! {
     }
 
     fn [cost_v2_handle_plain_reply](connection: &mut Connection, message: &[u8]) -> usize {
-        match connection.handle_plain_v2(MsgType::Reply, NOW, message) {
+        match connection.handle_fast_v2(MsgType::Reply, NOW, message) {
             Some(arrived) => arrived.conveyed.payload.len(),
             None => usize::MAX,
         }
@@ -292,7 +292,7 @@ fn main() {
     count!(36, cost_v2_encode_call_no_segment(out, &none));
     count!(60, cost_v2_encode_call_read(out, &read));
 
-    let laid = |reads, writes| Laid {
+    let laid = |reads, writes| ChunksOf {
         layout: Layout {
             position: READ.position,
             reads,

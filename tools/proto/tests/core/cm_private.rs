@@ -76,7 +76,7 @@ fn what_is_no_announcement_announces_version_1() {
         vec![],
         vec![0; 56],
         own.encode().to_vec(),
-        // Cut short.
+        // MessagePart short.
         data[..15].to_vec(),
         data[..9].to_vec(),
         // Another format, or another version of it.

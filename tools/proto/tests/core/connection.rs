@@ -154,13 +154,13 @@ fn may_be_handled_in_a_hurry(
     others: &[(&[u8], Option<Handle>)],
 ) -> Connection {
     assert!(usual
-        .handle_usual(Version::V1, kind, NOW, first, None)
+        .handle_fast(Version::V1, kind, NOW, first, None)
         .is_none());
     usual.handle_message(NOW, first, None);
     let mut hurried = usual.clone();
     let event = usual.handle_message(NOW, message, None);
     assert!(matches!(event, Event::Call(_) | Event::Reply(_)));
-    let arrived = hurried.handle_usual(Version::V1, kind, NOW, message, None);
+    let arrived = hurried.handle_fast(Version::V1, kind, NOW, message, None);
     let in_a_hurry = arrived.map(|arrived| arrived.into_event(kind));
     assert_eq!(format!("{in_a_hurry:?}"), format!("{:?}", Some(event)));
     assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
@@ -168,7 +168,7 @@ fn may_be_handled_in_a_hurry(
     let nothing = (&[][..], None);
     for &(other, invalidated) in others.iter().chain(&[(bad, None), nothing]) {
         assert!(hurried
-            .handle_usual(Version::V1, kind, NOW, other, invalidated)
+            .handle_fast(Version::V1, kind, NOW, other, invalidated)
             .is_none());
         assert_eq!(format!("{hurried:?}"), format!("{usual:?}"));
     }
@@ -187,7 +187,7 @@ fn version_2_may_be_handled_in_a_hurry() {
         let other = 1 - flags;
         let message = v2_msg(10, flags, &rpc(10, flags, 40));
         let hurried = |connection: &mut Connection, message, handle| {
-            let arrived = connection.handle_usual(Version::V2, kind, NOW, message, handle);
+            let arrived = connection.handle_fast(Version::V2, kind, NOW, message, handle);
             let event = arrived.map(|arrived| arrived.into_event(kind));
             event.map(|event| (event.name(), event.xid()))
         };
@@ -240,7 +240,7 @@ fn plain_messages_of_version_2_take_the_shortest_way() {
         (v2_server(), server(), MsgType::Call, 0),
     ] {
         let hurried = |connection: &mut Connection, message| {
-            let arrived = connection.handle_plain_v2(kind, later, message);
+            let arrived = connection.handle_fast_v2(kind, later, message);
             arrived.map(|arrived| format!("{:?}", arrived.into_event(kind)))
         };
         let is_let_alone = |connection: &Connection, message| {
@@ -326,7 +326,7 @@ fn plain_messages_of_version_2_take_the_shortest_way() {
     transmit(&mut unproven);
     let message = v2_msg(10, 0, &rpc(10, 0, 40));
     let hurried = |connection: &mut Connection| {
-        let arrived = connection.handle_plain_v2(MsgType::Call, NOW, message);
+        let arrived = connection.handle_fast_v2(MsgType::Call, NOW, message);
         arrived.is_some()
     };
     assert!(!hurried(&mut unproven));

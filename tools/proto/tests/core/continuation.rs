@@ -4,7 +4,7 @@
 
 use common::rpc;
 use proptest::prelude::*;
-use rpcrdma_proto::proto::continuation::{part, Assembler, Content, Cutter};
+use rpcrdma_proto::proto::continuation::{part, Assembler, Content, PartSplitter};
 use rpcrdma_proto::proto::error::BadHeader;
 use rpcrdma_proto::proto::header::RpcStart;
 use rpcrdma_proto::proto::types::Xid;
@@ -77,8 +77,8 @@ fn a_failed_sequence_passes_without_effect() {
 //= V2-042, D-17 (test)
 #[test]
 fn what_does_not_fit_is_not_cut() {
-    assert_eq!(Cutter::new(0, 4096, 36).next_cut(), None);
-    assert_eq!(Cutter::new(5000, 4096, 4093).next_cut(), None);
+    assert_eq!(PartSplitter::new(0, 4096, 36).next_part(), None);
+    assert_eq!(PartSplitter::new(5000, 4096, 4093).next_part(), None);
 }
 
 proptest! {
@@ -94,12 +94,12 @@ proptest! {
     ) {
         let message = rpc(xid, 0, len as usize);
         let last_header = 36 + extra;
-        let mut cutter = Cutter::new(len, threshold, last_header);
+        let mut cutter = PartSplitter::new(len, threshold, last_header);
         let (count, mut cuts) = (cutter.count(), 0);
         let mut assembler = Assembler::new();
         let mut joined = Vec::new();
         loop {
-            let cut = cutter.next_cut().unwrap();
+            let cut = cutter.next_part().unwrap();
             cuts += 1;
             let header = if cut.more { 36 } else { last_header };
             let octets = &message[cut.range.start as usize..cut.range.end as usize];
@@ -115,7 +115,7 @@ proptest! {
                 break;
             }
         }
-        prop_assert_eq!(cutter.next_cut(), None);
+        prop_assert_eq!(cutter.next_part(), None);
         prop_assert_eq!(count, cuts);
         prop_assert_eq!(joined, message);
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use common::{buf, segment, stream_range, Lists};
 use proptest::prelude::*;
-use rpcrdma_proto::proto::chunk::Laid;
+use rpcrdma_proto::proto::chunk::ChunksOf;
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::plan::{
@@ -477,7 +477,7 @@ fn counts_are_right(call: &CallShape<'_>, plan: &Plan, lists: &Lists) {
             .chain(writes)
             .chain(lists.reply.iter().flatten().copied())
             .collect();
-        let laid = Laid {
+        let laid = ChunksOf {
             layout,
             segments: segments.iter().copied(),
         };

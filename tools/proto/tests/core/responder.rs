@@ -9,7 +9,7 @@ use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::responder::{
-    accept, check_long, slice, CallLimits, Kept, Source, CALL_START,
+    accept, check_long, slice, CallLimits, ParsedCall, Source, CALL_START,
 };
 use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::v1;
@@ -485,11 +485,11 @@ fn a_call_of_version_2_is_opened_again() {
         panic!()
     };
     let call = accept(&first, 40, &limits(Version::V2)).unwrap();
-    let (again, opened, payload) = Kept::of(Version::V2, &call).open(&message).unwrap();
+    let (again, opened, payload) = ParsedCall::of(Version::V2, &call).open(&message).unwrap();
     assert_eq!((again, payload), (fixed, first.payload));
     assert_eq!(Lists::of(&opened.chunks), lists);
-    assert_eq!(Kept::inv_handle(&message), Handle(5));
-    assert_eq!(Kept::inv_handle(&message[..20]), Handle::NONE);
+    assert_eq!(ParsedCall::inv_handle(&message), Handle(5));
+    assert_eq!(ParsedCall::inv_handle(&message[..20]), Handle::NONE);
 }
 
 proptest! {
@@ -504,7 +504,7 @@ proptest! {
         let message = v1_message(7, Kind::Msg, &lists, &vec![1; len]);
         let (fixed, first) = conveyed(&message);
         let call = accept(&first, len as u32, &LENIENT).unwrap();
-        let kept = Kept::of(Version::V1, &call);
+        let kept = ParsedCall::of(Version::V1, &call);
         let (fixed_again, again, payload) = kept.open(&message).unwrap();
         prop_assert_eq!(fixed_again, fixed);
         prop_assert_eq!(Lists::of(&again.chunks), Lists::of(&call.chunks));

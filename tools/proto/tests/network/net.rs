@@ -10,7 +10,7 @@ use rpcrdma_proto::proto::chunk::{ChunkLists, NoChunks};
 use rpcrdma_proto::proto::connection::{
     Arrived, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
 };
-use rpcrdma_proto::proto::continuation::Cutter;
+use rpcrdma_proto::proto::continuation::PartSplitter;
 use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{Conveyed, Kind, Outgoing};
@@ -75,7 +75,7 @@ struct Queued {
     /// The chunk lists, already in wire form: a whole header without its prefix is too much, so
     /// they are kept as owned lists.
     lists: Lists,
-    cutter: Option<Cutter>,
+    cutter: Option<PartSplitter>,
     next: Option<(Range<u32>, bool)>,
     /// How long the Receive is that holds the Call until this Reply goes out.
     receive: Option<u32>,
@@ -537,7 +537,7 @@ impl Net {
         };
         let cutter = (plan.conveyance == Conveyance::Continued).then(|| {
             let threshold = endpoint.connection.inline_send();
-            Cutter::new(payload.len() as u32, threshold, plan.header_len)
+            PartSplitter::new(payload.len() as u32, threshold, plan.header_len)
         });
         let xid = rpc.xid.0;
         endpoint.queue.push_back(Queued {
@@ -751,7 +751,7 @@ impl Net {
         assert_eq!(payload.len() as u32, response.payload_len);
         let threshold = endpoint.connection.inline_send();
         let cutter = (response.form == Form::Continued)
-            .then(|| Cutter::new(response.payload_len, threshold, response.header_len));
+            .then(|| PartSplitter::new(response.payload_len, threshold, response.header_len));
         let queued = Queued {
             outgoing: Outgoing {
                 xid,
@@ -797,7 +797,7 @@ impl Net {
                 queued.next = Some(match &mut queued.cutter {
                     None => (0..queued.payload.len() as u32, false),
                     Some(cutter) => {
-                        let cut = cutter.next_cut().expect("nothing left to cut");
+                        let cut = cutter.next_part().expect("nothing left to cut");
                         (cut.range, cut.more)
                     }
                 });

@@ -127,14 +127,14 @@ impl Subject {
             .into_iter()
             .find_map(|kind| {
                 let mut hurried = self.connection.clone();
-                let arrived = hurried.handle_plain_v2(kind, self.now, message)?;
+                let arrived = hurried.handle_fast_v2(kind, self.now, message)?;
                 Some((format!("{:?}", arrived.into_event(kind)), hurried))
             });
         let event = self.connection.handle_message(self.now, message, None);
         if let Some((hurried_event, hurried)) = hurried {
             assert_eq!(hurried_event, format!("{event:?}"));
             assert_eq!(format!("{hurried:?}"), format!("{:?}", self.connection));
-            assert!(!hurried.has_to_tell());
+            assert!(!hurried.has_control_to_send());
         }
         match event {
             Event::Call(arrived) | Event::Reply(arrived) => {
@@ -252,7 +252,7 @@ impl Subject {
         let mut out = [0; MAX_CONTROL_LEN];
         // Reports, properties, a grant: the sequence of messages ends.
         for _ in 0..40 {
-            let told = self.connection.has_to_tell() || waiting;
+            let told = self.connection.has_control_to_send() || waiting;
             match self
                 .connection
                 .poll_transmit(self.now, waiting, busy, &mut out)

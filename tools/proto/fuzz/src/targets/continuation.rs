@@ -2,7 +2,7 @@
 
 //! Messages in parts, as any peer may send them, against a plain description of the rules.
 
-use rpcrdma_proto::proto::continuation::{Assembler, Content, Cutter};
+use rpcrdma_proto::proto::continuation::{Assembler, Content, PartSplitter};
 use rpcrdma_proto::proto::error::BadHeader;
 use rpcrdma_proto::proto::header::RpcStart;
 use rpcrdma_proto::proto::types::Xid;
@@ -95,9 +95,9 @@ fn parts(source: &mut Source<'_>) {
 fn cuts(source: &mut Source<'_>) {
     let (len, threshold) = (source.length(1 << 22), source.length(1 << 14));
     let last_header = 36 + 4 * source.below(500);
-    let mut cutter = Cutter::new(len, threshold, last_header);
+    let mut cutter = PartSplitter::new(len, threshold, last_header);
     let (mut at, mut last) = (0, false);
-    while let Some(cut) = cutter.next_cut() {
+    while let Some(cut) = cutter.next_part() {
         assert!(!last && cut.range.start == at && !cut.range.is_empty());
         let header = if cut.more { 36 } else { last_header };
         let octets = cut.range.end - cut.range.start;

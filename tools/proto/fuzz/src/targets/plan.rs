@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use common::{stream_range, Lists};
 use rpcrdma_proto::proto::chunk::ChunkLists;
-use rpcrdma_proto::proto::continuation::Cutter;
+use rpcrdma_proto::proto::continuation::PartSplitter;
 use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
 use rpcrdma_proto::proto::plan::{
@@ -159,9 +159,9 @@ fn check_call(call: &CallShape<'_>, limits: &Limits, plan: &Plan) {
 }
 
 fn check_cut(len: u32, threshold: u32, last_header: u32) {
-    let mut cutter = Cutter::new(len, threshold, last_header);
+    let mut cutter = PartSplitter::new(len, threshold, last_header);
     let mut at = 0;
-    while let Some(cut) = cutter.next_cut() {
+    while let Some(cut) = cutter.next_part() {
         assert_eq!(cut.range.start, at);
         at = cut.range.end;
         let octets = cut.range.end - cut.range.start;
