@@ -147,7 +147,7 @@ pub(super) fn establish(
     let version = endpoint.lasting_version();
     //= V1-045, V1-046, V1-123
     //= V1-124
-    endpoint.provide(&sizes.first_buffers(own, version), FIRST_MESSAGES)?;
+    endpoint.make_buffers(&sizes.first_buffers(own, version), FIRST_MESSAGES)?;
     // The large ones are enough for any one RPC, so a connection gets on without making more.
     let large = (2 * sizes.chunk_segments).min(sizes.mrs);
     let small = FIRST_SMALL.min(sizes.mrs - large);
@@ -166,7 +166,7 @@ pub(super) fn establish(
         versions::remember(net, &peer, endpoint);
     }
     //= V2-052, V2-056, V2-067
-    endpoint.provide(&sizes.other_buffers(own, settled?), sizes.messages)?;
+    endpoint.make_buffers(&sizes.other_buffers(own, settled?), sizes.messages)?;
     endpoint.qp().set_recv_batch(sizes.recv_batch);
     Ok(())
 }

@@ -20,8 +20,8 @@ use crate::{
     },
     proto::{
         negotiate::{
-            Memory,
             Opening,
+            PeerVersionMemo,
             Time,
             Versions, //
         }, //
@@ -74,7 +74,7 @@ fn until(known: u64) -> Time {
 
 /// A number for a server, as seen from a network namespace. Two may have the same, or a namespace
 /// may take the place of another; then one of them is not asked for its version for a while.
-fn number(net: Net, server: &SockAddr) -> u64 {
+fn server_hash(net: Net, server: &SockAddr) -> u64 {
     // FNV-1a, 64 bits.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |bytes: &[u8]| {
@@ -93,14 +93,14 @@ fn number(net: Net, server: &SockAddr) -> u64 {
     hash
 }
 
-fn place(number: u64) -> &'static Atomic<u64> {
+fn cache_slot(number: u64) -> &'static Atomic<u64> {
     &KNOWN.0[number as usize % PLACES]
 }
 
-fn memory(number: u64) -> Memory {
-    let known = place(number).load(Relaxed);
+fn memory(number: u64) -> PeerVersionMemo {
+    let known = cache_slot(number).load(Relaxed);
     let is_this = known >> 32 == number >> 32;
-    Memory::new(
+    PeerVersionMemo::new(
         is_this.then_some(until(known)),
         is_this && known & BY_CALL != 0,
     )
@@ -121,7 +121,7 @@ pub(super) fn opening(
         // Only a CONNPROP of version 2 can carry a proof, so the memory is not asked.
         return (Opening::InBand(versions.high), false);
     }
-    let (memory, now) = (memory(number(net, server)), endpoint::now());
+    let (memory, now) = (memory(server_hash(net, server)), endpoint::now());
     let first = memory.first(now, versions);
     (Opening::InBand(first), memory.opens_by_call(now))
 }
@@ -143,7 +143,7 @@ pub(super) fn remember(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>)
     if !endpoint.shared().role.negotiates_in_band() {
         return;
     }
-    let number = number(net, server);
+    let number = server_hash(net, server);
     let before = memory(number);
     let mut memory = before;
     if let Some(protocol) = endpoint.shared().lock().protocol() {
@@ -153,6 +153,6 @@ pub(super) fn remember(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>)
         let until = memory.until().map_or(0, |until| until.0 / 1_000);
         let by_call = if memory.by_call() { BY_CALL } else { 0 };
         let upper = number & !u64::from(u32::MAX);
-        place(number).store(upper | by_call | (until & (BY_CALL - 1)), Relaxed);
+        cache_slot(number).store(upper | by_call | (until & (BY_CALL - 1)), Relaxed);
     }
 }

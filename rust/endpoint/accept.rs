@@ -75,7 +75,7 @@ use kernel::{
 /// The time for which the peer may let nothing go on that waits for room in the send queue or for a credit,
 /// and for which it may leave a message unfinished, in milliseconds. Messages of the peer are nothing that goes
 /// on: it can send any number of them.
-pub(super) const PATIENCE: Msecs = 30_000;
+pub(super) const PEER_TIMEOUT: Msecs = 30_000;
 
 /// The reason for which a message cannot be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,8 +143,8 @@ impl<R: Responder> SendPermit<'_, R> {
     /// the connection [grow](Endpoint::grow).
     #[inline(always)]
     //= V1-033, V1-035, V1-040
-    pub(crate) fn answer(&mut self, most: u32) -> Option<Range<u32>> {
-        self.state.answer(most)
+    pub(crate) fn update_grant(&mut self, most: u32) -> Option<Range<u32>> {
+        self.state.update_grant(most)
     }
 
     /// Ends the Call that the message answers, and releases its `held` Receives: its buffer
@@ -232,20 +232,20 @@ impl<R: Role> Shared<R> {
     /// Makes the role send the messages that wait for the peer, if there are any. Context: process,
     /// may sleep. Does not wait for completions.
     #[inline]
-    pub(super) fn go_on(&self, qp: &QpRef<Self>) {
+    pub(super) fn send_waiting(&self, qp: &QpRef<Self>) {
         if self.waiting.get() != Waiting::Nothing as u32 {
-            self.go_on_locked(self.lock(), qp);
+            self.send_waiting_locked(self.lock(), qp);
         }
     }
 
-    /// Does the work of [`Self::go_on`] with the endpoint's lock, which is given up.
+    /// Does the work of [`Self::send_waiting`] with the endpoint's lock, which is given up.
     #[cold]
     #[inline(never)]
-    pub(crate) fn go_on_locked(&self, mut state: LockedState<'_, R>, qp: &QpRef<Self>) {
+    pub(crate) fn send_waiting_locked(&self, mut state: LockedState<'_, R>, qp: &QpRef<Self>) {
         if self.is_closing() {
             return;
         }
-        let gone_on = self.role.go_on(self, &mut state, qp);
+        let gone_on = self.role.send_waiting(self, &mut state, qp);
         drop(state);
         match gone_on {
             Ok(true) => self.role.has_work(),
@@ -295,7 +295,7 @@ impl<R: Responder> Endpoint<R> {
     /// Adds `more` buffers, so that there are Receives for `calls.end` Calls at a time instead of
     /// `calls.start`. Without memory everything stays as it is.
     ///
-    /// Context: process, may sleep. Called once for each [`SendPermit::answer`] that asked for it.
+    /// Context: process, may sleep. Called once for each [`SendPermit::update_grant`] that asked for it.
     ///
     /// # Errors
     ///
@@ -410,7 +410,7 @@ impl<R: Responder> Endpoint<R> {
         work_requests: u32,
     ) -> Result<LockedState<'a, R>, Blocked> {
         let shared = &*self.shared;
-        if work_requests > self.qp.most() {
+        if work_requests > self.qp.max_work_requests() {
             return Err(Blocked::Ended);
         }
         loop {
@@ -528,7 +528,7 @@ impl<R: Responder> Endpoint<R> {
         };
         drop(state);
         // Another Call may have its credit.
-        self.shared.go_on(&self.qp);
+        self.shared.send_waiting(&self.qp);
         posted.and(told).map_err(|_| CloseReason::NotPosted)
     }
 
@@ -569,9 +569,9 @@ impl<R: Responder> Endpoint<R> {
 
 /// A Reply, under the endpoint's lock.
 impl<R: Responder> State<R> {
-    /// Counts a Reply, as [`SendPermit::answer`] does.
+    /// Counts a Reply, as [`SendPermit::update_grant`] does.
     #[inline(always)]
-    pub(crate) fn answer(&mut self, most: u32) -> Option<Range<u32>> {
+    pub(crate) fn update_grant(&mut self, most: u32) -> Option<Range<u32>> {
         let wanted = self.allowance.handle_reply(most, now);
         if let Some(protocol) = &mut self.protocol {
             protocol.set_grants(most.min(self.allowance.calls()));

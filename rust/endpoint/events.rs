@@ -195,7 +195,7 @@ impl<R: Role> Shared<R> {
         if lost {
             self.request_close(CloseReason::NotPosted);
         }
-        self.go_on(qp);
+        self.send_waiting(qp);
     }
 
     /// A message has arrived on a version 2 connection.
@@ -255,7 +255,7 @@ impl<R: Role> Shared<R> {
     /// Sends messages that waited for credits: any message of version 2 may grant some.
     #[inline]
     fn more_may_be_sent(&self, qp: &QpRef<Self>) {
-        self.go_on(qp);
+        self.send_waiting(qp);
         self.role.writable();
     }
 

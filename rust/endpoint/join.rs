@@ -10,7 +10,7 @@
 //! of all connections of a role limits a peer that does not keep to its credits.
 
 use super::{
-    accept::PATIENCE,
+    accept::PEER_TIMEOUT,
     now,
     CloseReason,
     Disposition,
@@ -160,7 +160,7 @@ impl<R: Role> State<R> {
 
     /// Returns whether the rest of a message is overdue: its time-out has passed.
     pub(super) fn is_overdue(&self, now: Time) -> bool {
-        self.joining.parts != 0 && now >= self.joining_since.after(Time(PATIENCE.into()))
+        self.joining.parts != 0 && now >= self.joining_since.after(Time(PEER_TIMEOUT.into()))
     }
 
     /// Takes the stale reassembly buffer, which the caller drops without the lock.

@@ -212,7 +212,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// The connection has to be closed.
-    fn go_on(
+    fn send_waiting(
         &self,
         _shared: &Shared<Self>,
         _state: &mut State<Self>,
@@ -576,10 +576,10 @@ impl<R: Role> Endpoint<R> {
     ///
     /// `ENOMEM`: there is no memory. `EIO`: the queue pair does not take the Receives. `ENOTCONN`:
     /// the connection has ended.
-    pub(crate) fn provide(&self, buffers: &Buffers, messages: u16) -> Result {
+    pub(crate) fn make_buffers(&self, buffers: &Buffers, messages: u16) -> Result {
         self.make(buffers)?;
         let mut state = self.shared.lock();
-        state.provided(messages);
+        state.receives_posted(messages);
         state
             .transmit_rest(&self.qp)
             .map_err(|_| errno::not_connected())

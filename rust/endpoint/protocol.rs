@@ -31,8 +31,8 @@ use crate::{
         },
         hostauth::Policy,
         negotiate::{
-            Memory,
             Opening,
+            PeerVersionMemo,
             Time, //
         },
         plan::Limits,
@@ -511,7 +511,7 @@ impl Protocol {
     }
 
     /// Calls [`Connection::remember`].
-    pub(crate) fn remember(&self, now: Time, memory: &mut Memory) {
+    pub(crate) fn remember(&self, now: Time, memory: &mut PeerVersionMemo) {
         self.connection.remember(now, memory);
     }
 

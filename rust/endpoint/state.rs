@@ -3,7 +3,7 @@
 //! The data under the endpoint's lock; composing and posting a message.
 
 use super::{
-    accept::PATIENCE,
+    accept::PEER_TIMEOUT,
     hostauth::SharedKey,
     now,
     CloseReason,
@@ -151,7 +151,7 @@ impl<R: Role> State<R> {
 
     /// Takes over that Receives are posted for `messages` messages of the peer at a time. The accepting
     /// side derives that number from the Calls that it takes.
-    pub(super) fn provided(&mut self, messages: u16) {
+    pub(super) fn receives_posted(&mut self, messages: u16) {
         self.messages = messages;
         if let Some(protocol) = &mut self.protocol {
             protocol.set_ceiling(messages);
@@ -216,7 +216,7 @@ impl<R: Role> State<R> {
             return false;
         }
         let since = *self.blocked_since.get_or_insert(now);
-        now >= since.after(Time(PATIENCE.into()))
+        now >= since.after(Time(PEER_TIMEOUT.into()))
     }
 
     /// Tells the protocol the number of posted Receives: the number for all messages of the peer, less the

@@ -75,7 +75,7 @@ impl<R: Role> Tick for Ticking<R> {
         match due {
             Ok(due) => {
                 // A Reply may have waited for the credits of the grant.
-                shared.go_on(endpoint.qp());
+                shared.send_waiting(endpoint.qp());
                 let left = due.and_then(|due| Msecs::try_from(due.0.saturating_sub(now().0)).ok());
                 // A message that is due already waits for something else, such as a credit.
                 let soon = left.filter(|left| *left != 0);

@@ -84,7 +84,7 @@ impl Versions {
 pub enum Opening {
     /// By the announcement of the server: the lower of both highest versions.
     Announced,
-    /// In-band (4.3.3): this version, which [`Memory::first`] returns, and another one if the server
+    /// In-band (4.3.3): this version, which [`PeerVersionMemo::first`] returns, and another one if the server
     /// answers ERR_VERS. The announcement is ignored.
     InBand(Version),
 }
@@ -92,13 +92,13 @@ pub enum Opening {
 /// The memory of a client about a server between connections, with in-band negotiation.
 //= V2-062, D-32
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Memory {
+pub struct PeerVersionMemo {
     until: Option<Time>,
     /// Until then a Call has to open version 2; if false, the server has no version 2.
     by_call: bool,
 }
 
-impl Memory {
+impl PeerVersionMemo {
     /// How long a server counts as one without version 2.
     pub const KEEP: Time = Time(600_000);
 
@@ -296,7 +296,7 @@ impl Negotiation {
 
     /// Updates `memory` for the next connection, when this connection is over or has changed its version.
     //= V2-062, D-32
-    pub fn remember(&self, now: Time, memory: &mut Memory) {
+    pub fn remember(&self, now: Time, memory: &mut PeerVersionMemo) {
         match (self.current, self.settled) {
             (Some(Version::V2), true) if self.by_call => memory.remember_by_call(now),
             (Some(Version::V2), true) => memory.forget(),

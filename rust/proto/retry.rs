@@ -7,7 +7,7 @@
 
 use crate::proto::error::ErrorReport;
 use crate::proto::negotiate::{
-    Memory,
+    PeerVersionMemo,
     Time, //
 };
 use crate::proto::plan::Limits;
@@ -111,7 +111,7 @@ impl Retry {
 pub const fn keep(report: ErrorReport) -> Time {
     match report {
         ErrorReport::ReplyResource { .. } => Time(10_000),
-        _ => Memory::KEEP,
+        _ => PeerVersionMemo::KEEP,
     }
 }
 

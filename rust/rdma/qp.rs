@@ -56,7 +56,7 @@ impl Size {
     pub(crate) const MARKER: u32 = 1;
 
     /// Returns the number of work requests that fit beside Sends that owe no completion.
-    const fn most(&self) -> u32 {
+    const fn max_work_requests(&self) -> u32 {
         self.send_room.saturating_sub(self.signal_interval)
     }
 }
@@ -272,7 +272,7 @@ impl<H: Handler> Qp<H> {
         } = self.registers;
         let most = |registered, sges: u32| match registered {
             true => pages,
-            false => sges.max(1).saturating_mul(self.most()),
+            false => sges.max(1).saturating_mul(self.max_work_requests()),
         };
         self.most_pieces = (most(reads, read), most(writes, write));
     }
@@ -300,8 +300,8 @@ impl<H: Handler> Qp<H> {
 
     /// Returns the number of work requests that fit when the send queue has only unsignaled Sends. This number
     /// of work requests always fits in the end.
-    pub(crate) fn most(&self) -> u32 {
-        self.size.most()
+    pub(crate) fn max_work_requests(&self) -> u32 {
+        self.size.max_work_requests()
     }
 
     /// For how many RDMA Reads or Writes there are registrations, if the device needs some.

@@ -249,7 +249,7 @@ impl Transfer {
             };
             // INVARIANT: initialised just now, for this queue pair.
             self.contexts.push(context);
-            if self.work_requests + count > qp.most() {
+            if self.work_requests + count > qp.max_work_requests() {
                 self.unmap_last(qp);
                 return Err(errno::message_size());
             }

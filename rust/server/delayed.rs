@@ -266,7 +266,7 @@ impl Open<'_> {
             return Err(CloseReason::NotPosted);
         }
         //= V1-033, V1-035, V1-040
-        let wanted = state.answer(settings::max_requests());
+        let wanted = state.update_grant(settings::max_requests());
         if state.role.replies.is_empty() {
             state.wait_from_now(true);
         }
@@ -275,7 +275,7 @@ impl Open<'_> {
         state.role.replies.push(call);
         shared.note_waiting(Waiting::Replies);
         // A completion that made room before the lock was taken has not seen this Reply.
-        shared.go_on_locked(state, qp);
+        shared.send_waiting_locked(state, qp);
         drop(left);
         if shared.has_waiting_replies() {
             trace::svc_full(|| (self.cid(),));

@@ -200,7 +200,7 @@ impl Open<'_> {
             }
             Ok(mut sending) => {
                 //= V1-033, V1-035, V1-040
-                wanted = sending.answer(settings::max_requests());
+                wanted = sending.update_grant(settings::max_requests());
                 if version == Version::V2 {
                     sending.end_call(call.note().held);
                 }
@@ -256,7 +256,7 @@ impl Open<'_> {
         let error = loop {
             match self.add_writes(&mut write, response) {
                 // The Send comes behind.
-                Ok(segments) if write.work_requests() < qp.most() => {
+                Ok(segments) if write.work_requests() < qp.max_work_requests() => {
                     settings::WRITES.add(segments);
                     return Ok(write);
                 }

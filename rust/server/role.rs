@@ -367,7 +367,7 @@ impl Role for Server {
         self.removal.request();
     }
 
-    fn go_on(
+    fn send_waiting(
         &self,
         shared: &Shared<Self>,
         state: &mut State<Self>,

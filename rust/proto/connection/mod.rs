@@ -53,9 +53,9 @@ use crate::proto::hostauth::{
     Verdict, //
 };
 use crate::proto::negotiate::{
-    Memory,
     Negotiation,
     Opening,
+    PeerVersionMemo,
     Time,
     Versions, //
 };
@@ -787,14 +787,14 @@ impl Connection {
     /// An RPC message that was arriving in parts is gone.
     //= V2-062, D-15, D-24
     //= D-32
-    pub fn handle_lost(&mut self, now: Time, memory: &mut Memory) {
+    pub fn handle_lost(&mut self, now: Time, memory: &mut PeerVersionMemo) {
         self.assembler.abandon();
         self.remember(now, memory);
     }
 
     /// Updates `memory` with the server's versions, as far as this connection has shown them.
     //= V2-062, D-32
-    pub fn remember(&self, now: Time, memory: &mut Memory) {
+    pub fn remember(&self, now: Time, memory: &mut PeerVersionMemo) {
         self.negotiation.remember(now, memory);
         if self.unusable {
             memory.remember_v1(now);

@@ -17,7 +17,7 @@ use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::Policy;
-use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time, Versions};
+use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time, Versions};
 use rpcrdma_proto::proto::property::{self, Properties, PropertySet, ReverseSupport};
 use rpcrdma_proto::proto::reply::{self, Payload};
 use rpcrdma_proto::proto::responder::{self, CallLimits};
@@ -224,7 +224,7 @@ fn connect(message: &[u8], expect: &Value, side: Side) -> Connection {
                 Some(fixed) if fixed.version == 1 => Versions::V1,
                 _ => versions,
             };
-            let first = Memory::default().first(NOW, versions);
+            let first = PeerVersionMemo::default().first(NOW, versions);
             // An error about a version answers the first message, and other errors answer a Call.
             let error = message.get(12..16) == Some(&[0, 0, 0, 4]);
             let of_call = error && message.get(20..24) != Some(&[0, 0, 0, 1]);

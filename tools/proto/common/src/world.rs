@@ -25,7 +25,7 @@ use rpcrdma_proto::proto::connection::{
 use rpcrdma_proto::proto::continuation::{MessagePart, PartSplitter};
 use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::header::{Kind, Outgoing};
-use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time};
+use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 
 /// An RPC that one side will make.
@@ -150,7 +150,7 @@ struct Peer {
 pub struct World {
     peers: [Peer; 2],
     fates: Vec<Fate>,
-    memory: Memory,
+    memory: PeerVersionMemo,
     now: Time,
     losses: u8,
     impatience: u8,
@@ -203,7 +203,7 @@ fn payload(rpc: usize, direction: MsgType, len: u32) -> Vec<u8> {
 impl World {
     /// Starts with a new connection.
     pub fn new(setup: &Setup) -> Self {
-        let memory = Memory::default();
+        let memory = PeerVersionMemo::default();
         let now = Time(0);
         let peers = Self::connect(setup, &memory, now);
         let mut world = Self {
@@ -223,7 +223,7 @@ impl World {
         world
     }
 
-    fn connect(setup: &Setup, memory: &Memory, now: Time) -> [Peer; 2] {
+    fn connect(setup: &Setup, memory: &PeerVersionMemo, now: Time) -> [Peer; 2] {
         let [client, server] = setup.configs;
         let opening = if setup.in_band {
             Opening::InBand(memory.first(now, client.versions))

@@ -12,7 +12,7 @@ use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
-use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time, Versions};
+use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time, Versions};
 use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part};
 use rpcrdma_proto::proto::property::{Properties, ReverseSupport, HOSTAUTH_LEN, SET_LEN};
 use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
@@ -1510,7 +1510,7 @@ fn only_the_first_property_set_counts() {
     let small = client.handle_message(NOW, props(0, &[1, 2, 4, 1023]), None);
     let why = CloseReason::SmallReceives;
     assert!(matches!(small, Event::Close { why: found, .. } if found == why));
-    let mut memory = Memory::default();
+    let mut memory = PeerVersionMemo::default();
     client.handle_lost(NOW, &mut memory);
     assert_eq!(memory.first(NOW, Versions::BOTH), Version::V1);
 }
@@ -1632,7 +1632,7 @@ fn an_unanswered_probe_ends_the_connection() {
     let event = probing.handle_timeout(due);
     let why = CloseReason::NoAnswer;
     assert!(matches!(event, Event::Close { why: found, .. } if found == why));
-    let mut memory = Memory::default();
+    let mut memory = PeerVersionMemo::default();
     probing.handle_lost(due, &mut memory);
     assert_eq!(memory.first(due, Versions::BOTH), Version::V1);
     // A version 1 client asks nothing, and waits for no answer.
@@ -1755,9 +1755,9 @@ fn a_call_may_open_version_2() {
     assert!(!client.is_asking() && transmit(&mut client).is_empty());
     // Nothing was asked, and a Call may take its time.
     assert_eq!(client.poll_timeout(true), None);
-    let mut memory = Memory::default();
+    let mut memory = PeerVersionMemo::default();
     client.remember(NOW, &mut memory);
-    assert_eq!(memory, Memory::default());
+    assert_eq!(memory, PeerVersionMemo::default());
     let part = Outgoing {
         more: true,
         ..call(1)
@@ -1778,7 +1778,7 @@ fn a_call_may_open_version_2() {
     client.handle_lost(NOW, &mut memory);
     assert!(memory.opens_by_call(NOW));
     assert_eq!(memory.first(NOW, Versions::BOTH), Version::V2);
-    assert!(!memory.opens_by_call(NOW.after(Memory::KEEP)));
+    assert!(!memory.opens_by_call(NOW.after(PeerVersionMemo::KEEP)));
 }
 
 //= V2-060, V2-061, V2-062 (test)
@@ -1796,7 +1796,7 @@ fn a_call_that_opens_version_2_may_be_refused() {
     // For its version, or by the end of the connection.
     let mut client = client_by_call();
     send(&mut client, &call(1)).unwrap();
-    let mut memory = Memory::default();
+    let mut memory = PeerVersionMemo::default();
     client.remember(NOW, &mut memory);
     assert_eq!(memory.first(NOW, Versions::BOTH), Version::V1);
     let event = client.handle_message(NOW, raw(&[1, 2, 32, 4, 1, 1, 1]), None);
@@ -1906,7 +1906,7 @@ fn any_first_call_may_be_refused_for_its_version() {
     assert!(matches!(ready, Event::Ready));
     assert!(send(&mut rising, &call(77)).is_ok());
     // The server speaks version 2 after all: the memory of the refusal is cleared.
-    let mut memory = Memory::default();
+    let mut memory = PeerVersionMemo::default();
     memory.remember_v1(NOW);
     rising.handle_lost(NOW, &mut memory);
     assert_eq!(memory.first(NOW, Versions::BOTH), Version::V2);

@@ -3,7 +3,7 @@
 //! The choice of a version.
 
 use rpcrdma_proto::proto::cm_private::Announcement;
-use rpcrdma_proto::proto::negotiate::{Answer, Memory, Negotiation, Time, Versions};
+use rpcrdma_proto::proto::negotiate::{Answer, Negotiation, PeerVersionMemo, Time, Versions};
 use rpcrdma_proto::proto::types::{Version, Xid};
 
 const PROBE: Xid = Xid(7);
@@ -129,11 +129,11 @@ fn a_server_that_did_not_answer_is_remembered() {
             rose
         }),
     ] {
-        let mut memory = Memory::default();
+        let mut memory = PeerVersionMemo::default();
         end.remember(now, &mut memory);
         let expected = if remembered { Version::V1 } else { Version::V2 };
         assert_eq!(memory.first(now, Versions::BOTH), expected);
-        let later = now.after(Memory::KEEP);
+        let later = now.after(PeerVersionMemo::KEEP);
         assert_eq!(memory.first(later, Versions::BOTH), Version::V2);
         assert_eq!(memory.first(later, Versions::V1), Version::V1);
     }
@@ -143,7 +143,7 @@ fn a_server_that_did_not_answer_is_remembered() {
 #[test]
 fn a_server_that_asks_for_version_2_is_believed() {
     let now = Time(5);
-    let mut memory = Memory::default();
+    let mut memory = PeerVersionMemo::default();
     client().remember(now, &mut memory);
     assert_eq!(memory.first(now, Versions::BOTH), Version::V1);
     let mut rose = Negotiation::client(Versions::BOTH, Version::V1);
@@ -153,7 +153,7 @@ fn a_server_that_asks_for_version_2_is_believed() {
     assert_eq!(memory.first(now, Versions::BOTH), Version::V2);
     // It has not answered a CONNPROP, so a Call comes first.
     assert!(memory.opens_by_call(now));
-    let mut unknown = Memory::default();
+    let mut unknown = PeerVersionMemo::default();
     rose.remember(now, &mut unknown);
     assert!(!unknown.opens_by_call(now));
     assert_eq!(unknown.first(now, Versions::BOTH), Version::V2);

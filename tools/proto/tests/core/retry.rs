@@ -3,7 +3,7 @@
 //! Reactions to errors.
 
 use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::negotiate::{Memory, Time};
+use rpcrdma_proto::proto::negotiate::{PeerVersionMemo, Time};
 use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Conveyance, Limits, Part, Plan};
 use rpcrdma_proto::proto::retry::{keep, react, Attempts, Reaction, Refusals, Retry, Sent};
 use rpcrdma_proto::proto::types::Version;
@@ -264,7 +264,7 @@ fn a_reply_chunk_that_was_asked_for_is_offered() {
 }
 
 /// A server that refuses a form of Calls is not asked for it again, by any Call, for ten minutes.
-const KEEP: Time = Memory::KEEP;
+const KEEP: Time = PeerVersionMemo::KEEP;
 const NOW: Time = Time(1_000_000);
 
 fn again(refusals: &mut Refusals, retry: Retry, known: u32) -> bool {

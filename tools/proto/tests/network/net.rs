@@ -15,7 +15,7 @@ use rpcrdma_proto::proto::credit::RecvCredits;
 use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::header::{Conveyed, Kind, Outgoing};
 use rpcrdma_proto::proto::invalidate;
-use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time, Versions};
+use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time, Versions};
 use rpcrdma_proto::proto::plan::{plan, CallShape, ChunkRole, Conveyance, Limits, Plan};
 use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape};
@@ -140,7 +140,7 @@ impl Endpoint {
 pub struct Net {
     client: Endpoint,
     server: Endpoint,
-    memory: Memory,
+    memory: PeerVersionMemo,
     weather: Weather,
     random: Random,
     now: u64,
@@ -200,7 +200,7 @@ impl Net {
         let mut net = Self {
             client: endpoint(client),
             server: endpoint(server),
-            memory: Memory::default(),
+            memory: PeerVersionMemo::default(),
             weather,
             next_xid: random.below(1 << 31) as u32,
             random,

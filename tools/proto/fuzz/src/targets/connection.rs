@@ -10,7 +10,7 @@ use rpcrdma_proto::proto::credit::Grant;
 use rpcrdma_proto::proto::error::ErrorReport;
 use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
-use rpcrdma_proto::proto::negotiate::{Memory, Opening, Time};
+use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time};
 use rpcrdma_proto::proto::plan::Limits;
 use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
 use rpcrdma_proto::proto::{v1, v2};
@@ -30,7 +30,7 @@ pub fn run(input: &[u8]) {
         let highest = source.u8() % 4;
         data.extend(cm_private::encode(&peer, Announcement { highest }));
     }
-    let memory = Memory::default();
+    let memory = PeerVersionMemo::default();
     let connection = if source.flag() {
         let opening = if source.flag() {
             Opening::InBand(memory.first(Time(0), config.versions))
