@@ -45,7 +45,7 @@ tests() {
 		status=$?
 		case $status in
 		0) ;;
-		$KSFT_SKIP) missing=${said#SKIP } ;;
+		"$KSFT_SKIP") missing=${said#SKIP } ;;
 		*)
 			echo "$said" | sed 's/^/# /'
 			echo "1..1"
@@ -75,15 +75,13 @@ tests() {
 	for words; do
 		number=$((number + 1))
 		name=$(echo "$words" | tr '_' ' ')
-		(
-			set -e
-			mkdir "$local"
-			# A test before may have loaded the module anew.
-			client_speaks "$RDMA_VERSION" 4096
-			in_band 0
-			$words
-		) >"$scratch/log" 2>&1
+		run_test $words >"$scratch/log" 2>&1
 		status=$?
+		if [ $status = $OVERDUE ]; then
+			# Cleaning up may hang, too.
+			failed=$((failed + 1))
+			echo "not ok $number $name"
+		fi
 		if ! leave >>"$scratch/log" 2>&1; then
 			echo "$mnt is still busy" >>"$scratch/log"
 			[ $status = 0 ] && status=1
@@ -94,8 +92,11 @@ tests() {
 			grep '^# ' "$scratch/log"
 			echo "ok $number $name"
 			;;
-		$KSFT_SKIP)
+		"$KSFT_SKIP")
 			echo "ok $number $name # SKIP $(sed -n 's/^SKIP //p' "$scratch/log")"
+			;;
+		"$OVERDUE")
+			sed 's/^/# /' "$scratch/log"
 			;;
 		*)
 			sed 's/^/# /' "$scratch/log"
@@ -107,6 +108,46 @@ tests() {
 	done
 	[ $failed = 0 ]
 	exit
+}
+
+OVERDUE=$((128 + 9))
+
+# run_test TEST...: runs a test in a shell of its own. After TEST_LIMIT seconds its processes are killed.
+run_test() {
+	if [ -z "${TEST_LIMIT:-}" ]; then
+		(test_in_shell "$@")
+		return
+	fi
+	(test_in_shell "$@") &
+	running=$!
+	(
+		sleep "$TEST_LIMIT"
+		echo "the test has not ended after $TEST_LIMIT s"
+		kill_tree $running
+	) &
+	limit=$!
+	wait $running
+	ended=$?
+	kill_tree $limit
+	return $ended
+}
+
+test_in_shell() {
+	set -e
+	mkdir "$local"
+	# A test before may have loaded the module anew.
+	client_speaks "$RDMA_VERSION" 4096
+	in_band 0
+	"$@"
+}
+
+# kill_tree PROCESS: kills it and its descendants.
+kill_tree() {
+	kill -STOP "$1" 2>/dev/null
+	for child in $(pgrep -P "$1"); do
+		(kill_tree "$child")
+	done
+	kill -KILL "$1" 2>/dev/null
 }
 
 # Says how far the test came, before cleaning up may hang, too.
