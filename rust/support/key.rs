@@ -169,12 +169,12 @@ impl Run for Entered {
 }
 
 /// A keyring and the work that runs after keys were linked.
-struct ParsedCall {
+struct HeldKey {
     ring: Reference,
     entered: Pin<KBox<Job<Entered>>>,
 }
 
-static KEYRING: Global<ParsedCall> = Global::new();
+static KEYRING: Global<HeldKey> = Global::new();
 
 /// The module's keyring; dropping it removes the keyring and its links.
 ///
@@ -207,7 +207,7 @@ impl Keyring {
         })?;
         // INVARIANT: keyring_alloc() returns a reference to a keyring.
         let ring = Reference(NonNull::new(keyring).ok_or(ENOMEM)?);
-        KEYRING.set(ParsedCall { ring, entered })?;
+        KEYRING.set(HeldKey { ring, entered })?;
         Ok(Self(()))
     }
 
@@ -244,7 +244,7 @@ impl Keyring {
 
 impl Drop for Keyring {
     fn drop(&mut self) {
-        if let Some(ParsedCall { ring, entered }) = KEYRING.take() {
+        if let Some(HeldKey { ring, entered }) = KEYRING.take() {
             // SAFETY: a keyring of `root_keyring`.
             unsafe { bindings::retire_keyring(ring.0.as_ptr()) };
             // It is not requested any more; dropping waits until it has ended.
