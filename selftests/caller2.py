@@ -95,9 +95,9 @@ class Talk:
         # It sends more messages than it has credits for. Then the server counts more credits of the client than
         # there are, and has none left for a Reply in the end.
         self.overruns = False
-        # A Call that the server takes up on another processor is not yet subtracted from its Receives. A Reply
-        # of that moment grants a credit more, and the next Reply a credit less, which may be none.
-        self.ahead = 0
+        # A Call that the server takes up on another processor is not yet subtracted from its Receives. The
+        # Reply to another Call grants a credit more at that moment, and the next Reply a credit less.
+        self.asked, self.ahead = 0, 0
 
     # Sending.
 
@@ -130,6 +130,7 @@ class Talk:
     def ask(self, call=rpc(), lists=NO_LISTS, **options):
         xid = self.caller.next_xid()
         self.part(call(xid), xid, lists, **options)
+        self.asked += 1
         return xid
 
     # Receiving.
@@ -150,10 +151,12 @@ class Talk:
                 return message
             if message.kind != ERROR:
                 is_due = message.frees_a_receive() and not self.overruns
-                self.ahead = min(self.ahead + message.granted - is_due, 1)
+                self.ahead = min(self.ahead + message.granted - is_due, self.asked > 1)
                 expect(message.ceiling and self.ahead >= 0, "a grant of nothing:", message)
                 self.balance += message.granted
                 self.ceiling = message.ceiling
+            if message.kind == ERROR or message.frees_a_receive():
+                self.asked = max(self.asked - 1, 0)
             if not message.is_grant():
                 expect(self.given, "the server has no credit for this:", message)
                 self.given -= 1

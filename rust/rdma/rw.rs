@@ -56,9 +56,9 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 use kernel::types::Opaque;
 
-/// The most pieces of memory beyond one for each page that the bytes would fill: the body of a
-/// message may begin and end within a page, and has a head and a tail.
-const MORE_PIECES: usize = 3;
+/// The most pieces of memory of a context beyond one for each page that the bytes would fill: the memory
+/// of a context may begin and end within a page, and all other pieces are pages.
+const MORE_PIECES: usize = 1;
 
 /// The number of pieces of memory without an allocation: enough for 128 KiB at any offsets.
 const PIECES: usize = (128 << 10) / PAGE_SIZE as usize + MORE_PIECES;
