@@ -195,7 +195,7 @@ impl Listener {
         )?;
         let this = Self(shared.clone());
         let caretaker = KBox::pin_init(Clock::new(Caretaker(shared.clone())), GFP_KERNEL)?;
-        // The listener may hear that it is listener_lost as soon as it is there.
+        // The loss of the listener may be reported as soon as the id exists.
         shared.state.lock().caretaker = Some(caretaker);
         let id = listen::Listener::new(net, address, BACKLOG, shared.clone())?;
         let mut state = shared.state.lock();
