@@ -280,7 +280,9 @@ device_goes_while_clients_wait() {
 	trap 'device_comes_back on_server; on_server rpc.nfsd 0; on_server rpc.nfsd' EXIT
 	on_server nfsdctl threads 0
 	# A listener for all addresses stays when a device goes, so only its clients hold the device.
-	on_server nfsdctl listener "+rdma:0.0.0.0:20057"
+	place=0.0.0.0
+	[ "$1" = all_addresses ] || place=$SERVER
+	on_server nfsdctl listener "+rdma:$place:20057"
 	timeout 60 "$here/crowd.py" "$SERVER" 20057 4 4 >"$local/waiting" 2>&1 &
 	crowd=$!
 	sleep 3
@@ -291,7 +293,7 @@ device_goes_while_clients_wait() {
 	wait $crowd || :
 	# The listener listens anew, and goes away when it is told to.
 	sleep 3
-	on_server nfsdctl listener "-rdma:0.0.0.0:20057"
+	on_server nfsdctl listener "-rdma:$place:20057"
 	on_server rpc.nfsd 0
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
 		! on_server modprobe -r rpcrdma 2>/dev/null || break
@@ -334,5 +336,6 @@ tests \
 	"work_requests_are_read_late server 3 5" \
 	"device_goes_while_threads_are_stuck rdma" \
 	"device_goes_while_threads_are_stuck tcp" \
-	"device_goes_while_clients_wait" \
+	"device_goes_while_clients_wait all_addresses" \
+	"device_goes_while_clients_wait one_address" \
 	"the_module_unloads"
