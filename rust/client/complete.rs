@@ -165,8 +165,8 @@ pub(super) fn reply(
     check(shared, &arrived, rqst, sent, invalidated)
 }
 
-/// Takes a request out of the table whose Call has ended, and says how many Calls the server allows now.
-/// Endpoint's lock held.
+/// Takes the request whose Call has ended out of the table, and returns the number of Calls that
+/// the server allows now. Endpoint's lock held.
 #[inline(always)]
 fn take(
     protocol: &mut Protocol,

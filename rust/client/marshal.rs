@@ -651,9 +651,9 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
             let shared = side.endpoint.shared();
             shared.role.stats.empty_sendctx_q.add(1);
             shared.role.xprt.wait_for_buffer_space();
-            // A Send that ended before the core knew of the wait has woken no sender, so look again:
-            // for as much room as the message needs. With less the sender would be woken at once, fail,
-            // and be woken again, until a Send ends.
+            // A Send that ended before the core knew of the wait has woken no sender, so look again
+            // for the room that the message needs. With less room the sender would be woken at
+            // once, fail, and be woken again, until a Send ends.
             if shared.lock().has_room(mrs) {
                 shared.role.xprt.write_space();
             }

@@ -174,7 +174,8 @@ impl Pool {
         }
     }
 
-    /// Gives a registration back. Says whether a sender waits for it, who has to be woken then.
+    /// Returns a registration to the pool. Returns whether a sender waits for it, which has to be
+    /// woken then.
     #[inline]
     pub(super) fn put(&self, mr: Mr<Idle>) -> bool {
         if mr.pages() <= SMALL_PAGES {
@@ -567,8 +568,8 @@ impl Requests {
         }
     }
 
-    /// The queue pair is destroyed: nothing is exposed or mapped any more. The registrations,
-    /// with those in `pool`, are to be freed without the lock.
+    /// The queue pair is destroyed: no memory is exposed or mapped any more. The registrations,
+    /// including the registrations of `pool`, are to be freed without the lock.
     pub(super) fn retire(&mut self, pool: &Pool, proof: &Destroyed) -> MrList<Idle> {
         let mut all = pool.take_all();
         for index in 0..self.table.0.len() as u32 {

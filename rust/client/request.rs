@@ -25,7 +25,7 @@ pub(crate) struct Request {
     refusals: Racy<u32>,
     /// The XID of the last RPC whose Call was refused (version 2). Endpoint's lock held.
     refused: Racy<u32>,
-    /// How often that Call was sent again. Endpoint's lock held.
+    /// The number of times that the Call was sent again. Endpoint's lock held.
     attempts: Racy<Attempts>,
     /// Ends the wait of a task that gave up its RPC. A slot has one owner, so there is one waiter.
     pub(super) released: Arc<Completion>,

@@ -123,7 +123,8 @@ fn positive(setting: &Atomic<i32>) -> u32 {
     setting.load(Relaxed).unsigned_abs()
 }
 
-/// A peer is told of sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides keep to those.
+/// The private data have sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides use multiples
+/// of it.
 fn whole_units(bytes: u32) -> u32 {
     bytes / 1024 * 1024
 }

@@ -84,7 +84,7 @@ pub(crate) struct Rdma {
     /// The connection that is being made, to give it up.
     #[pin]
     attempt: SpinLock<Option<Arc<Shared<Client>>>>,
-    /// The connection, for those without the send lock. It is cleared when the connection is
+    /// The connection, for users without the send lock. It is cleared when the connection is
     /// closed.
     current: Arc<Current>,
     /// Makes registrations for the connection.

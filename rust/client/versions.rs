@@ -52,7 +52,7 @@ const BY_CALL: u64 = 1 << 31;
 
 pub(super) static KNOWN: VersionCache = VersionCache([const { Atomic::new(0) }; PLACES]);
 
-/// For who looks: of how many servers something is known now. Zero has all of them asked again.
+/// The value of the setting: the number of remembered servers. Writing zero clears the memory.
 impl Count for VersionCache {
     fn sum(&self) -> usize {
         let now = endpoint::now();
@@ -106,8 +106,8 @@ fn memory(number: u64) -> PeerVersionMemo {
     )
 }
 
-/// Returns how a connection is opened, and whether a Call opens it even in version 2. `proof` says that
-/// the server has to prove who it is.
+/// Returns the way to open a connection, and whether a Call opens it even in version 2. `proof` is
+/// true if the server has to prove its identity.
 pub(super) fn opening(
     net: Net,
     server: &SockAddr,

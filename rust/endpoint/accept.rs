@@ -82,7 +82,7 @@ pub(super) const PEER_TIMEOUT: Msecs = 30_000;
 pub(crate) enum Blocked {
     /// There is no room in the send queue, no credit, or an earlier Reply waits for these.
     Waits,
-    /// The connection ends, or the send queue will never have as much room.
+    /// The connection ends, or the send queue is too short for the message.
     Ended,
 }
 

@@ -79,7 +79,7 @@ use kernel::{
     }, //
 };
 
-/// Which peers of a role have to prove who they are.
+/// The setting that selects the peers of a role that have to prove their identity.
 pub(crate) struct Setting {
     side: Side,
     /// The name of the setting below `/proc/sys`.

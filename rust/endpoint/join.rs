@@ -3,11 +3,12 @@
 //! Reassembly: RPC messages and property sets that arrive in several parts (version 2) are joined before
 //! the role sees them.
 //!
-//! A connection joins one message at a time, up to the longest length of its protocol, and for a limited
-//! time. Each part is copied when it arrives, so no Receive waits for another part. A joined Call that is
-//! kept counts as one Receive for each of its parts: a peer that keeps to its credits gets these credits
-//! back with the Reply alone, so its joined Calls take about as much memory as its Receives. The budget
-//! of all connections of a role limits a peer that does not keep to its credits.
+//! A connection joins one message at a time, up to the longest length of its protocol, and for a
+//! limited time. Each part is copied when it arrives, so no Receive waits for another part. A
+//! joined Call that is kept counts as one Receive for each of its parts: a peer that keeps to its
+//! credits gets these credits back with the Reply alone, so its joined Calls take about the memory
+//! of its Receives. The budget of all connections of a role limits a peer that does not keep to its
+//! credits.
 
 use super::{
     accept::PEER_TIMEOUT,
@@ -88,7 +89,7 @@ impl ReassemblyQuota {
     }
 }
 
-/// A message, or as much of it as has come.
+/// A message, or its parts that have arrived.
 #[derive(Default)]
 pub(crate) struct Reassembly {
     bytes: KVVec<u8>,
@@ -102,7 +103,7 @@ impl Reassembly {
         &self.bytes
     }
 
-    /// In how many parts it came.
+    /// Returns the number of its parts.
     pub(crate) fn parts(&self) -> u32 {
         self.parts
     }

@@ -453,8 +453,8 @@ impl Protocol {
         self.is_version2().then(|| sent.unsignaled())
     }
 
-    /// In how many parts a message may be that waits for credits for all of them: the peer gives more
-    /// as soon as this side has less than half of its ceiling.
+    /// Returns the largest number of parts of a message that waits for credits for all of them: the
+    /// peer grants more as soon as this side has less than half of its ceiling.
     //= D-11
     pub(crate) fn most_parts(&self) -> u32 {
         self.connection.send_credits().ceiling().div_ceil(2)

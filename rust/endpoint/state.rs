@@ -345,7 +345,7 @@ impl<R: Role> State<R> {
         qp.post_send(&mut self.queue, mrs, buffer, len)
     }
 
-    /// Time has passed. Returns until when the protocol does not need to know how much.
+    /// Time has passed. Returns the time at which the protocol must be called again.
     ///
     /// # Errors
     ///

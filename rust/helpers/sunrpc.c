@@ -265,7 +265,8 @@ __rust_helper void rust_helper_svc_xprt_connects(struct svc_xprt *xprt,
 	rpc_set_port((struct sockaddr *)&xprt->xpt_remote, 0);
 }
 
-/* Says who sent the Call in @rqst. RDMA has no privileged ports, so every port counts as one. */
+/* Sets the sender of the Call in @rqst. RDMA has no privileged ports, so every port counts as one.
+ * */
 __rust_helper void rust_helper_svc_rqst_accept(struct svc_rqst *rqst)
 {
 	svc_xprt_copy_addrs(rqst, rqst->rq_xprt);

@@ -226,7 +226,7 @@ impl PartSplitter {
         }
     }
 
-    /// Returns how many messages there are from here on.
+    /// Returns the number of messages from here on.
     pub fn count(mut self) -> u32 {
         let mut count = 0_u32;
         while self.next_part().is_some() {

@@ -37,7 +37,7 @@ impl CallCredits {
         self.limit = self.limit.min(self.max);
     }
 
-    /// Returns how many Calls may be outstanding.
+    /// Returns the number of Calls that may be outstanding.
     #[inline]
     pub const fn limit(&self) -> u32 {
         self.limit
@@ -50,7 +50,7 @@ impl CallCredits {
         self.max
     }
 
-    /// Returns how many Calls are outstanding.
+    /// Returns the number of outstanding Calls.
     pub const fn outstanding(&self) -> u32 {
         self.outstanding
     }
@@ -108,9 +108,9 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// With how many credits a connection begins.
+    /// The credits at the start of a connection.
     pub const FIRST: u32 = 8;
-    /// Who uses all credits in this time gets more.
+    /// A client that uses all credits in this time gets more.
     const WINDOW: Time = Time(1_000);
 
     /// Starts a connection, which has room for the Receives of `most` Calls.
@@ -128,7 +128,7 @@ impl Allowance {
         }
     }
 
-    /// Returns for how many Calls there are Receives: the most that may be granted.
+    /// Returns the number of Calls with Receives: the most that may be granted.
     #[inline]
     pub const fn calls(&self) -> u32 {
         self.calls
@@ -232,7 +232,7 @@ impl SendCredits {
         }
     }
 
-    /// Returns how many messages may be sent now.
+    /// Returns the number of messages that may be sent now.
     #[inline]
     pub const fn balance(&self) -> u32 {
         self.balance
@@ -243,7 +243,7 @@ impl SendCredits {
         self.outstanding
     }
 
-    /// Returns how many messages may be on their way.
+    /// Returns the number of messages that may be in flight.
     #[inline]
     pub const fn ceiling(&self) -> u32 {
         self.ceiling
@@ -277,8 +277,8 @@ impl SendCredits {
         self.outstanding >= self.ceiling.div_ceil(2)
     }
 
-    /// Returns how many Sends in a row may go without a completion, so that there is one to come
-    /// whenever [`wants_completion`](Self::wants_completion) says so.
+    /// Returns the number of Sends in a row that may go without a completion, so that a completion
+    /// is outstanding whenever [`wants_completion`](Self::wants_completion) asks for it.
     //= D-09
     pub const fn unsignaled(&self) -> u32 {
         self.ceiling.div_ceil(2)
@@ -370,7 +370,7 @@ impl RecvCredits {
         }
     }
 
-    /// Returns how many Receives are to be kept posted for a ceiling: one for each message, and one
+    /// Returns the number of Receives to keep posted for a ceiling: one for each message, and one
     /// for a message that takes no credit.
     //= V2-052, D-11
     pub const fn receives(ceiling: u16) -> u32 {
@@ -382,13 +382,13 @@ impl RecvCredits {
         self.ceiling
     }
 
-    /// Returns how many messages the peer may still send.
+    /// Returns the number of messages that the peer may still send.
     #[inline]
     pub const fn balance(&self) -> u32 {
         self.balance
     }
 
-    /// Returns how many Receives are posted.
+    /// Returns the number of posted Receives.
     pub const fn posted(&self) -> u32 {
         self.posted
     }
@@ -401,8 +401,8 @@ impl RecvCredits {
         self.posted = posted;
     }
 
-    /// Changes how many messages the peer may have outstanding. A lower ceiling takes effect as the
-    /// peer spends its credits.
+    /// Changes the number of messages that the peer may have outstanding. A lower ceiling takes
+    /// effect as the peer spends its credits.
     //= V2-049
     pub fn set_ceiling(&mut self, ceiling: u16) {
         self.ceiling = ceiling;
@@ -421,7 +421,7 @@ impl RecvCredits {
         }
     }
 
-    /// Returns how many credits could be given now.
+    /// Returns the number of credits that could be granted now.
     #[inline]
     //= V2-052, V2-187, D-10
     pub fn grantable(&self) -> u32 {

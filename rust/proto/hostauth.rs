@@ -21,7 +21,7 @@ pub enum Policy {
 pub enum Verdict {
     /// Another round is needed.
     Continue,
-    /// The peer is who it claims to be.
+    /// The peer has proven its identity.
     Accept,
     /// It is not.
     Refuse,
@@ -61,7 +61,7 @@ impl HostAuth {
         self.verdict = verdict;
     }
 
-    /// Says whether the peer has proven who it is.
+    /// Returns whether the peer has proven its identity.
     pub fn is_proven(&self) -> bool {
         self.verdict == Verdict::Accept
     }

@@ -49,8 +49,8 @@ pub enum Failure {
     Header(BadHeader),
     /// The Reply carries a Read list.
     ReadList,
-    /// The Reply has results in a Write chunk that was not offered, or returns only some of those
-    /// that were.
+    /// The Reply has results in a Write chunk that was not provided, or returns only some of the
+    /// provided Write chunks.
     WriteChunks,
     /// The Reply uses a Reply chunk that was not offered, or one that is both used and not.
     ReplyChunk,

@@ -59,8 +59,8 @@ impl Resources {
         self.send_room.saturating_add(self.registrations)
     }
 
-    /// Adds Receives, as far as the device has them, so that the peer may send `messages` at a
-    /// time (version 2). Returns how many it may, which is 0 if the device has too few.
+    /// Adds Receives, as far as the device has them, so that the peer may send `messages` at a time
+    /// (version 2). Returns the number that it may send, which is 0 if the device has too few.
     //= V2-052, D-10
     pub fn add_messages(&mut self, messages: u32, device: &Device) -> u16 {
         let most = room(device, self.send_wr());

@@ -438,8 +438,8 @@ fn assembled_len(
     Ok(at.saturating_add(stream_len.saturating_sub(used)))
 }
 
-/// Compares the [start](CALL_START) of a Long Call, which has been read, as much of it as there is, with
-/// its header.
+/// Compares the [start](CALL_START) of a Long Call, or the part of it that was read, with its
+/// header.
 ///
 /// # Errors
 ///
@@ -551,7 +551,7 @@ impl<'a> Call<'a> {
             })
     }
 
-    /// How much of the Payload stream lies before the end of the last Read chunk.
+    /// Returns the length of the Payload stream before the end of the last Read chunk.
     fn used_before_last(&self) -> u64 {
         let (mut at, mut used) = (0_u64, 0_u64);
         for (position, len) in self.read_chunks() {

@@ -132,7 +132,7 @@ struct Refused {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Refusals {
     forms: [Option<Refused>; 6],
-    /// How often the forms have changed.
+    /// The number of changes of the forms.
     changes: u32,
 }
 
@@ -178,8 +178,8 @@ impl Refusals {
         self.changes != before
     }
 
-    /// Returns how often plans have changed because of refusals, as a number that tells one state of
-    /// the refusals from another.
+    /// Returns the number of changes of plans because of refusals, which distinguishes the states
+    /// of the refusals.
     pub const fn changes(&self) -> u32 {
         self.changes
     }
@@ -201,14 +201,14 @@ pub enum Reaction {
     Retry(Retry),
 }
 
-/// How often one RPC was sent again after errors.
+/// The number of times that one RPC was sent again after errors.
 //= D-06, NFS-006
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Attempts(u8);
 
 impl Attempts {
-    /// How often one RPC is sent again at most: for each kind of refusal, and twice more for limits
-    /// that change meanwhile.
+    /// The most times that one RPC is sent again: for each kind of refusal, and twice more for
+    /// limits that change in between.
     pub const MAX: u8 = 8;
 
     fn allow(&mut self) -> bool {

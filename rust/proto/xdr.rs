@@ -7,7 +7,7 @@ use crate::proto::error::{
     NoRoom, //
 };
 
-/// Returns how many pad octets follow an XDR item of `len` octets.
+/// Returns the number of pad bytes behind an XDR item of `len` bytes.
 #[inline]
 pub const fn pad_len(len: u32) -> u32 {
     len.wrapping_neg() & 3
@@ -117,7 +117,7 @@ impl<'a> Writer<'a> {
         Self { rest: out, size }
     }
 
-    /// Returns how many bytes have been written.
+    /// Returns the number of bytes that were written.
     #[inline]
     pub const fn len(&self) -> usize {
         self.size.saturating_sub(self.rest.len())

@@ -93,8 +93,8 @@ pub(crate) struct Completions<'a, H: Handler>(&'a Shared<H>);
 impl<'a, H: Handler> Completions<'a, H> {
     /// # Safety
     ///
-    /// `cq` must be a queue of [`Cq::<H>`], and its poll must have called the caller, who makes no
-    /// second one.
+    /// `cq` must be a queue of [`Cq::<H>`], and its poll must have called the caller, which makes
+    /// no second one.
     pub(super) unsafe fn of(cq: *mut bindings::ib_cq) -> Self {
         // SAFETY: `cq_context` is set by ib_alloc_cq() to a `Shared<H>` that `Cq` frees only after
         // ib_free_cq(), which ends the polling.

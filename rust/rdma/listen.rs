@@ -41,7 +41,7 @@ use kernel::sync::{
     ArcBorrow, //
 };
 
-/// Who hears of peers that want to connect.
+/// The receiver of the events of a listening id.
 pub(crate) trait Accept: Send + Sync + 'static {
     /// Takes a connect request. A request in the return value is rejected.
     ///

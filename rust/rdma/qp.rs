@@ -46,7 +46,7 @@ pub(crate) struct Size {
     pub(crate) signal_interval: u32,
     /// The most pieces of memory of one RDMA Read or Write; 1 if there are none.
     pub(crate) rw_sge: u32,
-    /// For how many RDMA Reads at a time there are registrations, on a device that needs some;
+    /// The number of RDMA Reads at a time with registrations, on a device that needs registrations;
     /// 0 if there are no RDMA Reads and Writes.
     pub(crate) rw_registrations: u32,
 }
@@ -304,7 +304,8 @@ impl<H: Handler> Qp<H> {
         self.size.max_work_requests()
     }
 
-    /// For how many RDMA Reads or Writes there are registrations, if the device needs some.
+    /// Returns the number of RDMA Reads or Writes with registrations, if the device needs
+    /// registrations.
     pub(crate) fn registrations(&self) -> u32 {
         self.size.rw_registrations
     }

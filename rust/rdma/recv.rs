@@ -158,7 +158,7 @@ impl<H: Handler> RecvBatch<H> {
         Ok(())
     }
 
-    /// Changes at how many they are posted.
+    /// Changes the number of Receives that are posted together.
     pub(crate) fn set_batch(&mut self, batch: u32) {
         self.batch = batch.max(1);
     }

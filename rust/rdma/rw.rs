@@ -731,7 +731,7 @@ impl<H: Pulls> Work for Pull<H> {
         let count = pull.what.work_requests;
         // Unmapping frees the work requests.
         cx.handler().wait_for_posting();
-        // The queue works in order: those before the last have ended, too.
+        // The queue works in order: the work requests before the last have ended, too.
         pull.what.unmap(cx.qp());
         let pull = wc.success().map(|_| pull);
         cx.handler().pulled(cx, waiter, pull, count);

@@ -2,8 +2,8 @@
 
 //! Scatterlists, `struct sg_table`: the pieces of memory that one registration joins.
 //!
-//! Physically contiguous pages become one entry, so that mapping large folios for the device
-//! costs as much as there are folios, not pages.
+//! Physically contiguous pages become one entry, so that the cost of mapping depends on the number
+//! of folios, not of pages.
 //!
 //! C header: `include/linux/scatterlist.h`.
 
@@ -67,7 +67,7 @@ impl SgTable {
         Ok(table)
     }
 
-    /// Walks all entries, and returns how many are between links.
+    /// Walks all entries, and returns the number of entries between links.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl SgTable {
         self.capacity
     }
 
-    /// Names the memory of `span`, and returns how many entries that takes.
+    /// Names the memory of `span`, and returns the number of entries.
     ///
     /// # Errors
     ///

@@ -60,7 +60,7 @@ use kernel::prelude::*;
 enum Layout {
     /// They hold the one Read chunk, with its pad, of an inline Call.
     Chunk {
-        /// How much of the message is before the chunk.
+        /// The length of the message before the chunk.
         position: u32,
         /// The length of the chunk.
         len: u32,

@@ -63,8 +63,9 @@ use kernel::{
     }, //
 };
 
-/// How often a Reply tries to get registrations, and the pause between. Registrations come back when the
-/// Sends of other Replies end. A peer that lets none end for 30 s loses its connection.
+/// The number of attempts of a Reply to get registrations, and the pause between. Registrations are
+/// free again when the Sends of other Replies end. A peer that lets no Send end for 30 s loses its
+/// connection.
 const MOST_ATTEMPTS: u32 = 3000;
 const PAUSE: Delta = Delta::from_millis(10);
 

@@ -161,7 +161,7 @@ impl Note {
     }
 }
 
-/// Calls on their way to a thread, and those whose Replies wait for the client.
+/// Calls on their way to a thread, and Calls whose Replies wait for the client.
 pub(crate) struct Queue {
     /// Calls that have just arrived. In version 2 they wait for the credits that their Replies take.
     pub(super) calls: ReceivedList<Shared<Server>>,

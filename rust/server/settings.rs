@@ -98,7 +98,8 @@ pub(super) fn max_requests() -> u32 {
 
 /// The largest message that is sent or received inline in version 1, in bytes.
 ///
-/// A peer is told of sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides keep to those.
+/// The private data have sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides use multiples
+/// of it.
 pub(super) fn max_req_size() -> u32 {
     MAX_REQ_SIZE.load(Relaxed).unsigned_abs() / 1024 * 1024
 }

@@ -185,7 +185,7 @@ impl Sizes {
         }
     }
 
-    /// For how many Calls at a time a connection begins with Receives.
+    /// Returns the number of Calls at a time with Receives at the start of a connection.
     pub(super) fn first_calls(&self) -> u32 {
         self.grants.min(Allowance::FIRST)
     }

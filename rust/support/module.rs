@@ -65,8 +65,8 @@ impl Drop for ModuleRef {
     }
 }
 
-/// Gives `value` up for good, because a device or the peer may still use it. The module stays loaded from
-/// then on, since `value` may call its text: its reference count says how often this has happened.
+/// Leaks `value`, because a device or the peer may still use it. The module stays loaded from then
+/// on, since `value` may call its code: its reference count is the number of leaked values.
 #[cold]
 pub(crate) fn leak<T>(what: &str, value: T) {
     core::mem::forget(value);

@@ -98,11 +98,11 @@ pub struct Config {
     /// announces nothing, and opens the connection by a Call: the server is known to say nothing to
     /// a CONNPROP.
     pub xid: Xid,
-    /// Version 1: for how many Calls of this side there are Receives for Replies.
+    /// Version 1: the number of Calls of this side with Receives for their Replies.
     pub calls: u32,
-    /// Version 1: how many Calls of the peer are taken at once.
+    /// Version 1: the number of Calls of the peer that are accepted at once.
     pub grants: u32,
-    /// Version 2: for how many messages there are Receives.
+    /// Version 2: the number of messages with Receives.
     pub ceiling: u16,
     /// The longest RPC message taken in several parts.
     pub continued: u32,
@@ -125,8 +125,8 @@ impl Config {
     /// Returns how long each Receive has to be that is posted when this `version` is settled, or
     /// before any is.
     ///
-    /// The version may change while the first messages are on their way, so the longest counts for
-    /// those.
+    /// The version may change while the first messages are in flight, so the longer of both lengths
+    /// applies to them.
     //= V1-045, V1-046, V2-056
     //= V2-067, V2-128, D-24
     pub fn receive_size(&self, version: Option<Version>) -> u32 {
@@ -303,7 +303,7 @@ pub enum CloseReason {
     BrokenSequence,
     /// The peer's receive buffers are too small for anything.
     SmallReceives,
-    /// The peer did not prove who it is.
+    /// The peer did not prove its identity.
     NotAuthenticated,
     /// The peer sends bad messages faster than it takes the answers.
     ReportOverflow,
@@ -573,7 +573,7 @@ impl Connection {
         self.negotiation.may_change()
     }
 
-    /// Says whether the peer has proven who it is.
+    /// Returns whether the peer has proven its identity.
     pub fn is_authenticated(&self) -> bool {
         self.auth.is_proven()
     }
@@ -665,9 +665,9 @@ impl Connection {
         }
     }
 
-    /// Returns how many bytes of Payload stream a message in parts may have so that a sender which
-    /// waits for credits for all its parts gets them: with less than half the peer's ceiling left,
-    /// it is given more. 0 in version 1.
+    /// Returns the bytes of Payload stream of the longest message in parts for which a sender that
+    /// waits for all credits gets them: with less than half the peer's ceiling left, it is granted
+    /// more. 0 in version 1.
     //= V2-037, V2-038, D-11
     pub fn continued_at_once(&self) -> (u32, u32) {
         if self.version() != Some(Version::V2) {
@@ -739,21 +739,21 @@ impl Connection {
         self.send.wants_completion()
     }
 
-    /// Changes for how many Calls of this side there are Receives, from the next Call on.
+    /// Changes the number of Calls of this side with Receives, from the next Call on.
     //= V1-032
     pub fn set_calls(&mut self, calls: u32) {
         self.config.calls = calls;
         self.calls.set_max(calls);
     }
 
-    /// Changes how many Calls of the peer are taken at once, from the next Reply on. When it
-    /// grows, the Receives for them have been posted already.
+    /// Changes the number of Calls of the peer that are accepted at once, from the next Reply on.
+    /// When it grows, the Receives for them have been posted already.
     //= V1-033, V1-035
     pub fn set_grants(&mut self, grants: u32) {
         self.config.grants = grants;
     }
 
-    /// Changes for how many messages there are Receives, from the next message on.
+    /// Changes the number of messages with Receives, from the next message on.
     //= V2-049
     pub fn set_ceiling(&mut self, ceiling: u16) {
         self.config.ceiling = ceiling;
@@ -860,8 +860,8 @@ impl Connection {
     /// Returns when [`handle_timeout`](Self::handle_timeout) and then
     /// [`poll_transmit`](Self::poll_transmit) are to be called at the latest.
     ///
-    /// `waiting` says whether RPCs of this side wait for the peer. A time that has passed already
-    /// means at once, as on a connection on which the peer can never prove who it is.
+    /// `waiting` is true if RPCs of this side wait for the peer. A time that has passed already
+    /// means at once, as on a connection on which the peer can never prove its identity.
     //= D-32, D-50, D-51
     pub fn poll_timeout(&self, waiting: bool) -> Option<Time> {
         if self.is_refused() {
@@ -873,8 +873,8 @@ impl Connection {
         dues.into_iter().flatten().min()
     }
 
-    /// Until when the peer has to have proven who it is: as long as both first messages may take
-    /// together.
+    /// Returns the time by which the peer must have proven its identity: the time for both first
+    /// messages together.
     //= V2-135, D-50
     fn proof_due(&self) -> Option<Time> {
         let answer = self.config.answer;

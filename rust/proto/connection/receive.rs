@@ -350,7 +350,7 @@ impl Connection {
     /// The message is of a version that is not known here, or not the connection's. It belongs to
     /// no sequence of messages, and leaves an open one as it is.
     ///
-    /// Only the accepting side answers: the flags that say who should cannot be read.
+    /// Only the accepting side answers: the flags that name the responder cannot be read.
     //= V1-094, V1-099, V2-004
     //= V2-060, V2-065, V2-166
     //= D-03, D-04, D-32
@@ -428,7 +428,7 @@ impl Connection {
         if let Some(event) = self.settle(Version::V1) {
             return event;
         }
-        // Even a bad Reply says how many Calls the peer takes.
+        // Even a bad Reply has the number of Calls that the peer accepts.
         if let Ok((MsgType::Reply, _)) | Err((_, MsgType::Reply)) = checked {
             self.calls.handle_grant(fixed.credit);
         }

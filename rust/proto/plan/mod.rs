@@ -249,13 +249,13 @@ impl Plan {
         }
     }
 
-    /// Returns how many Segments the header has, and with it how many registrations there are.
+    /// Returns the number of Segments in the header, which is the number of registrations.
     #[inline]
     pub const fn segments(&self) -> u32 {
         self.segments
     }
 
-    /// Returns how many bytes behind the header do not come from `head[0]` of the Call.
+    /// Returns the number of bytes behind the header that do not come from `head[0]` of the Call.
     #[inline]
     pub const fn pulled_up(&self, call: &CallShape<'_>) -> u32 {
         match self.conveyance {
@@ -282,7 +282,8 @@ impl Plan {
         }
     }
 
-    /// Returns how many bytes of memory are offered for results, in Write chunks and the Reply chunk.
+    /// Returns the number of bytes of memory that are provided for results, in Write chunks and the
+    /// Reply chunk.
     #[inline]
     pub fn offered_bytes(&self, call: &CallShape<'_>) -> u32 {
         if self.reply_chunk {

@@ -111,8 +111,8 @@ impl Item {
         self.offset..self.offset.saturating_add(self.len)
     }
 
-    /// By how much a stream of `len` bytes gets shorter when the item is reduced. The stream may
-    /// end without the last item's pad.
+    /// Returns the number of bytes by which a stream of `len` bytes gets shorter when the item is
+    /// reduced. The stream may end without the last item's pad.
     #[inline]
     pub const fn reduces(&self, len: u32) -> u32 {
         let rest = len.saturating_sub(self.offset);
@@ -171,7 +171,7 @@ impl ItemSet {
         self.0 == 0
     }
 
-    /// Returns how many items are in the set.
+    /// Returns the number of items in the set.
     #[inline]
     pub const fn count(self) -> u32 {
         self.0.count_ones()

@@ -72,7 +72,7 @@ pub(crate) trait Service: Sized + Send + Sync + 'static {
     ) -> Result<(Self::Connection, Addresses)>;
 }
 
-/// Who is connected.
+/// The addresses of both ends of a connection.
 pub(crate) struct Addresses {
     /// This side's address.
     pub(crate) local: SockAddr,
@@ -103,7 +103,7 @@ pub(crate) struct Next<W> {
     pub(crate) more: bool,
 }
 
-/// Whom the server calls.
+/// A client that the server can call.
 pub(crate) trait Called {
     /// Sends a Call to the client, which is small. `alone` says whether no other waits for its
     /// Reply: it takes the transport lock. Context: process, may sleep. Does not wait for the

@@ -186,8 +186,8 @@ impl Xprt {
         put_credit(&lock);
     }
 
-    /// Returns whether the peer owes Replies to requests that were given up, and has sent none of
-    /// these in time. After one of them the others get as much time again.
+    /// Returns whether the peer owes Replies to requests that were given up, and has sent no such
+    /// Reply in time. After such a Reply the time begins again.
     fn owes_replies(&self) -> bool {
         let mut lock = self.lock_transport();
         if *lock.orphans() == 0 {

@@ -218,8 +218,8 @@ impl Drop for Buffer {
 
 /// All slots of a transport.
 ///
-/// The free ones are bits of a map, of which the lowest is taken first, so that the slots in use
-/// are those whose memory is warm, and taking one needs no lock.
+/// The free slots are bits of a map. The lowest free slot is taken, so that the memory of the slots
+/// in use is in the caches, and taking a slot needs no lock.
 pub(super) struct SlotTable<S> {
     slots: KVVec<Pin<KBox<Slot<S>>>>,
     /// One bit for each slot without an owner.
