@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Connections break all the time under I/O of several processes; every byte is compared.
-# BREAKS says how many times; it needs a kernel with sunrpc's fault injection.
+# Connections break all the time under I/O of several processes; every byte is compared. BREAKS is
+# the number of broken connections; needs a kernel with sunrpc's fault injection.
 . "$(dirname "$0")/lib.sh"
 
 BREAKS=${BREAKS:-300}

@@ -557,7 +557,7 @@ def presence_words(c):
 #= V1-111
 @case()
 def counts_beyond_the_message(c):
-    """Among them those whose product with the size of a Segment is small in 32 bits."""
+    """Including numbers whose product with the size of a Segment is small in 32 bits."""
     for count in (5, 1000, 0x08000000, 0x10000000, 0x10000001, 0xFFFFFFFF):
         for lists in (words(0, 1, count), words(0, 0, 1, count)):
             c.refuses(lists=lists)
@@ -1745,7 +1745,7 @@ def callbacks(c):
     at = Decoder(call.payload)
     expect([at.word() for _ in range(6)] == [call.xid, 0, 2, 0x40000000, 1, 1],
            call.payload[:80].hex())
-    # The Receive for the Reply is one more than those for Calls.
+    # The Receive for the Reply comes in addition to the Receives for Calls.
     c.answers_to([c.message()[1] for _ in range(call.credits)])
     expect(asked_back(c, 2, 0.3) == 1, "two Calls with one credit")
     c.send(recall_reply(call))
@@ -1835,13 +1835,13 @@ def never_answers(c):
 #= V1-036, V1-037
 @case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
 def callbacks_without_answers(c):
-    """Only a Reply brings a credit. Who gives none is called no more."""
+    """Only a Reply brings a credit. A client that sends no Reply is not called any more."""
     never_answers(c)
 
 
 @case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
 def callbacks_never_answered(c):
-    """Who connects anew is called again."""
+    """A client that connects again is called again."""
     session, names = never_answers(c)
     again = c.caller.connect()
     good(again.replies(compound_41(words(41) + session.id + words(3, 0))).payload)

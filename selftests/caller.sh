@@ -38,7 +38,7 @@ calls_are_read_in_rounds() {
 	break_rules a_call_in_as_many as_many_segments_to_read many_calls_in data_in_odd
 }
 
-# How much memory the server has left, in KiB.
+# The free memory of the server, in KiB.
 memory_left() {
 	on_server sh -c 'echo 3 >/proc/sys/vm/drop_caches; sleep 0.2
 		awk "/^MemFree/ { print \$2 }" /proc/meminfo'

@@ -27,11 +27,11 @@ RESPONSE, MORE = 1, 2
 BAD_XDR, INVAL_HTYPE, INVAL_FLAG = 2, 3, 4
 READ_CHUNKS, WRITE_CHUNKS, SYSTEM = 5, 6, 10
 SBSIZ, RBSIZ, RSSIZ, RCSIZ, BRS, HOSTAUTH = 1, 2, 3, 4, 5, 6
-# How many messages of the server there are Receives for.
+# The number of Receives for messages of the server.
 CEILING = 64
 # How long a message is waited for that need not come.
 QUIET = 0.5
-# For how many seconds a server lets its threads wait for a client.
+# The seconds for which messages of a server may wait for a client.
 PATIENCE = 30
 NO_LISTS = words(0, 0, 0)
 
@@ -203,7 +203,7 @@ class Talk:
         return good(self.replied(xid).payload)
 
     def parts_of(self, xid):
-        """The Payload stream of a Reply, and in how many messages it came."""
+        """The Payload stream of a Reply, and the number of its messages."""
         stream, parts = b"", 0
         while True:
             message = self.replied(xid)
@@ -258,7 +258,7 @@ def opens_with_no_properties(talk):
     talk.open().lives()
 
 
-# With more than one credit, the server says first who it is.
+# With more than one credit, the server announces its properties first.
 def opens_with_a_call(talk):
     talk.lives()
     expect(talk.announced, "the server has announced nothing")

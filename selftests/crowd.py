@@ -43,13 +43,15 @@ CALL = 256
 ROOM = INLINE + CALL
 PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 0, INLINE // 1024 - 1, INLINE // 1024 - 1)
 SECONDS = 120
-# How many RDMA Reads the server may have outstanding.
+# The number of RDMA Reads that the server may have outstanding.
 READS = int(os.environ.get("READS", "1"))
 # How long to wait for a Reply before asking again.
 PATIENCE = 5
-# How often the device sends a packet again: as the kernel's clients do. 7 is for ever on soft RoCE.
+# The number of times that the device sends a packet again: as the kernel's clients do. 7 is for ever on soft
+# RoCE.
 RETRIES = 6
-# How often a client may be refused: that its connection has ended may come before that it stands.
+# The number of times that a client may be refused: the end of its connection may be reported before its
+# establishment.
 MOST_REFUSALS = 5
 
 
@@ -220,7 +222,8 @@ def answers(clients):
 
 
 def gather(server, port, count, at_once):
-    """Returns all, how often one had to connect again, and how often without having been told."""
+    """Returns all clients, the number of new connections, and the number of these without a message of the
+    server."""
     missing = list(range(count))
     there, again, untold, refused = [], 0, 0, collections.Counter()
     while missing:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""A client that has to prove who it is, and does or does not (version 2 of RPC-over-RDMA).
+"""A client that has to prove its identity, and does or does not (version 2 of RPC-over-RDMA).
 
 usage: hostauth.py SERVER [PORT [NAME...]]
 
@@ -21,12 +21,12 @@ from verbs import waiting
 from wire import SECONDS, Lost, words
 
 KEY = os.environ.get("KEY", "").encode()
-# For how many seconds a client may be silent about itself: twice the time for an answer.
+# The seconds for which a client need not announce its properties: twice the time for an answer.
 PATIENCE = 10
 
 
 class Keyed(Talk):
-    """A connection on which both sides prove who they are."""
+    """A connection on which both sides prove their identity."""
 
     def __init__(self, caller):
         super().__init__(caller)
@@ -47,7 +47,7 @@ class Keyed(Talk):
         return b""
 
     def challenged(self):
-        """Says hello; the server proves who it is."""
+        """Sends the first message; the server proves its identity."""
         self.open()
         self.material(HELLO, self.nonce)
         return self.judged()

@@ -57,7 +57,7 @@ logs_of_both() {
 	on_server dmesg | grep "$1" || :
 }
 
-# try_mount [ADDRESS [OPTIONS]]: PATIENCE is for how many tenths of a second it waits for an answer.
+# try_mount [ADDRESS [OPTIONS]]: waits PATIENCE tenths of a second for an answer.
 try_mount() {
 	mkdir -p "$mnt"
 	timeout -k 5 15 mount -t nfs \
@@ -480,7 +480,7 @@ io_waits_for_the_key() {
 	cmp "$local/file" "$dir/file"
 }
 
-# A client that was written from the document proves who it is, or tries to look like one.
+# A client that was written from the document proves its identity, or tries to pass as another.
 others_prove_it() {
 	needs_crowd
 	keys - "$KEY"

@@ -352,7 +352,7 @@ CHURNED = (600, 3500, 5000, 70000, 300001)
 
 
 def churn(path, count, stop):
-    """Prints how often each process has changed all its files."""
+    """Prints the number of rounds in which each process has changed all its files."""
     children = {}
     for number in range(int(count)):
         child = os.fork()

@@ -381,7 +381,7 @@ begin_io() {
 	connections=$(transport connect_count)
 }
 
-# How many connections there have been since.
+# The number of connections since then.
 new_connections() {
 	now=$(transport connect_count)
 	echo $((now - connections))
@@ -417,7 +417,7 @@ wait_for_breaks() {
 	done
 }
 
-# rdma_objects [on_server]: how many RDMA objects of each kind there are.
+# rdma_objects [on_server]: the number of RDMA objects of each kind.
 rdma_objects() {
 	shown=$("$@" rdma resource show) || fail "rdma resource show has failed" >&2
 	[ -n "$shown" ] || fail "there is no RDMA device" >&2
@@ -597,7 +597,7 @@ netem() {
 	fail "$said"
 }
 
-# frames_lost [on_server]: how many have been since then.
+# frames_lost [on_server]: the number of frames that were lost since then.
 frames_lost() {
 	"$@" tc -s qdisc show dev "$interface" |
 		sed -n '/^qdisc netem/ { n; s/.*(dropped \([0-9]*\),.*/\1/p; }'
@@ -691,7 +691,7 @@ revive_device() {
 	device_comes_back "$@"
 }
 
-# queue_pairs [on_server]: how many there are of connections.
+# queue_pairs [on_server]: the number of queue pairs of connections.
 queue_pairs() {
 	shown=$("$@" rdma resource show qp) || fail "rdma resource show has failed" >&2
 	echo "$shown" | awk '/type RC/ { count++ } END { print count + 0 }'

@@ -55,7 +55,7 @@ RESPONSE, MORE = 1, 2
 ERR_VERS, ERR_CHUNK = 1, 2
 # The ways that announce no version.
 UNANNOUNCED = ("silent", "begins", "called", "version1")
-# The most Segments of a header, and how many everybody takes.
+# The most Segments of a header, and the usual number.
 RCSIZ, MOST_SEGMENTS = 4, 16
 # The longest Segment, and how long it is in the way that has it.
 RSSIZ, LONGEST = 3, 600000
@@ -109,7 +109,7 @@ class Connection2(Connection):
         self.arrived, self.parts, self.announced = [], b"", False
         # The properties of this side are from a fault, and the client may refuse them.
         self.is_odd = False
-        # The nonces of client and server, and whether the client has proven who it is.
+        # The nonces of client and server, and whether the client has proven its identity.
         self.nonces, self.proven = None, self.way not in ("keyed", "forger", "hesitates")
         # Errors of the client: the XID, and which one. The credits that the next message is to grant.
         self.refusals, self.next_credits, self.refusal_is_due = [], None, False
@@ -280,7 +280,7 @@ class Connection2(Connection):
             sys.exit(f"the client's request: {self.request}, {segments} Segments")
 
     def judge(self, material):
-        """The client says hello, or proves who it is."""
+        """The client sends its first message, or proves its identity."""
         if self.way == "hesitates" and Connection2.made == 1:
             return
         key = os.environ["KEY"].encode()

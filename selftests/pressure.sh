@@ -18,8 +18,8 @@ dirty_up_to() {
 	echo "$2" >/proc/sys/vm/dirty_background_ratio
 }
 
-# memory_is_full VERSION: a process writes twice as much as there is memory, and one RPC in 20 breaks its
-# connection.
+# memory_is_full VERSION: a process writes twice the size of the memory, and one RPC in 20 breaks
+# its connection.
 memory_is_full() {
 	VERS=$1
 	total=$(meminfo MemTotal)

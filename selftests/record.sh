@@ -36,7 +36,7 @@ stop_recording() {
 	recorder "! [ -d $instance ] || rmdir $instance"
 }
 
-# has SIGN...: so much has to be there.
+# has SIGN...: the record must have all these signs.
 has() {
 	for sign; do
 		count=$(grep -c "rpcrdma_$sign" "$RECORD") || fail "nothing of $sign was recorded"

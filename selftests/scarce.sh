@@ -13,7 +13,7 @@ CONNECTIONS=${CONNECTIONS:-10}
 ALLOCATIONS=${ALLOCATIONS:-2}
 
 faults=/sys/kernel/debug/failslab
-# More allocations than fail in any test, so that it can be told how many did.
+# More allocations than fail in any test, so that the rest of the number shows the failures.
 TIMES=1000000
 
 # fails NAME=VALUE...: how failslab is set until the test ends.

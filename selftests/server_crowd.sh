@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# A server with many clients: that come at once, that stay and do nothing, that come and go under the
-# I/O of another. CROWD is how many come at once (500), IDLE how many stay (1000).
+# A server with many clients: clients that connect at once, that are idle, and that come and go
+# under the I/O of another. CROWD is the number of clients at once (500), IDLE the number of idle
+# clients (1000).
 . "$(dirname "$0")/lib.sh"
 
 CROWD=${CROWD:-500}

@@ -115,8 +115,8 @@ bad_listeners_are_refused() {
 	serves "$PORT"
 }
 
-# Who waits for a listener without threads hears that it goes away, and not only that nothing comes. The
-# C module's forgets them.
+# A client that waits for a listener without threads is refused when the listener ends, instead of
+# waiting for its time-out. The C module does not refuse these clients.
 waiting_clients_are_refused() {
 	needs_server_command
 	needs_crowd

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Faults of all kinds in random order, on either side, under verified I/O. Each fault has to end, and a file has
-# to be written through the mount afterwards. DURATION is how many seconds each test takes at least, SEED selects
-# the order. Both modules have to be built with FAULTS=y, both kernels need failslab and sunrpc's fault injection.
+# Faults of all kinds in random order, on either side, under verified I/O. After each fault, a file
+# must be written through the mount. DURATION is the minimal duration of each test in seconds, SEED
+# selects the order. Both modules have to be built with FAULTS=y, both kernels need failslab and
+# sunrpc's fault injection.
 . "$(dirname "$0")/lib.sh"
 
 DURATION=${DURATION:-600}

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Swap over a mount. The last tests need a client with little memory, since a process of theirs takes twice
-# as much, and a kernel with sunrpc's fault injection. ROUNDS is how often that process changes its memory.
+# Swap over a mount. The last tests need a client with little memory, since their process uses twice
+# the memory, and a kernel with sunrpc's fault injection. ROUNDS is the number of times that the
+# process changes its memory.
 . "$(dirname "$0")/lib.sh"
 
 ROUNDS=${ROUNDS:-2}

@@ -153,7 +153,7 @@ class QueuePair:
             self._done()
 
     def reap(self):
-        """Returns how many requests have been done since it was last asked."""
+        """Returns the number of requests that have been completed since the last call."""
         return sum(done.status == IBV_WC_SUCCESS for done in self.sent.poll(SENDS)[1] or ())
 
     def post(self, opcode, length, remote=None):

@@ -341,7 +341,7 @@ ten_attributes() {
 	done
 }
 
-# messages_received: how many the server has counted.
+# messages_received: the counter of the server.
 messages_received() {
 	on_server cat /proc/sys/sunrpc/svc_rdma/rdma_stat_recv
 }
@@ -399,7 +399,7 @@ parts_share_the_credits() {
 	[ "$(says last_close)" = none ]
 }
 
-# messages_without_receive: how many the devices of both sides have counted.
+# messages_without_receive: the counters of the devices of both sides.
 messages_without_receive() {
 	counters="/sys/class/infiniband/*/ports/1/hw_counters"
 	{

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * load ROW MOUNT KIND FILE COUNT [DEPTH SIZE]: does COUNT operations of a kind on the client, after
- * a quarter of them uncounted, between the markers that have them counted, and prints how many
- * RPCs the mount has sent meanwhile. load MARKER: executes that marker.
+ * load ROW MOUNT KIND FILE COUNT [DEPTH SIZE]: executes COUNT operations of a kind on the client,
+ * after a quarter of them uncounted, between the markers that start and end counting, and prints
+ * the number of RPCs of the mount in this time. load MARKER: executes that marker.
  *
  * With COUNTED=server in the environment, the markers are executed on the server's node.
  */
@@ -176,7 +176,7 @@ static void drop_caches(void)
 	close(caches);
 }
 
-/* Returns how many RPCs the counted part has taken. */
+/* Returns the number of RPCs of the counted part. */
 static long readdir_all(long count, bool counted)
 {
 	long sent = 0;

@@ -298,7 +298,7 @@ DECLARE_EVENT_CLASS(rpcrdma_cid_class,
 	TP_printk("cid=%u", __entry->cid)
 );
 
-/* A signaled Send has ended, and all those before it. */
+/* A signaled Send and all Sends before it have ended. */
 DEFINE_EVENT(rpcrdma_cid_class, xprtrdma_wc_send, TP_PROTO(u32 cid), TP_ARGS(cid));
 /* All registrations of an RPC have been invalidated. */
 DEFINE_EVENT(rpcrdma_cid_class, xprtrdma_wc_li_done, TP_PROTO(u32 cid), TP_ARGS(cid));

@@ -20,7 +20,7 @@ from .progress import LabError
 
 # Fragments of kernels/.
 UML = {"uml": ("uml",), "uml-checkers": ("uml", "checkers")}
-# All checkers are in one kernel: who asks for one has the others as well.
+# All checkers are in one kernel, with these names.
 SAME = {"uml-kasan": "uml-checkers", "uml-lockdep": "uml-checkers"}
 # The patches of kernels/, for User Mode Linux only; its nodes need them.
 PATCHES = ("vector", "yield", "secondary", "stack", "kasan", "rxe")

@@ -35,7 +35,7 @@ FAILED_DEVICE = re.compile("|".join(f"rpcrdma: .*{re.escape(words)}" for words i
 EXPLAINED = re.compile("|".join(
     line for line in (Path(__file__).parents[3] / "selftests/explained").read_text().splitlines()
     if line and not line.startswith("#")))
-# How much of the log after a report belongs to it.
+# The number of lines behind a report that belong to it.
 FOLLOWING = 40
 
 

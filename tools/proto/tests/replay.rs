@@ -72,7 +72,7 @@ use rpcrdma_proto::proto::{v1, v2};
 
 const PREFIX: &str = "rpcrdma_protocol_";
 
-/// How much of a header or of a message is traced.
+/// The traced length of a header or of a message.
 const TRACED: usize = 512;
 
 /// One line of a trace.
@@ -352,7 +352,7 @@ impl Kernel {
     }
 }
 
-/// Replays a trace, and returns how often it has each call, and callbacks of the server.
+/// Replays a trace, and returns the number of each call, and of callbacks of the server.
 fn replay(trace: &str) -> Result<BTreeMap<&str, u32>, String> {
     let mut kernel = Kernel::default();
     let mut calls = BTreeMap::new();

@@ -31,7 +31,7 @@ use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 /// An RPC that one side will make.
 #[derive(Clone, Copy, Debug)]
 pub struct Rpc {
-    /// Who calls.
+    /// The side that calls.
     pub caller: Side,
     /// The length of the Call, at least 8.
     pub call: u32,
@@ -73,9 +73,9 @@ pub struct Setup {
     pub hold: bool,
     /// The fate of a message without a posted Receive.
     pub fabric: Fabric,
-    /// How often the connection gets lost at most.
+    /// The most losses of the connection.
     pub losses: u8,
-    /// How often the client gets tired of waiting for the first answer at most.
+    /// The most times that the client gives up waiting for the first answer.
     pub impatience: u8,
 }
 
@@ -265,7 +265,7 @@ impl World {
         self.hopeless
     }
 
-    /// Returns how many messages found no Receive.
+    /// Returns the number of messages that found no Receive.
     pub fn missed(&self) -> u32 {
         self.missed
     }
@@ -473,7 +473,7 @@ impl World {
             .handle_posted(RecvCredits::receives(config.ceiling) - peer.held);
     }
 
-    /// Returns how many Receives of a side are posted, those with messages in them included.
+    /// Returns the number of posted Receives of a side, including Receives with messages in them.
     fn receives(&self, setup: &Setup, side: Side) -> u32 {
         let config = &setup.configs[index(side)];
         let sender = &self.peers[index(other(side))].connection;

@@ -18,7 +18,7 @@ use rpcrdma_proto::proto::{v1, v2};
 
 type Copied<'a> = std::iter::Copied<std::slice::Iter<'a, Segment>>;
 
-/// How often each function is called.
+/// The number of calls of each function.
 const CALLS: u32 = 100;
 
 const XID: Xid = Xid(0x1234_5678);

@@ -1289,7 +1289,7 @@ fn calls_of_version_2_need_no_credit_of_version_1() {
     assert_eq!(client.calls().outstanding(), 2);
     client.handle_call_ended();
     assert_eq!(client.calls().outstanding(), 1);
-    // A server that goes on with version 1 says how many it takes.
+    // A server that continues with version 1 announces the number of Calls that it accepts.
     let mut client = self::client(Version::V2);
     client.handle_message(NOW, raw(&[0xc1, 1, 8, 4, 1, 1, 1]), None);
     assert_eq!(client.version(), Some(Version::V1));
@@ -2115,7 +2115,7 @@ fn policy_decides_about_peers_without_proof() {
     let again = props(0, &[]).len() + SET_LEN;
     assert_eq!(len, again + HOSTAUTH_LEN + 8);
     assert!(matches!(server.handle_auth(Verdict::Continue), Event::None));
-    // Nothing of an RPC goes out before the peer has proven who it is.
+    // No part of an RPC is sent before the peer has proven its identity.
     let reply = Outgoing {
         direction: MsgType::Reply,
         ..call(9)

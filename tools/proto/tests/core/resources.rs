@@ -338,7 +338,7 @@ fn a_responder_on_a_common_device() {
     // Twice the requested number, for later.
     assert_eq!(r.grants, 256);
     assert_eq!(r.receives, 273);
-    // With the marker and a free entry, a power of two: as much as for 128 Calls.
+    // With the marker and a free entry, a power of two: the same as for 128 Calls.
     assert_eq!(r.send_room, 510);
     assert_eq!(responder(128, 2, 1, &device(256, 8)), None);
 }

@@ -21,7 +21,7 @@ use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
 
 const NOW: Time = Time(1000);
 
-/// A keyed hash that is good enough for who does not want to break it.
+/// A keyed hash without security, for tests.
 fn mac(key: u64) -> impl Fn(&[u8]) -> Option<Mac> + Copy {
     move |octets: &[u8]| {
         let mut mac = [0; 32];

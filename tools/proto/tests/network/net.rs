@@ -287,7 +287,7 @@ impl Net {
         self.version_2
     }
 
-    /// Returns how many connections were lost since the session began.
+    /// Returns the number of connections that were lost since the session began.
     pub fn losses(&self) -> u32 {
         self.losses
     }

@@ -76,7 +76,7 @@ impl Peer {
         peer
     }
 
-    /// Returns how many Receives are posted.
+    /// Returns the number of posted Receives.
     fn receives(&self) -> u32 {
         RecvCredits::receives(MOST) - self.kept
     }
