@@ -72,8 +72,11 @@ class Boot:
                     lines.append(line)
                 else:
                     around.append(line)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         if program:
             failed |= self._ended(report, program, started, lines, None)
+        report.say(f"{self.name}: {used.ru_utime + used.ru_stime:.0f} s of processor time")
         ending = ENDINGS.get(process.returncode)
         if process.returncode and not failed:
             ending = ending or f"ended with status {process.returncode}, and no program has failed"
