@@ -171,7 +171,7 @@ check-lab: python ## The selftests on nodes: User Mode Linux, its sanitizers, De
 check-cost: python ## What one RPC executes in our client and server, against the baseline
 	@$(step) --ktap 'cost of an RPC' tools/cost/cost --check
 
-check-stress: python ## Hours of broken connections, failing allocations, spoiled Replies; not in check
+check-stress: python ## Two hours of broken connections, failing allocations, spoiled Replies; not in check
 	@tools/check/check-lab --table check-stress
 
 soak: python ## Half an hour of faults in random order, on either side, in both versions; not in check
