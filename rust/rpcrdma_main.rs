@@ -50,13 +50,13 @@ module! {
 
 /// The loaded module. The registrations are dropped in this order.
 struct RpcRdma {
-    _responder: server::Registration,
-    _requester: sunrpc::Registration<client::transport::Rdma>,
+    _responder: server::ServerRegistration,
+    _requester: sunrpc::XprtRegistration<client::transport::RdmaTransport>,
     _server_settings: support::sysctl::Table,
     _settings: support::sysctl::Table,
     _debugfs: support::debugfs::Root,
-    _hostauth: endpoint::hostauth::Registration,
-    _queue: support::work::Queue,
+    _hostauth: endpoint::hostauth::AuthRegistration,
+    _queue: support::work::Workqueue,
 }
 
 /// Returns the value of a parameter. Linux 7.2 returns a reference, Linux 7.3 a copy.
@@ -67,8 +67,8 @@ fn value(parameter: impl Borrow<i32>) -> i32 {
 impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Self {
-            _queue: support::work::Queue::new(c"rpcrdma")?,
-            _hostauth: endpoint::hostauth::Registration::new(
+            _queue: support::work::Workqueue::new(c"rpcrdma")?,
+            _hostauth: endpoint::hostauth::AuthRegistration::new(
                 c".rpcrdma",
                 support::module::host_auth(),
                 support::module::svc_host_auth(),
@@ -81,8 +81,8 @@ impl kernel::Module for RpcRdma {
             _server_settings: server::settings::register(value(
                 module_parameters::svc_max_version.value(),
             ))?,
-            _requester: sunrpc::Registration::new()?,
-            _responder: server::Registration::new()?,
+            _requester: sunrpc::XprtRegistration::new()?,
+            _responder: server::ServerRegistration::new()?,
         })
     }
 }

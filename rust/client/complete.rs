@@ -17,7 +17,7 @@ use super::{
     registrations::{
         Exposed,
         Requests,
-        Sent, //
+        SentRequest, //
     },
     request::{
         Pinned,
@@ -28,8 +28,8 @@ use super::{
 };
 use crate::{
     endpoint::{
-        CloseReason,
         Disposition,
+        EndReason,
         Endpoint,
         LockedState,
         Protocol,
@@ -70,7 +70,7 @@ use crate::{
         },
         recv::Received, //
     },
-    sunrpc::backchannel::Refused,
+    sunrpc::backchannel::CallbackRefused,
     support::{
         completion::Completion,
         trace, //
@@ -81,11 +81,11 @@ use kernel::{
     sync::Arc, //
 };
 
-type Message = Received<Shared<Client>>;
+type ClientMessage = Received<Shared<Client>>;
 type Inv = LocalInvBox<Shared<Client>>;
 
 /// The request that a message took out of the table of requests.
-pub(crate) enum Claim {
+pub(crate) enum ReplyClaim {
     /// The message concerns no RPC of ours.
     None,
     /// There is no such RPC, or it was not sent, or has its Reply already.
@@ -93,7 +93,7 @@ pub(crate) enum Claim {
     /// The RPC that the message is for.
     Taken {
         rqst: Pinned,
-        sent: Sent,
+        sent: SentRequest,
         /// The number of Calls in flight that the server grants.
         limit: u32,
         /// The server has refused the Call, which goes again in another form.
@@ -103,7 +103,7 @@ pub(crate) enum Claim {
 
 /// Where a checked Reply lies.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum ReceivedForm {
     /// In the last `len` bytes of the message; `written` bytes of results in the Write chunk.
     Inline { len: usize, written: u32 },
     /// In the Reply chunk.
@@ -117,7 +117,7 @@ pub(super) enum Form {
 /// A checked Reply whose RPC still exposes memory.
 pub(crate) struct Pending {
     rqst: Pinned,
-    form: Form,
+    form: ReceivedForm,
     exposed: Exposed,
     /// The Reply came in several parts, which are the endpoint's still.
     in_parts: bool,
@@ -128,8 +128,8 @@ pub(crate) enum Waiter {
     /// A Reply that was checked, and the RPC it completes.
     Reply {
         rqst: Pinned,
-        form: Form,
-        message: Message,
+        form: ReceivedForm,
+        message: ClientMessage,
         /// The joined message, if it arrived in several parts; `message` is the last part.
         joined: Option<Reassembly>,
     },
@@ -173,7 +173,7 @@ fn take(
     requests: &mut Requests,
     rqst: &Pinned,
     invalidated: &mut Option<Invalidated>,
-) -> Option<(Sent, u32)> {
+) -> Option<(SentRequest, u32)> {
     let sent = requests.table.take(rqst.index(), invalidated)?;
     rqst.set_outstanding(false);
     protocol.handle_call_ended();
@@ -199,7 +199,7 @@ fn check(
     shared: &Shared<Client>,
     arrived: &Arrived<'_>,
     rqst: Pinned,
-    sent: Sent,
+    sent: SentRequest,
     invalidated: Option<Invalidated>,
 ) -> Disposition<Pending> {
     let client = &shared.role;
@@ -207,18 +207,18 @@ fn check(
     trace::reply(|| (client.cid, xid.0, arrived.fixed.credit));
     let form = match sent.check(xid, &arrived.conveyed, arrived.part.start) {
         Ok(reply) => match reply.payload {
-            Payload::Inline(payload) => Form::Inline {
+            Payload::Inline(payload) => ReceivedForm::Inline {
                 len: payload.len(),
                 written: reply.written,
             },
-            Payload::ReplyChunk { len } => Form::ReplyChunk { len },
+            Payload::ReplyChunk { len } => ReceivedForm::ReplyChunk { len },
         },
         Err(why) => {
             trace::reply_bad(|| (client.cid, xid.0, why.name()));
-            Form::Failed
+            ReceivedForm::Failed
         }
     };
-    let source = Source {
+    let source = ReplySource {
         bytes: arrived.conveyed.payload,
         in_parts: arrived.part.offset != 0,
     };
@@ -232,18 +232,18 @@ pub(super) fn claim(
     requests: &mut Requests,
     event: &Event<'_>,
     invalidated: &mut Option<Invalidated>,
-) -> Claim {
+) -> ReplyClaim {
     let xid = match event {
         Event::Reply(arrived) => arrived.fixed.xid,
         Event::Error { xid, .. } | Event::Failed { xid, .. } => *xid,
         Event::Close {
             fail: Some(xid), ..
         } => *xid,
-        _ => return Claim::None,
+        _ => return ReplyClaim::None,
     };
     let Some(rqst) = client.xprt.lookup(xid.0) else {
         orphaned(client, protocol, requests, xid);
-        return Claim::Stray(None);
+        return ReplyClaim::Stray(None);
     };
     let again = match event {
         Event::Error { report, .. } if protocol.is_version2() => {
@@ -252,9 +252,9 @@ pub(super) fn claim(
         _ => false,
     };
     let Some((sent, limit)) = take(protocol, requests, &rqst, invalidated) else {
-        return Claim::Stray(Some(rqst));
+        return ReplyClaim::Stray(Some(rqst));
     };
-    Claim::Taken {
+    ReplyClaim::Taken {
         rqst,
         sent,
         limit,
@@ -293,12 +293,12 @@ fn granted(client: &Client, limit: u32) {
 pub(super) fn arrived(
     shared: &Shared<Client>,
     event: Event<'_>,
-    claim: Claim,
+    claim: ReplyClaim,
     invalidated: Option<Invalidated>,
 ) -> Disposition<Pending> {
     let client = &shared.role;
     match claim {
-        Claim::Taken {
+        ReplyClaim::Taken {
             rqst,
             sent,
             limit,
@@ -315,23 +315,27 @@ pub(super) fn arrived(
                 Event::Failed { xid, why } => {
                     trace::reply_bad(|| (client.cid, xid.0, why.name()));
                 }
-                Event::Close { why, .. } => shared.request_close(CloseReason::Protocol(why)),
+                Event::Close { why, .. } => shared.request_close(EndReason::Protocol(why)),
                 _ => {}
             }
-            let form = if again { Form::Again } else { Form::Failed };
-            let nothing = Source {
+            let form = if again {
+                ReceivedForm::Again
+            } else {
+                ReceivedForm::Failed
+            };
+            let nothing = ReplySource {
                 bytes: &[],
                 in_parts: false,
             };
             end_exposure(shared, rqst, sent, form, nothing, invalidated)
         }
-        Claim::Stray(rqst) => {
+        ReplyClaim::Stray(rqst) => {
             if let Event::Close { why, .. } = event {
-                return Disposition::Close(CloseReason::Protocol(why));
+                return Disposition::Close(EndReason::Protocol(why));
             }
             stray(client, event.xid().unwrap_or(Xid(0)), rqst)
         }
-        Claim::None => unclaimed(client, event),
+        ReplyClaim::None => unclaimed(client, event),
     }
 }
 
@@ -368,19 +372,19 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
                     client.stats.bad_messages.add(1);
                     Disposition::Refuse(call.fixed, ErrorReport::System)
                 }
-                Err(Refused::NoService) => {
+                Err(CallbackRefused::NoService) => {
                     client.stats.bad_messages.add(1);
                     Disposition::Done
                 }
-                Err(Refused::Excess) => Disposition::Close(CloseReason::TooManyCalls),
+                Err(CallbackRefused::Excess) => Disposition::Close(EndReason::TooManyCalls),
             }
         }
-        Event::Close { why, .. } => Disposition::Close(CloseReason::Protocol(why)),
+        Event::Close { why, .. } => Disposition::Close(EndReason::Protocol(why)),
         // The Call is sent again on a connection that begins with the other version, which is remembered
         // when this connection is closed.
-        Event::VersionChanged { refused: Some(_) } => Disposition::Close(CloseReason::Protocol(
-            connection::CloseReason::VersionChanged,
-        )),
+        Event::VersionChanged { refused: Some(_) } => {
+            Disposition::Close(EndReason::Protocol(connection::CloseReason::VersionChanged))
+        }
         // It may have brought properties, late.
         //= V2-138
         Event::None => {
@@ -402,7 +406,7 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
 
 /// The Payload stream of a Reply, and whether it came in several messages.
 #[derive(Clone, Copy)]
-struct Source<'a> {
+struct ReplySource<'a> {
     bytes: &'a [u8],
     in_parts: bool,
 }
@@ -412,26 +416,26 @@ struct Source<'a> {
 fn end_exposure(
     shared: &Shared<Client>,
     rqst: Pinned,
-    sent: Sent,
-    form: Form,
-    source: Source<'_>,
+    sent: SentRequest,
+    form: ReceivedForm,
+    source: ReplySource<'_>,
     invalidated: Option<Invalidated>,
 ) -> Disposition<Pending> {
     let client = &shared.role;
     let proof = match sent {
-        Sent::Inline(_) if invalidated.is_some() => {
+        SentRequest::Inline(_) if invalidated.is_some() => {
             client.stats.bad_messages.add(1);
-            return Disposition::Close(CloseReason::ForeignInvalidation);
+            return Disposition::Close(EndReason::ForeignInvalidation);
         }
-        Sent::Inline(proof) => proof,
-        Sent::Revoked(mr, _) => {
+        SentRequest::Inline(proof) => proof,
+        SentRequest::Revoked(mr, _) => {
             //= CM-016
             trace::mr_reminv(|| (client.cid, rqst.xid(), mr.region().key));
             let (mr, proof) = mr.unmap();
             client.give_back(mr);
             proof
         }
-        Sent::Exposed(exposed) => {
+        SentRequest::Exposed(exposed) => {
             let in_parts = source.in_parts;
             return end_exposure_of_many(shared, rqst, exposed, form, in_parts, invalidated);
         }
@@ -447,13 +451,14 @@ fn end_exposure_of_many(
     shared: &Shared<Client>,
     rqst: Pinned,
     mut exposed: Exposed,
-    form: Form,
+    form: ReceivedForm,
     in_parts: bool,
     invalidated: Option<Invalidated>,
 ) -> Disposition<Pending> {
     let client = &shared.role;
     if let Some(by_peer) = invalidated {
-        //= CM-016
+        //= V2-117, CM-012, CM-016
+        //= D-22
         let handle = by_peer.handle();
         match exposed.mrs.take_invalidated(by_peer) {
             Some(mr) => {
@@ -476,7 +481,7 @@ fn end_exposure_of_many(
 fn foreign(shared: &Shared<Client>, rqst: Pinned, exposed: Exposed) -> Disposition<Pending> {
     shared.lock().role.table.untake(&rqst, exposed);
     shared.role.stats.bad_messages.add(1);
-    Disposition::Close(CloseReason::ForeignInvalidation)
+    Disposition::Close(EndReason::ForeignInvalidation)
 }
 
 impl Pending {
@@ -485,7 +490,7 @@ impl Pending {
         self,
         shared: &Shared<Client>,
         cx: &mut Completions<'_, Shared<Client>>,
-        message: Message,
+        message: ClientMessage,
     ) {
         let Self {
             rqst,
@@ -515,7 +520,7 @@ impl Pending {
 
 /// Says whether the Receive of a message has a credit of the server: in version 2.
 //= V2-044
-fn is_counted(message: &Message) -> bool {
+fn is_counted(message: &ClientMessage) -> bool {
     let fixed = FixedWords::split(message.bytes());
     fixed.is_some_and(|(fixed, _)| fixed.version == Version::V2.number())
 }
@@ -565,11 +570,11 @@ impl Waiter {
             (
                 Self::Reply {
                     rqst,
-                    form: Form::Failed,
+                    form: ReceivedForm::Failed,
                     ..
                 },
                 Some(proof),
-            ) => finish(client, rqst, &[], Form::Failed, proof),
+            ) => finish(client, rqst, &[], ReceivedForm::Failed, proof),
             (Self::Reply { .. }, _) => {}
             (Self::Release { done, .. }, _) => done.complete_all(),
         }
@@ -615,8 +620,8 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 #[inline(always)]
 //= V1-089, V1-141, V2-081
 //= V2-183
-fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: Form, _proof: Unexposed) {
-    if let Form::Again = form {
+fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: ReceivedForm, _proof: Unexposed) {
+    if let ReceivedForm::Again = form {
         return send_again(client, rqst);
     }
     match place(&client.stats, &mut rqst, source, form) {
@@ -647,9 +652,9 @@ fn send_again(client: &Client, rqst: Pinned) {
 ///
 /// `EIO`: the Reply does not fit the buffers of the RPC, or is no complete Reply.
 #[inline(always)]
-fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: Form) -> Result<usize> {
+fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: ReceivedForm) -> Result<usize> {
     match form {
-        Form::Inline { len, written } => {
+        ReceivedForm::Inline { len, written } => {
             let payload = source
                 .len()
                 .checked_sub(len)
@@ -677,10 +682,10 @@ fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: Form) -> Result<
             stats.total_rdma_reply.add(u64::from(written));
             Ok((padded_len(len as u32) + padded_len(written)) as usize)
         }
-        Form::ReplyChunk { len } => {
+        ReceivedForm::ReplyChunk { len } => {
             stats.total_rdma_reply.add(u64::from(len));
             Ok(len as usize)
         }
-        Form::Again | Form::Failed => Err(EIO),
+        ReceivedForm::Again | ReceivedForm::Failed => Err(EIO),
     }
 }

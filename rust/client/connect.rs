@@ -11,7 +11,7 @@ use super::{
     },
     role::Client,
     sizes::{
-        Sizes,
+        ClientSizes,
         FIRST_MESSAGES, //
     },
     versions, //
@@ -78,7 +78,7 @@ pub(super) fn resolve(
     xprt: &Xprt,
     peer: SockAddr,
     begun: impl FnOnce(&Arc<Shared<Client>>),
-) -> Result<(Endpoint<Client>, Sizes), ConnectError> {
+) -> Result<(Endpoint<Client>, ClientSizes), ConnectError> {
     let net = xprt.net().ok_or(EINVAL)?;
     let unresolved = Unresolved::new(client, Requests::none(), net)?;
     begun(unresolved.shared());
@@ -89,7 +89,7 @@ pub(super) fn resolve(
     let resolved = unresolved.resolve(peer, RESOLVE_TIMEOUT)?;
     let device = resolved.attributes()?;
     let is_swapping = xprt.swappers() != 0;
-    let sizes = Sizes::new(&device, xprt.max_reqs(), is_swapping).inspect_err(|_| {
+    let sizes = ClientSizes::new(&device, xprt.max_reqs(), is_swapping).inspect_err(|_| {
         if net::may_log() {
             let name = device.name;
             pr_err!("the RDMA device {name} cannot register memory as RPC over RDMA needs it\n");
@@ -123,7 +123,7 @@ pub(super) fn resolve(
 /// memory.
 pub(super) fn establish(
     endpoint: &Endpoint<Client>,
-    sizes: &Sizes,
+    sizes: &ClientSizes,
     xprt: &Xprt,
     peer: SockAddr,
 ) -> Result<(), ConnectError> {

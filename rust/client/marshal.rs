@@ -11,7 +11,7 @@ use super::{
     request::RdmaRqst,
     role::Client,
     sizes::{
-        Sizes,
+        ClientSizes,
         CONTINUED, //
     },
     stats::Stats, //
@@ -76,8 +76,8 @@ use crate::{
         CallBuf,
         Extent,
         Measures,
-        SendError,
         Xprt, //
+        XprtSendError,
     },
     support::{
         errno,
@@ -136,7 +136,7 @@ impl SendSide {
     /// `ENOTCONN`: the connection is closed.
     pub(super) fn new(
         gate: &Arc<Gate<Endpoint<Client>>>,
-        sizes: &Sizes,
+        sizes: &ClientSizes,
         peer: SockAddr,
         refill: Arc<Job<Refill>>,
     ) -> Result<Self> {
@@ -336,10 +336,10 @@ impl Drop for Made {
 /// If the device cannot join pieces of the memory, sends the request with parts of pages apart from whole
 /// pages, and later requests, too: behind swiotlb, the copy of a part has another offset within its page.
 #[inline]
-pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
+pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), XprtSendError> {
     loop {
         match send_once(side, rqst) {
-            Err(SendError::Unmappable) if !side.limits.whole_pages => {
+            Err(XprtSendError::Unmappable) if !side.limits.whole_pages => {
                 side.own = side.own.of_whole_pages();
                 side.limits = side.limits.of_whole_pages();
             }
@@ -352,10 +352,10 @@ pub(super) fn send(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError
 ///
 /// # Errors
 ///
-/// [`SendError::TooLarge`]: no message or chunk can convey the Call. Otherwise the Call can be sent
+/// [`XprtSendError::TooLarge`]: no message or chunk can convey the Call. Otherwise the Call can be sent
 /// later.
 #[inline(always)]
-fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
+fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), XprtSendError> {
     if side.limits.version == Version::V2 && side.endpoint.shared().role.peer_limits_changed.get() {
         side.refresh_limits();
     }
@@ -367,7 +367,7 @@ fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
         Ok(plan) => plan,
         Err(error) => {
             trace::marshal_failed(|| (side.endpoint.shared().role.cid, rqst.xid(), error.name()));
-            return Err(SendError::TooLarge);
+            return Err(XprtSendError::TooLarge);
         }
     };
     let mrs = if plan.segments() == 0 {
@@ -401,7 +401,7 @@ fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), SendError> {
 ///
 /// # Errors
 ///
-/// [`SendError`]: the Call was not sent; `error` if chunks cannot convey it.
+/// [`XprtSendError`]: the Call was not sent; `error` if chunks cannot convey it.
 #[cold]
 #[inline(never)]
 //= V2-094, V2-095
@@ -410,7 +410,7 @@ fn send_in_chunks(
     rqst: &RdmaRqst,
     call: &CallShape<'_>,
     error: ComposeError,
-) -> Result<(), SendError> {
+) -> Result<(), XprtSendError> {
     let limits = Limits {
         continued_send: 0,
         longest_send: 0,
@@ -614,7 +614,7 @@ pub(super) fn send_reply(
     side: &mut SendSide,
     xid: u32,
     reply: &CallBuf<'_>,
-) -> Result<(), SendError> {
+) -> Result<(), XprtSendError> {
     let outgoing = Outgoing {
         xid: Xid(xid),
         direction: MsgType::Reply,
@@ -624,7 +624,7 @@ pub(super) fn send_reply(
     };
     let len = reply.len() as usize;
     if len > side.max_callback() as usize {
-        return Err(SendError::TooLarge);
+        return Err(XprtSendError::TooLarge);
     }
     let result = {
         let mut state = side.endpoint.shared().lock();
@@ -645,7 +645,7 @@ pub(super) fn send_reply(
 
 /// Why a message that was planned is not sent, in the core's terms.
 #[cold]
-fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
+fn not_composed(side: &mut SendSide, error: ComposeError) -> XprtSendError {
     match error {
         ComposeError::NoRoom(mrs) => {
             let shared = side.endpoint.shared();
@@ -657,22 +657,22 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
             if shared.lock().has_room(mrs) {
                 shared.role.xprt.write_space();
             }
-            SendError::NoBuffer
+            XprtSendError::NoBuffer
         }
-        ComposeError::NotPosted => SendError::NotConnected,
+        ComposeError::NotPosted => XprtSendError::NotConnected,
         ComposeError::NoRoomForParts(parts, mrs) => {
             let shared = side.endpoint.shared();
             let most = shared.lock().protocol().map_or(0, Protocol::most_parts);
             if parts > most {
                 // The server accepts less than before: the next connection begins with its new limits.
-                return SendError::NotConnected;
+                return XprtSendError::NotConnected;
             }
             shared.role.xprt.wait_for_buffer_space();
             // Buffers that came back before the core noted the waiting task woke no task: look again.
             if shared.lock().has_room_for_parts(parts, mrs) {
                 shared.role.xprt.write_space();
             }
-            SendError::NoBuffer
+            XprtSendError::NoBuffer
         }
         ComposeError::Protocol(connection::SendError::NoCredit)
             if side.limits.version == Version::V2 =>
@@ -683,13 +683,13 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> SendError {
             if shared.lock().may_send(MsgType::Reply, 1) {
                 shared.role.xprt.write_space();
             }
-            SendError::NoBuffer
+            XprtSendError::NoBuffer
         }
-        ComposeError::Protocol(connection::SendError::NoCredit) => SendError::NoMemory,
+        ComposeError::Protocol(connection::SendError::NoCredit) => XprtSendError::NoMemory,
         ComposeError::Protocol(connection::SendError::NoRoom) | ComposeError::TooLong => {
-            SendError::TooLarge
+            XprtSendError::TooLarge
         }
-        ComposeError::Protocol(_) => SendError::NotConnected,
+        ComposeError::Protocol(_) => XprtSendError::NotConnected,
     }
 }
 
@@ -743,7 +743,7 @@ fn measures(of: Measures) -> Buf {
 ///
 /// # Errors
 ///
-/// [`SendError`] and the registrations that are mapped so far: as for [`map`].
+/// [`XprtSendError`] and the registrations that are mapped so far: as for [`map`].
 #[inline]
 //= V1-026, V1-087, V1-088
 //= V2-022, V2-182
@@ -752,7 +752,7 @@ fn map_chunks(
     rqst: &RdmaRqst,
     call: &CallShape<'_>,
     plan: &Plan,
-) -> Result<MrList<Mapped>, (SendError, MrList<Mapped>)> {
+) -> Result<MrList<Mapped>, (XprtSendError, MrList<Mapped>)> {
     if plan.segments() != 1 {
         return map_many(side, rqst, call, plan);
     }
@@ -770,14 +770,14 @@ fn map_chunks(
 ///
 /// # Errors
 ///
-/// [`SendError`] and the registrations that are mapped so far: as for [`map`].
+/// [`XprtSendError`] and the registrations that are mapped so far: as for [`map`].
 #[inline(never)]
 fn map_many(
     side: &mut SendSide,
     rqst: &RdmaRqst,
     call: &CallShape<'_>,
     plan: &Plan,
-) -> Result<MrList<Mapped>, (SendError, MrList<Mapped>)> {
+) -> Result<MrList<Mapped>, (XprtSendError, MrList<Mapped>)> {
     let mut mapped = MrList::new();
     for region in plan.registrations(call) {
         match map(side, rqst, region) {
@@ -792,19 +792,19 @@ fn map_many(
 ///
 /// # Errors
 ///
-/// [`SendError::NoBuffer`]: no registration is idle. [`SendError::NoMemory`]: there is no DMA
-/// address at present. [`SendError::Unmappable`]: the device cannot join the pieces.
-/// [`SendError::TooLarge`]: the region is not in the buffers.
+/// [`XprtSendError::NoBuffer`]: no registration is idle. [`XprtSendError::NoMemory`]: there is no DMA
+/// address at present. [`XprtSendError::Unmappable`]: the device cannot join the pieces.
+/// [`XprtSendError::TooLarge`]: the region is not in the buffers.
 #[inline(always)]
 fn map(
     side: &mut SendSide,
     rqst: &RdmaRqst,
     Registration { chunk, part, range }: Registration,
-) -> Result<Mr<Mapped>, SendError> {
+) -> Result<Mr<Mapped>, XprtSendError> {
     let part = match part {
-        PartName::Head => sunrpc::Part::Head,
-        PartName::Pages => sunrpc::Part::Pages,
-        PartName::Tail => sunrpc::Part::Tail,
+        PartName::Head => sunrpc::XdrPart::Head,
+        PartName::Pages => sunrpc::XdrPart::Pages,
+        PartName::Tail => sunrpc::XdrPart::Tail,
     };
     let (span, direction) = match chunk {
         ChunkRole::Read(_) => (rqst.call().span(part, range), Direction::ToDevice),
@@ -813,10 +813,10 @@ fn map(
         }
     };
     let Ok(span) = span else {
-        return Err(SendError::TooLarge);
+        return Err(XprtSendError::TooLarge);
     };
     let Some(mr) = side.take_mr(span.page_count()) else {
-        return Err(SendError::NoBuffer);
+        return Err(XprtSendError::NoBuffer);
     };
     match mr.map(span, direction, rqst.xid()) {
         Ok(mr) => {
@@ -841,20 +841,20 @@ fn map(
 
 /// Returns the error of a request whose memory was not mapped.
 #[cold]
-fn unmapped(side: &SendSide, rqst: &RdmaRqst, error: MapError) -> SendError {
+fn unmapped(side: &SendSide, rqst: &RdmaRqst, error: MapError) -> XprtSendError {
     let cid = side.endpoint.shared().role.cid;
     match error {
         MapError::NoSpace { entries } => {
             trace::frwr_sgerr(|| (cid, rqst.xid(), entries));
-            SendError::NoMemory
+            XprtSendError::NoMemory
         }
         MapError::Apart { mapped, joined } => {
             trace::frwr_maperr(|| (cid, rqst.xid(), mapped, joined));
-            SendError::Unmappable
+            XprtSendError::Unmappable
         }
         MapError::Span => {
             trace::frwr_maperr(|| (cid, rqst.xid(), 0, 0));
-            SendError::Unmappable
+            XprtSendError::Unmappable
         }
     }
 }

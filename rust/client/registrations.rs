@@ -4,7 +4,7 @@
 //!
 //! The endpoint's lock protects the requests. One value, [`Exposed`], holds the registrations of a request
 //! together with the box for their invalidation, so an invalidation always has its box. The code that
-//! takes it out of the [`Table`] ends the exposure: the Reply's handler, a task that gives up, or the end
+//! takes it out of the [`RequestTable`] ends the exposure: the Reply's handler, a task that gives up, or the end
 //! of the connection. Most requests have one registration, which the peer invalidates with its Reply; then
 //! no work request is posted, and the box stays where it is.
 //!
@@ -243,7 +243,7 @@ pub(super) struct Exposed {
 }
 
 /// A request that was sent and whose Reply is outstanding.
-pub(super) enum Sent {
+pub(super) enum SentRequest {
     /// It names no memory.
     Inline(Unexposed),
     /// It named memory by one registration, which the peer has invalidated.
@@ -252,7 +252,7 @@ pub(super) enum Sent {
     Exposed(Exposed),
 }
 
-impl Sent {
+impl SentRequest {
     /// Checks a Reply against the provided chunks.
     ///
     /// # Errors
@@ -305,7 +305,7 @@ impl Exposed {
 }
 
 /// The state of a slot's request on this connection.
-enum Entry {
+enum RequestState {
     /// Not sent.
     Idle(LocalInvBox<Shared<Client>>),
     /// Sent without chunks.
@@ -318,7 +318,7 @@ enum Entry {
 
 /// The request of a slot.
 struct Row {
-    entry: Entry,
+    entry: RequestState,
     /// The XID of the Call that was sent last. It is apart because an entry is moved as a whole.
     xid: u32,
     /// The Reply has come after the request left the receive queue: the task is about to give the
@@ -335,9 +335,9 @@ pub(super) struct Abandoned {
 }
 
 /// All requests of a connection, by the index of their slot.
-pub(super) struct Table(KVVec<Row>);
+pub(super) struct RequestTable(KVVec<Row>);
 
-impl Table {
+impl RequestTable {
     /// Entries for `slots` slots. Context: process, may sleep.
     ///
     /// # Errors
@@ -347,7 +347,7 @@ impl Table {
         let mut rows = KVVec::with_capacity(slots as usize, GFP_NORETRY)?;
         for _ in 0..slots {
             let inv = endpoint.retry_enomem(LocalInv::new)?;
-            let entry = Entry::Idle(inv);
+            let entry = RequestState::Idle(inv);
             let row = Row {
                 entry,
                 xid: 0,
@@ -363,7 +363,7 @@ impl Table {
     pub(super) fn is_idle(&self, index: u32) -> bool {
         matches!(
             self.0.get(index as usize).map(|row| &row.entry),
-            Some(Entry::Idle(_))
+            Some(RequestState::Idle(_))
         )
     }
 
@@ -373,15 +373,15 @@ impl Table {
         let Some(row) = self.0.get_mut(rqst.index() as usize) else {
             return;
         };
-        let entry @ Entry::Idle(_) = &mut row.entry else {
+        let entry @ RequestState::Idle(_) = &mut row.entry else {
             return;
         };
-        let Entry::Idle(inv) = core::mem::replace(entry, Entry::Taken) else {
+        let RequestState::Idle(inv) = core::mem::replace(entry, RequestState::Taken) else {
             return;
         };
         let sent = match mrs.unexposed() {
-            Ok(proof) => Entry::Inline(inv, proof),
-            Err(mrs) => Entry::Exposed(Exposed { mrs, inv, layout }),
+            Ok(proof) => RequestState::Inline(inv, proof),
+            Err(mrs) => RequestState::Exposed(Exposed { mrs, inv, layout }),
         };
         core::mem::forget(core::mem::replace(entry, sent));
         row.xid = rqst.xid();
@@ -392,24 +392,34 @@ impl Table {
     /// Takes a request whose Reply is outstanding. `by_peer` is the registration that the peer has
     /// invalidated with the Reply; it is used up if the request has no other registration.
     #[inline(always)]
-    pub(super) fn take(&mut self, index: u32, by_peer: &mut Option<Invalidated>) -> Option<Sent> {
+    pub(super) fn take(
+        &mut self,
+        index: u32,
+        by_peer: &mut Option<Invalidated>,
+    ) -> Option<SentRequest> {
         // Apart, so that for the most frequent ones nothing else of an entry is moved.
         let row = self.0.get_mut(index as usize)?;
-        if let entry @ Entry::Inline(..) = &mut row.entry {
-            let Entry::Inline(inv, proof) = core::mem::replace(entry, Entry::Taken) else {
+        if let entry @ RequestState::Inline(..) = &mut row.entry {
+            let RequestState::Inline(inv, proof) = core::mem::replace(entry, RequestState::Taken)
+            else {
                 return None;
             };
-            core::mem::forget(core::mem::replace(entry, Entry::Idle(inv)));
-            return Some(Sent::Inline(proof));
+            core::mem::forget(core::mem::replace(entry, RequestState::Idle(inv)));
+            return Some(SentRequest::Inline(proof));
         }
         self.change(index, |entry| match entry {
-            Entry::Exposed(Exposed { mrs, inv, layout }) => match mrs.into_revoked(by_peer) {
-                Ok(mr) => (Entry::Idle(inv), Some(Sent::Revoked(mr, layout))),
-                Err(mrs) => (
-                    Entry::Taken,
-                    Some(Sent::Exposed(Exposed { mrs, inv, layout })),
-                ),
-            },
+            RequestState::Exposed(Exposed { mrs, inv, layout }) => {
+                match mrs.into_revoked(by_peer) {
+                    Ok(mr) => (
+                        RequestState::Idle(inv),
+                        Some(SentRequest::Revoked(mr, layout)),
+                    ),
+                    Err(mrs) => (
+                        RequestState::Taken,
+                        Some(SentRequest::Exposed(Exposed { mrs, inv, layout })),
+                    ),
+                }
+            }
             other => (other, None),
         })?
     }
@@ -424,8 +434,8 @@ impl Table {
         attempts: &mut Attempts,
     ) -> Reaction {
         let (layout, mrs) = match self.0.get(index as usize).map(|row| &row.entry) {
-            Some(Entry::Inline(..)) => (Layout::default(), None),
-            Some(Entry::Exposed(exposed)) => (exposed.layout, Some(&exposed.mrs)),
+            Some(RequestState::Inline(..)) => (Layout::default(), None),
+            Some(RequestState::Exposed(exposed)) => (exposed.layout, Some(&exposed.mrs)),
             _ => return Reaction::Terminate,
         };
         let len = |skip: u32, count: u32| {
@@ -460,9 +470,13 @@ impl Table {
 
     /// Replaces an entry by the return value of `f`.
     #[inline(always)]
-    fn change<T>(&mut self, index: u32, f: impl FnOnce(Entry) -> (Entry, T)) -> Option<T> {
+    fn change<T>(
+        &mut self,
+        index: u32,
+        f: impl FnOnce(RequestState) -> (RequestState, T),
+    ) -> Option<T> {
         let entry = &mut self.0.get_mut(index as usize)?.entry;
-        let (new, result) = f(core::mem::replace(entry, Entry::Taken));
+        let (new, result) = f(core::mem::replace(entry, RequestState::Taken));
         // The replaced entry has nothing to drop; without this, the compiler would check it.
         core::mem::forget(core::mem::replace(entry, new));
         Some(result)
@@ -470,7 +484,7 @@ impl Table {
 
     /// Puts back the value of [`take`](Self::take): the message was not a Reply, and the RPC continues to wait.
     pub(super) fn untake(&mut self, rqst: &RdmaRqst, exposed: Exposed) {
-        self.change(rqst.index(), |_| (Entry::Exposed(exposed), ()));
+        self.change(rqst.index(), |_| (RequestState::Exposed(exposed), ()));
         rqst.set_outstanding(true);
     }
 
@@ -478,7 +492,10 @@ impl Table {
     /// then its task has not given it up yet, but will.
     fn answered(&mut self, reply: u32) -> bool {
         let is_its = |row: &&mut Row| {
-            let is_sent = matches!(row.entry, Entry::Inline(..) | Entry::Exposed(_));
+            let is_sent = matches!(
+                row.entry,
+                RequestState::Inline(..) | RequestState::Exposed(_)
+            );
             row.xid == reply && is_sent && !row.answered
         };
         match self.0.iter_mut().find(is_its) {
@@ -496,8 +513,10 @@ impl Table {
         let owed = (!row.answered).then_some(row.xid);
         let taken = |exposed| Some(Abandoned { exposed, owed });
         self.change(index, |entry| match entry {
-            Entry::Inline(inv, _) => (Entry::Idle(inv), taken(None)),
-            Entry::Exposed(Exposed { mrs, inv, .. }) => (Entry::Taken, taken(Some((mrs, inv)))),
+            RequestState::Inline(inv, _) => (RequestState::Idle(inv), taken(None)),
+            RequestState::Exposed(Exposed { mrs, inv, .. }) => {
+                (RequestState::Taken, taken(Some((mrs, inv))))
+            }
             other => (other, None),
         })?
     }
@@ -505,13 +524,13 @@ impl Table {
     /// Gives back the box of a request that exposes nothing any more.
     #[inline]
     pub(super) fn put_back(&mut self, index: u32, inv: LocalInvBox<Shared<Client>>) {
-        self.change(index, |_| (Entry::Idle(inv), ()));
+        self.change(index, |_| (RequestState::Idle(inv), ()));
     }
 }
 
 /// The data of the client under the endpoint's lock.
 pub(crate) struct Requests {
-    pub(super) table: Table,
+    pub(super) table: RequestTable,
     /// The XIDs of requests that were given up and whose Reply the peer owes. The capacity is the
     /// number of slots, which suffices because each of them has a credit.
     orphans: KVVec<u32>,
@@ -523,7 +542,7 @@ impl Requests {
     /// Returns an empty table, for a connection that the server has not accepted yet.
     pub(super) const fn none() -> Self {
         Self {
-            table: Table(KVVec::new()),
+            table: RequestTable(KVVec::new()),
             orphans: KVVec::new(),
             mrs: 0,
         }
@@ -536,7 +555,7 @@ impl Requests {
     /// `ENOMEM`: there is no memory.
     pub(super) fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
         Ok(Self {
-            table: Table::new(endpoint, slots)?,
+            table: RequestTable::new(endpoint, slots)?,
             orphans: KVVec::with_capacity(slots as usize, GFP_NORETRY)?,
             mrs: 0,
         })

@@ -5,8 +5,8 @@
 use super::{
     complete::{
         self,
-        Claim,
         Pending,
+        ReplyClaim,
         Waiter, //
     },
     history::History,
@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     endpoint::{
-        CloseReason,
         Disposition,
+        EndReason,
         LockedState,
         Protocol,
         ReassemblyQuota,
@@ -152,7 +152,7 @@ impl Client {
 
 impl Role for Client {
     type Locked = Requests;
-    type Claim = Claim;
+    type Claim = ReplyClaim;
     type Pending = Pending;
     type Waiter = Waiter;
     type Note = ();
@@ -208,7 +208,7 @@ impl Role for Client {
         requests: &mut Requests,
         event: &Event<'_>,
         invalidated: &mut Option<Invalidated>,
-    ) -> Claim {
+    ) -> ReplyClaim {
         complete::claim(self, protocol, requests, event, invalidated)
     }
 
@@ -216,7 +216,7 @@ impl Role for Client {
         &self,
         shared: &Shared<Self>,
         event: Event<'_>,
-        claim: Claim,
+        claim: ReplyClaim,
         _message: &Received<Shared<Self>>,
         invalidated: Option<Invalidated>,
     ) -> Disposition<Pending> {
@@ -249,7 +249,7 @@ impl Role for Client {
         self.xprt.write_space();
     }
 
-    fn ended(&self, why: CloseReason) {
+    fn ended(&self, why: EndReason) {
         self.history.closed(why.as_str());
     }
 

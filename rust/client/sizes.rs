@@ -74,7 +74,7 @@ pub(crate) struct Lengths {
 
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct ClientSizes {
     /// The number of RPCs that may be in flight.
     pub(crate) requests: u32,
     /// The most pages of a registration.
@@ -102,7 +102,7 @@ pub(crate) struct Sizes {
     pub(crate) messages: u16,
 }
 
-impl Sizes {
+impl ClientSizes {
     /// Returns the resources for `requests` RPCs in flight, or for fewer. With `is_swapping`, the kernel swaps
     /// over the transport.
     ///

@@ -17,9 +17,9 @@ use kernel::seq_file::SeqFile;
 /// Most have one writer at a time, the holder of the send lock or a connection's completions,
 /// which do not run side by side. Of others an increment may be lost, which is worth less than a
 /// locked instruction. Readers need no order between counters.
-pub(crate) struct Counter(Racy<u64>);
+pub(crate) struct RacyCounter(Racy<u64>);
 
-impl Counter {
+impl RacyCounter {
     const fn new() -> Self {
         Self(Racy::new(0))
     }
@@ -39,13 +39,13 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// The counters of one transport since its creation.
         pub(crate) struct Stats {
-            $($(#[$doc])* pub(crate) $name: Counter,)*
+            $($(#[$doc])* pub(crate) $name: RacyCounter,)*
         }
 
         impl Stats {
             /// All zero.
             pub(crate) const fn new() -> Self {
-                Self { $($name: Counter::new(),)* }
+                Self { $($name: RacyCounter::new(),)* }
             }
         }
     };

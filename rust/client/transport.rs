@@ -22,7 +22,7 @@ use super::{
     role::Client,
     settings,
     sizes::{
-        Sizes,
+        ClientSizes,
         MAX_DATA_PAGES, //
     },
     stats::Stats,
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     endpoint::{
-        CloseReason,
+        EndReason,
         Endpoint,
         Protocol,
         Shared, //
@@ -41,11 +41,11 @@ use crate::{
         CallBuf,
         ConnectError,
         SendCell,
-        SendError,
         SendLock,
         Transport,
         Xprt,
         XprtHandle, //
+        XprtSendError,
     },
     support::{
         debugfs::Show,
@@ -77,7 +77,7 @@ use kernel::{
 
 /// RPC over RDMA, as transport class `rdma`.
 #[pin_data]
-pub(crate) struct Rdma {
+pub(crate) struct RdmaTransport {
     xprt: XprtHandle<Request>,
     /// The sender's part of the connection, if there is a connection.
     sender: SendCell<Option<SendSide>>,
@@ -99,7 +99,7 @@ pub(crate) struct Rdma {
 /// Numbers connections, from 1 on; 0 is none.
 static CONNECTIONS: Atomic<u32> = Atomic::new(1);
 
-impl Transport for Rdma {
+impl Transport for RdmaTransport {
     type Request = Request;
     type Connection = Made;
 
@@ -214,17 +214,17 @@ impl Transport for Rdma {
     }
 
     #[inline]
-    fn send(&self, lock: &mut SendLock<'_>, rqst: &RdmaRqst) -> Result<(), SendError> {
+    fn send(&self, lock: &mut SendLock<'_>, rqst: &RdmaRqst) -> Result<(), XprtSendError> {
         match self.sender.get(lock) {
             Some(sender) => marshal::send(sender, rqst).inspect_err(|error| {
-                if *error != SendError::NotConnected {
+                if *error != XprtSendError::NotConnected {
                     self.stats.failed_marshal.add(1);
                 }
                 if error.is_final() {
                     self.stats.unsendable.add(1);
                 }
             }),
-            None => Err(SendError::NotConnected),
+            None => Err(XprtSendError::NotConnected),
         }
     }
 
@@ -245,10 +245,10 @@ impl Transport for Rdma {
         lock: &mut SendLock<'_>,
         xid: u32,
         reply: &CallBuf<'_>,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), XprtSendError> {
         match self.sender.get(lock) {
             Some(sender) => marshal::send_reply(sender, xid, reply),
-            None => Err(SendError::NotConnected),
+            None => Err(XprtSendError::NotConnected),
         }
     }
 
@@ -265,7 +265,7 @@ impl Transport for Rdma {
         // The gate is entered before `is_overdue` looks. If the connection was replaced before that,
         // the older one is closing already and ignores this.
         if let Some(endpoint) = self.enter().filter(|_| is_overdue()) {
-            endpoint.shared().request_close(CloseReason::NoReply);
+            endpoint.shared().request_close(EndReason::NoReply);
         }
     }
 
@@ -290,7 +290,7 @@ impl Transport for Rdma {
     }
 }
 
-impl Rdma {
+impl RdmaTransport {
     /// The task gives up its RPC before the Reply has come.
     #[cold]
     fn abandon(&self, rqst: &RdmaRqst) {
@@ -323,7 +323,7 @@ impl Rdma {
 }
 
 /// Both sides have said how large messages may be.
-fn trace_thresholds(endpoint: &Endpoint<Client>, sizes: &Sizes, peer: &SockAddr) {
+fn trace_thresholds(endpoint: &Endpoint<Client>, sizes: &ClientSizes, peer: &SockAddr) {
     let shared = endpoint.shared();
     let Some(facts) = shared.lock().protocol().map(Protocol::facts) else {
         return;
@@ -343,7 +343,7 @@ fn trace_thresholds(endpoint: &Endpoint<Client>, sizes: &Sizes, peer: &SockAddr)
     });
 }
 
-impl Show for Rdma {
+impl Show for RdmaTransport {
     fn show(&self, seq: &SeqFile) {
         let last = self.history.last();
         // Read under the locks, printed without them.

@@ -6,8 +6,8 @@
 use super::{
     now,
     Buffers,
-    CloseReason,
     ComposeError,
+    EndReason,
     Endpoint,
     LockedState,
     Protocol,
@@ -201,9 +201,9 @@ impl<R: Responder> SendPermit<'_, R> {
         mut self,
         write: Option<Write>,
         invalidate: Option<Handle>,
-    ) -> Result<(), CloseReason> {
+    ) -> Result<(), EndReason> {
         let Some(composed) = self.composed.take() else {
-            return Err(CloseReason::NotPosted);
+            return Err(EndReason::NotPosted);
         };
         self.state.post_reply(self.qp, composed, write, invalidate)
     }
@@ -264,14 +264,14 @@ impl<R: Role> Shared<R> {
         qp: &QpRef<Self>,
         fixed: &FixedWords,
         report: ErrorReport,
-    ) -> Result<(), CloseReason> {
+    ) -> Result<(), EndReason> {
         let mut state = self.lock();
         if let Some(protocol) = &mut state.protocol {
             protocol
                 .refuse(fixed, report)
-                .map_err(CloseReason::Protocol)?;
+                .map_err(EndReason::Protocol)?;
         }
-        state.transmit(qp).map_err(|_| CloseReason::NotPosted)
+        state.transmit(qp).map_err(|_| EndReason::NotPosted)
     }
 }
 
@@ -300,7 +300,7 @@ impl<R: Responder> Endpoint<R> {
     /// # Errors
     ///
     /// The connection has to be closed.
-    pub(crate) fn grow(&self, calls: &Range<u32>, more: &Buffers) -> Result<(), CloseReason> {
+    pub(crate) fn grow(&self, calls: &Range<u32>, more: &Buffers) -> Result<(), EndReason> {
         let (Ok(mut receives), Ok(mut sends)) = (self.new_receives(more), self.new_sends(more))
         else {
             self.shared.lock().allowance.handle_posted(calls.start);
@@ -308,7 +308,7 @@ impl<R: Responder> Endpoint<R> {
         };
         let mut state = self.shared.lock();
         if receives.post(&self.qp).is_err() {
-            return Err(CloseReason::NotPosted);
+            return Err(EndReason::NotPosted);
         }
         state
             .receives
@@ -500,11 +500,7 @@ impl<R: Responder> Endpoint<R> {
     /// # Errors
     ///
     /// The connection has to be closed.
-    pub(crate) fn refuse(
-        &self,
-        fixed: &FixedWords,
-        report: ErrorReport,
-    ) -> Result<(), CloseReason> {
+    pub(crate) fn refuse(&self, fixed: &FixedWords, report: ErrorReport) -> Result<(), EndReason> {
         self.shared.refuse(&self.qp, fixed, report)
     }
 
@@ -514,11 +510,7 @@ impl<R: Responder> Endpoint<R> {
     /// # Errors
     ///
     /// The connection has to be closed.
-    pub(crate) fn drop_call(
-        &self,
-        call: Received<Shared<R>>,
-        held: u32,
-    ) -> Result<(), CloseReason> {
+    pub(crate) fn drop_call(&self, call: Received<Shared<R>>, held: u32) -> Result<(), EndReason> {
         let mut state = self.shared.lock();
         state.end_call(held);
         let posted = state.receives.repost(&self.qp, call);
@@ -529,7 +521,7 @@ impl<R: Responder> Endpoint<R> {
         drop(state);
         // Another Call may have its credit.
         self.shared.send_waiting(&self.qp);
-        posted.and(told).map_err(|_| CloseReason::NotPosted)
+        posted.and(told).map_err(|_| EndReason::NotPosted)
     }
 
     /// Begins to read the peer's memory; `waiter` comes back with the data. If there is no room in the send
@@ -562,7 +554,7 @@ impl<R: Responder> Endpoint<R> {
 
     /// Begins to end the connection. Context: process, may sleep.
     pub(crate) fn detach(&self) {
-        self.shared.request_close(CloseReason::Unneeded);
+        self.shared.request_close(EndReason::Unneeded);
         self.id.disconnect();
     }
 }
@@ -617,10 +609,10 @@ impl<R: Responder> State<R> {
         qp: &QpRef<Shared<R>>,
         outgoing: &Outgoing,
         payload: impl FnOnce(&mut [u8]) -> Option<usize>,
-    ) -> Result<(), CloseReason> {
+    ) -> Result<(), EndReason> {
         let composed = self
             .compose(outgoing, 0, &NoChunks, payload)
-            .map_err(|_| CloseReason::NotPosted)?;
+            .map_err(|_| EndReason::NotPosted)?;
         self.post_reply(qp, composed, None, None)
     }
 
@@ -636,12 +628,12 @@ impl<R: Responder> State<R> {
         (buffer, len): (SendBox<Shared<R>>, usize),
         write: Option<Write>,
         invalidate: Option<Handle>,
-    ) -> Result<(), CloseReason> {
+    ) -> Result<(), EndReason> {
         let invalidate = invalidate.map(|handle| handle.0);
         // The next message needs a buffer back.
         let last = self.sends.is_empty();
         qp.post_reply(&mut self.queue, write, buffer, len, invalidate, last)
-            .map_err(|_| CloseReason::NotPosted)
+            .map_err(|_| EndReason::NotPosted)
     }
 }
 

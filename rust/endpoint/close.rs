@@ -38,7 +38,7 @@ use kernel::{
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum CloseReason {
+pub(crate) enum EndReason {
     /// The peer ended it, or it was cut.
     Disconnected,
     /// The local address moved.
@@ -73,7 +73,7 @@ pub(crate) enum CloseReason {
     Unneeded,
 }
 
-impl CloseReason {
+impl EndReason {
     /// The reason in words, for traces and debugfs.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl CloseReason {
     }
 }
 
-impl CloseReason {
+impl EndReason {
     /// Returns the error for a task that connects.
     pub(super) fn errno(&self) -> Error {
         match self {
@@ -112,7 +112,7 @@ impl<R: Role> Shared<R> {
     ///
     /// Has no effect once closing has begun: a later event, such as an event of an id that a buffer still
     /// keeps, does not reach the role's owner, which may be gone.
-    pub(crate) fn request_close(&self, why: CloseReason) {
+    pub(crate) fn request_close(&self, why: EndReason) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
             self.record_close(why);
             self.progress.failed(why.errno());
@@ -128,7 +128,7 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    fn record_close(&self, why: CloseReason) {
+    fn record_close(&self, why: EndReason) {
         trace::disconnect(|| (self.role.cid(), why.as_str()));
         self.role.ended(why);
     }
@@ -149,7 +149,7 @@ impl<R: Role> Shared<R> {
             None => {
                 state.unposted.push(inv);
                 drop(state);
-                self.request_close(CloseReason::NotPosted);
+                self.request_close(EndReason::NotPosted);
             }
         }
     }
@@ -185,7 +185,7 @@ impl<R: Role> Endpoint<R> {
         // A completed Send has another posted with the lock, and only if `closing` is not set: none is after this.
         let stands = shared.lock().protocol.is_some();
         if !was_closing && stands {
-            shared.record_close(CloseReason::Unneeded);
+            shared.record_close(EndReason::Unneeded);
         }
         id.disconnect();
         shared.destroyed.populate(qp.destroy());

@@ -4,7 +4,7 @@
 
 use super::{
     now,
-    CloseReason,
+    EndReason,
     LockedState,
     Role,
     Shared,
@@ -58,7 +58,7 @@ pub(crate) enum Disposition<P> {
     /// It is answered by an error message, with these fixed words.
     Refuse(FixedWords, ErrorReport),
     /// The connection has to end.
-    Close(CloseReason),
+    Close(EndReason),
 }
 
 /// The handle that the peer has invalidated.
@@ -76,8 +76,8 @@ impl<R: Role> Handler for Shared<R> {
         self.role.reserves()
     }
 
-    fn cm_event(&self, event: cm::Event<'_>) {
-        use cm::Event as E;
+    fn cm_event(&self, event: cm::CmEvent<'_>) {
+        use cm::CmEvent as E;
         let (why, error) = match event {
             E::AddressResolved => return self.progress.reached(Step::Address),
             E::RouteResolved => return self.progress.reached(Step::Route),
@@ -99,27 +99,27 @@ impl<R: Role> Handler for Shared<R> {
             }
             E::Other => return,
             // mount(8) asks of these two whether an RDMA device leads to the server.
-            E::AddressError | E::RouteError => (CloseReason::Failed, errno::protocol()),
-            E::Unreachable => (CloseReason::Failed, errno::timed_out()),
-            E::Rejected { stale: false } => (CloseReason::Failed, errno::connection_refused()),
+            E::AddressError | E::RouteError => (EndReason::Failed, errno::protocol()),
+            E::Unreachable => (EndReason::Failed, errno::timed_out()),
+            E::Rejected { stale: false } => (EndReason::Failed, errno::connection_refused()),
             E::Rejected { stale: true } | E::ConnectError => {
-                (CloseReason::Failed, errno::not_connected())
+                (EndReason::Failed, errno::not_connected())
             }
-            E::Disconnected => (CloseReason::Disconnected, errno::not_connected()),
-            E::AddressChanged => (CloseReason::AddressChanged, errno::not_connected()),
-            E::DeviceRemoval => (CloseReason::DeviceRemoved, errno::not_connected()),
+            E::Disconnected => (EndReason::Disconnected, errno::not_connected()),
+            E::AddressChanged => (EndReason::AddressChanged, errno::not_connected()),
+            E::DeviceRemoval => (EndReason::DeviceRemoved, errno::not_connected()),
         };
         if self.progress.failed(error) {
             self.request_close(why);
         }
-        if let CloseReason::DeviceRemoved = why {
+        if let EndReason::DeviceRemoved = why {
             self.role.device_removed();
         }
     }
 
     fn queue_pair_event(&self, event: QpEvent) {
         trace::qp_event(|| (self.role.cid(), event.message()));
-        self.request_close(CloseReason::QueuePair(event));
+        self.request_close(EndReason::QueuePair(event));
     }
 
     fn received(&self, cx: &mut Completions<'_, Self>, mut message: Received<Self>) {
@@ -173,9 +173,9 @@ impl<R: Role> Handler for Shared<R> {
     fn lost(&self, status: Status) {
         trace::wc_err(|| (self.role.cid(), status.message()));
         self.request_close(if status.is_flush() {
-            CloseReason::Disconnected
+            EndReason::Disconnected
         } else {
-            CloseReason::WorkRequest(status)
+            EndReason::WorkRequest(status)
         });
     }
 }
@@ -193,7 +193,7 @@ impl<R: Role> Shared<R> {
         drop(state);
         drop(left);
         if lost {
-            self.request_close(CloseReason::NotPosted);
+            self.request_close(EndReason::NotPosted);
         }
         self.send_waiting(qp);
     }
@@ -372,7 +372,7 @@ impl<R: Role> Shared<R> {
         state.release(kept);
         drop(guard);
         if transmitted.is_err() {
-            return Disposition::Close(CloseReason::NotPosted);
+            return Disposition::Close(EndReason::NotPosted);
         }
         self.role.arrived(self, event, claim, message, invalidated)
     }

@@ -15,7 +15,7 @@
 //! ([`Standing`]).
 
 use super::{
-    CloseReason,
+    EndReason,
     Protocol,
     Role,
     Shared, //
@@ -61,7 +61,7 @@ use crate::{
         },
         net::{
             self,
-            Link,
+            NetInterface,
             SockAddr, //
         },
         sysctl::Text, //
@@ -242,23 +242,23 @@ impl<R: Role> Unproven for Shared<R> {
         report(peer);
         if self.progress.failed(errno::not_connected()) {
             let why = connection::CloseReason::NotAuthenticated;
-            self.request_close(CloseReason::Protocol(why));
+            self.request_close(EndReason::Protocol(why));
         }
     }
 }
 
 /// A connection that was made without a demand for a proof.
-struct Entry {
+struct UnprovenConnection {
     side: Side,
     peer: SockAddr,
     endpoint: Arc<dyn Unproven>,
     number: u64,
 }
 
-struct State {
+struct AuthState {
     servers: Said,
     clients: Said,
-    standing: KVec<Entry>,
+    standing: KVec<UnprovenConnection>,
     /// The number of the newest entry.
     number: u64,
     /// Counts the events that may demand more proofs than before. A connection is judged and entered in
@@ -268,9 +268,9 @@ struct State {
     nameless: KVec<i32>,
 }
 
-static STATE: Global<State> = Global::new();
+static STATE: Global<AuthState> = Global::new();
 
-impl State {
+impl AuthState {
     fn said(&self, side: Side) -> &Said {
         match side {
             Side::Client => &self.servers,
@@ -310,11 +310,11 @@ fn address(peer: &SockAddr) -> Option<Address> {
 }
 
 /// The keyring and the settings; dropping it removes them.
-pub(crate) struct Registration {
+pub(crate) struct AuthRegistration {
     _keyring: Keyring,
 }
 
-impl Registration {
+impl AuthRegistration {
     /// Makes the keyring `name` and the settings with the initial values `servers` and `clients`.
     /// Context: process, may sleep.
     ///
@@ -322,7 +322,7 @@ impl Registration {
     ///
     /// `EINVAL`: a value cannot be parsed; the kernel's log names it. `EEXIST`, `ENOMEM`.
     pub(crate) fn new(name: &CStr, servers: &CStr, clients: &CStr) -> Result<Self> {
-        let state = State {
+        let state = AuthState {
             servers: SERVERS.begin(servers)?,
             clients: CLIENTS.begin(clients)?,
             standing: KVec::new(),
@@ -336,7 +336,7 @@ impl Registration {
     }
 }
 
-impl Drop for Registration {
+impl Drop for AuthRegistration {
     fn drop(&mut self) {
         drop(STATE.take());
     }
@@ -360,7 +360,7 @@ impl Judgement {
     /// reason. `ENOMEM`.
     //= V2-134, V2-135, V2-197
     //= D-50
-    pub(crate) fn new(side: Side, peer: SockAddr, link: &Link) -> Result<Self> {
+    pub(crate) fn new(side: Side, peer: SockAddr, link: &NetInterface) -> Result<Self> {
         if !Keyring::is_usable() {
             // The keyring was revoked or invalidated, and may have had keys.
             ARMED.store(1, Relaxed);
@@ -434,7 +434,7 @@ impl Judgement {
             }
             state.number += 1;
             let number = state.number;
-            let entry = Entry {
+            let entry = UnprovenConnection {
                 side,
                 peer,
                 endpoint,
@@ -469,7 +469,7 @@ impl Drop for Standing {
 /// # Errors
 ///
 /// `ENOMEM`.
-fn find(peer: &SockAddr, link: &Link) -> Result<Option<Key>> {
+fn find(peer: &SockAddr, link: &NetInterface) -> Result<Option<Key>> {
     let mut best: Option<(Fit, bool, Key)> = None;
     for key in Keyring::keys()? {
         let name = key.name().and_then(KeyName::parse);

@@ -13,8 +13,8 @@
 use super::{
     accept::PEER_TIMEOUT,
     now,
-    CloseReason,
     Disposition,
+    EndReason,
     LockedState,
     Protocol,
     Role,
@@ -188,14 +188,14 @@ impl<R: Role> Shared<R> {
         let mut joined = core::mem::take(&mut guard.joining);
         drop(guard);
         if joined.add(R::BUDGET, offset, part).is_err() {
-            return Disposition::Close(CloseReason::NoMemory);
+            return Disposition::Close(EndReason::NoMemory);
         }
         let mut guard = self.lock();
         if flags.more {
             guard.keep_part(joined, offset);
             return match guard.transmit(qp) {
                 Ok(()) => Disposition::Done,
-                Err(_) => Disposition::Close(CloseReason::NotPosted),
+                Err(_) => Disposition::Close(EndReason::NotPosted),
             };
         }
         let Some(protocol) = &mut guard.protocol else {
@@ -224,7 +224,7 @@ impl<R: Role> Shared<R> {
         let transmitted = guard.transmit(qp);
         drop(guard);
         if transmitted.is_err() {
-            return Disposition::Close(CloseReason::NotPosted);
+            return Disposition::Close(EndReason::NotPosted);
         }
         let kind = match event {
             Event::Call(_) => MsgType::Call,
@@ -242,7 +242,7 @@ impl<R: Role> Shared<R> {
                 return Disposition::Refuse(fixed, ErrorReport::System);
             }
             // The RPC has not failed: its Call is sent again, on another connection.
-            Err(error) if error == ENOMEM => return Disposition::Close(CloseReason::NoMemory),
+            Err(error) if error == ENOMEM => return Disposition::Close(EndReason::NoMemory),
             // A later part of a message that could not be joined.
             Err(_) => return Disposition::Done,
         }

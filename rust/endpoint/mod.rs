@@ -40,7 +40,7 @@ pub(crate) use accept::{
     Blocked,
     Responder, //
 };
-pub(crate) use close::CloseReason;
+pub(crate) use close::EndReason;
 pub(crate) use config::{
     config,
     ANSWER, //
@@ -83,7 +83,7 @@ use crate::{
         },
         cq::Completions,
         device::Attributes,
-        listen::Request,
+        listen::ConnectRequest,
         local_inv::LocalInvBox,
         mr::{
             Idle,
@@ -117,8 +117,8 @@ use crate::{
             GFP_NORETRY, //
         },
         net::{
-            Link,
             Net,
+            NetInterface,
             SockAddr, //
         },
         racy::Racy,
@@ -217,7 +217,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         _shared: &Shared<Self>,
         _state: &mut State<Self>,
         _qp: &QpRef<Shared<Self>>,
-    ) -> Result<bool, CloseReason> {
+    ) -> Result<bool, EndReason> {
         Ok(false)
     }
 
@@ -275,7 +275,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
 
     /// The connection is over, or has to be; why. Called once, if it stood. Context: process, does
     /// not sleep.
-    fn ended(&self, why: CloseReason);
+    fn ended(&self, why: EndReason);
 
     /// The connection has ended, or has to: asks for it to be closed. Called once.
     ///
@@ -455,11 +455,14 @@ impl<R: Role> Resolved<R> {
     pub(crate) fn from_connect_request(
         role: R,
         locked: R::Locked,
-        request: KBox<Request>,
+        request: KBox<ConnectRequest>,
     ) -> Result<Self> {
         let shared = Shared::new(role, locked)?;
         let queue_pair = Some(request.queue_pair());
-        let id = Arc::new(Request::into_id(request, shared.clone()), GFP_NORETRY)?;
+        let id = Arc::new(
+            ConnectRequest::into_id(request, shared.clone()),
+            GFP_NORETRY,
+        )?;
         Ok(Self {
             id,
             shared,
@@ -482,7 +485,7 @@ impl<R: Role> Resolved<R> {
     }
 
     /// Returns the link to the peer.
-    pub(crate) fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> NetInterface {
         self.id.link()
     }
 

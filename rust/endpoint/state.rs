@@ -6,7 +6,7 @@ use super::{
     accept::PEER_TIMEOUT,
     hostauth::SharedKey,
     now,
-    CloseReason,
+    EndReason,
     Protocol,
     Reassembly,
     Role,
@@ -350,19 +350,19 @@ impl<R: Role> State<R> {
     /// # Errors
     ///
     /// The connection has to be closed.
-    pub(super) fn tick(&mut self, qp: &QpRef<Shared<R>>) -> Result<Option<Time>, CloseReason> {
+    pub(super) fn tick(&mut self, qp: &QpRef<Shared<R>>) -> Result<Option<Time>, EndReason> {
         let now = now();
         if self.is_overdue(now) {
-            return Err(CloseReason::Unfinished);
+            return Err(EndReason::Unfinished);
         }
         let Some(protocol) = &mut self.protocol else {
             return Ok(None);
         };
         if let Event::Close { why, .. } = protocol.handle_timeout(now) {
-            return Err(CloseReason::Protocol(why));
+            return Err(EndReason::Protocol(why));
         }
         if protocol.is_version2() {
-            self.transmit(qp).map_err(|_| CloseReason::NotPosted)?;
+            self.transmit(qp).map_err(|_| EndReason::NotPosted)?;
         }
         Ok(self.protocol.as_ref().and_then(Protocol::poll_timeout))
     }

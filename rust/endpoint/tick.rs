@@ -10,7 +10,7 @@
 use super::{
     config::SHORTEST,
     now,
-    CloseReason,
+    EndReason,
     Endpoint,
     Protocol,
     Role, //
@@ -63,7 +63,7 @@ impl<R: Role> Tick for Ticking<R> {
         let is_blocked = shared.role.is_blocked(&state);
         if state.is_out_of_patience(is_blocked, now()) {
             drop(state);
-            shared.request_close(CloseReason::Unresponsive);
+            shared.request_close(EndReason::Unresponsive);
             return None;
         }
         if state.protocol().is_some_and(Protocol::needs_no_time) {

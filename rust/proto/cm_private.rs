@@ -183,7 +183,7 @@ impl Announcement {
 /// It does not change during the connection. The next connection has a new agreement.
 //= CM-008, CM-009, V1-044
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Effective {
+pub struct Agreement {
     /// The most bytes this side may put into one Send.
     pub inline_send: u32,
     /// The most bytes this side has to expect in one Receive.
@@ -192,7 +192,7 @@ pub struct Effective {
     pub remote_invalidation: bool,
 }
 
-impl Effective {
+impl Agreement {
     /// Computes the agreement of this side's message with the peer's message.
     ///
     /// No value is above this side's value.

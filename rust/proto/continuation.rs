@@ -47,7 +47,7 @@ impl Sequence {
 
 /// A part that arrived in its place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Part {
+pub struct PlacedPart {
     /// Where the part belongs in the joined content.
     pub offset: u32,
     /// How long the content is with this part.
@@ -113,10 +113,10 @@ impl Assembler {
         content: Content,
         payload: &[u8],
         more: bool,
-    ) -> Result<Part, BadHeader> {
+    ) -> Result<PlacedPart, BadHeader> {
         let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         if self.open.is_none() && !more {
-            return Ok(Part {
+            return Ok(PlacedPart {
                 offset: 0,
                 len,
                 start: RpcStart::peek(payload),
@@ -132,7 +132,7 @@ impl Assembler {
         content: Content,
         payload: &[u8],
         more: bool,
-    ) -> Result<Part, BadHeader> {
+    ) -> Result<PlacedPart, BadHeader> {
         let mut sequence = match self.open {
             Some(open) if open.xid != xid || open.content != content => {
                 return Err(BadHeader::BrokenSequence)
@@ -157,7 +157,7 @@ impl Assembler {
         let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         sequence.len = offset.saturating_add(len);
         self.open = more.then_some(sequence);
-        Ok(Part {
+        Ok(PlacedPart {
             offset,
             len: sequence.len,
             start: if sequence.len >= 8 {

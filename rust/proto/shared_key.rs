@@ -162,18 +162,18 @@ impl Handshake {
         let proof = |which, client: &Nonce, server: &Nonce| {
             mac(&proven(which, client, server, &channel).ok()?)
         };
-        match (self.side, self.stage, Message::decode(material).ok()?) {
-            (Side::Server, Stage::Begun, Message::Hello(client)) => {
+        match (self.side, self.stage, AuthMessage::decode(material).ok()?) {
+            (Side::Server, Stage::Begun, AuthMessage::Hello(client)) => {
                 self.stage = Stage::Challenged(client);
                 let proof = proof(SERVER, &client, &own)?;
                 self.say(SERVER, &[&own, &proof]);
                 Some(Verdict::Continue)
             }
-            (Side::Server, Stage::Challenged(client), Message::Client(found)) => {
+            (Side::Server, Stage::Challenged(client), AuthMessage::Client(found)) => {
                 self.stage = Stage::Over;
                 is_same(&found, &proof(CLIENT, &client, &own)?).then_some(Verdict::Accept)
             }
-            (Side::Client, Stage::Begun, Message::Server(server, found)) => {
+            (Side::Client, Stage::Begun, AuthMessage::Server(server, found)) => {
                 self.stage = Stage::Over;
                 if !is_same(&found, &proof(SERVER, &own, &server)?) {
                     return None;
@@ -192,13 +192,13 @@ impl Handshake {
 }
 
 /// A message of the peer.
-enum Message {
+enum AuthMessage {
     Hello(Nonce),
     Server(Nonce, Mac),
     Client(Mac),
 }
 
-impl Message {
+impl AuthMessage {
     fn decode(material: &[u8]) -> Result<Self, BadHeader> {
         let mut reader = Reader::new(material);
         if reader.u32()? != MECHANISM {

@@ -13,8 +13,8 @@ use super::Handler;
 use crate::bindings;
 use crate::support::foreign::Context;
 use crate::support::net::{
-    Link,
     Net,
+    NetInterface,
     SockAddr, //
 };
 use core::ptr::NonNull;
@@ -31,7 +31,7 @@ const MIN_RNR_TIMER: u8 = bindings::ib_rnr_timeout_IB_RNR_TIMER_000_96 as u8;
 
 /// An event of a connection.
 #[derive(Debug)]
-pub(crate) enum Event<'a> {
+pub(crate) enum CmEvent<'a> {
     /// The address is resolved and a device chosen.
     AddressResolved,
     /// No RDMA device leads to the address.
@@ -66,13 +66,13 @@ pub(crate) enum Event<'a> {
     Other,
 }
 
-impl Event<'_> {
-    fn new(event: &bindings::rdma_cm_event) -> Event<'_> {
+impl CmEvent<'_> {
+    fn new(event: &bindings::rdma_cm_event) -> CmEvent<'_> {
         match event.event {
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Event::AddressResolved,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Event::AddressError,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Event::RouteResolved,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Event::RouteError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => CmEvent::AddressResolved,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => CmEvent::AddressError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => CmEvent::RouteResolved,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => CmEvent::RouteError,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
                 // SAFETY: `rdma_cm_event.param.conn` is the arm that ESTABLISHED has.
                 let conn = unsafe { event.param.conn.as_ref() };
@@ -88,20 +88,20 @@ impl Event<'_> {
                         )
                     }
                 };
-                Event::Established {
+                CmEvent::Established {
                     private_data,
                     queue_pair: conn.qp_num,
                 }
             }
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => Event::ConnectError,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Event::Unreachable,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Event::Rejected {
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => CmEvent::ConnectError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => CmEvent::Unreachable,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => CmEvent::Rejected {
                 stale: event.status == bindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN as c_int,
             },
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Event::Disconnected,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Event::AddressChanged,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Event::DeviceRemoval,
-            _ => Event::Other,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => CmEvent::Disconnected,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => CmEvent::AddressChanged,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => CmEvent::DeviceRemoval,
+            _ => CmEvent::Other,
         }
     }
 }
@@ -323,7 +323,7 @@ impl CmId {
     }
 
     /// The link to the peer, once its address is resolved.
-    pub(crate) fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> NetInterface {
         // SAFETY: the id is valid by the type invariant, and has its device.
         unsafe { link(self.raw) }
     }
@@ -390,7 +390,7 @@ impl Drop for CmId {
 /// # Safety
 ///
 /// The id must be valid, and have its device.
-pub(super) unsafe fn link(id: NonNull<bindings::rdma_cm_id>) -> Link {
+pub(super) unsafe fn link(id: NonNull<bindings::rdma_cm_id>) -> NetInterface {
     // SAFETY: the id is valid by the caller's contract; takes an address and reads no memory.
     let address = unsafe { &raw const (*id.as_ptr()).route.addr.dev_addr };
     // SAFETY: set before the event that the address is resolved, or that a peer asks
@@ -399,7 +399,7 @@ pub(super) unsafe fn link(id: NonNull<bindings::rdma_cm_id>) -> Link {
     // SAFETY: set since the id was made.
     let net = unsafe { NonNull::new_unchecked((*address).net) };
     // SAFETY: the id holds a reference to the namespace (__rdma_create_id()).
-    Link::new(unsafe { Net::new(net) }, index)
+    NetInterface::new(unsafe { Net::new(net) }, index)
 }
 
 /// The callback of an id; rdma_cm calls it (`cma_cm_event_handler`) with the id's handler mutex held.
@@ -445,6 +445,6 @@ unsafe extern "C" fn event_callback<H: Handler>(
     // SAFETY: `rdma_cm_id.context` is the pointer that `CmId::new` passed: an `Arc<H>` that outlives the id.
     let handler = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: rdma_cm's own, on its stack while the handler runs.
-    handler.cm_event(Event::new(unsafe { &*event }));
+    handler.cm_event(CmEvent::new(unsafe { &*event }));
     0
 }

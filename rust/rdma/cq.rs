@@ -36,7 +36,7 @@ use kernel::sync::Arc;
 
 /// The data that the completions of a queue pair share with the tasks that post to it. `ib_cq.cq_context`
 /// and `ib_qp.qp_context` point to it.
-pub(super) struct Shared<H: Handler> {
+pub(super) struct CqShared<H: Handler> {
     handler: Arc<H>,
     /// Work requests in the send queue that asked for a completion which has not come.
     pub(super) owed: Atomic<u32>,
@@ -71,7 +71,7 @@ impl<H: Handler> Run for EventOf<H> {
     }
 }
 
-impl<H: Handler> Shared<H> {
+impl<H: Handler> CqShared<H> {
     /// Whose completions these are.
     pub(super) fn handler(&self) -> &H {
         &self.handler
@@ -88,7 +88,7 @@ pub(super) struct Own<H: Handler> {
 }
 
 /// The interface for the handler of a completion.
-pub(crate) struct Completions<'a, H: Handler>(&'a Shared<H>);
+pub(crate) struct Completions<'a, H: Handler>(&'a CqShared<H>);
 
 impl<'a, H: Handler> Completions<'a, H> {
     /// # Safety
@@ -96,9 +96,9 @@ impl<'a, H: Handler> Completions<'a, H> {
     /// `cq` must be a queue of [`Cq::<H>`], and its poll must have called the caller, which makes
     /// no second one.
     pub(super) unsafe fn of(cq: *mut bindings::ib_cq) -> Self {
-        // SAFETY: `cq_context` is set by ib_alloc_cq() to a `Shared<H>` that `Cq` frees only after
+        // SAFETY: `cq_context` is set by ib_alloc_cq() to a `CqShared<H>` that `Cq` frees only after
         // ib_free_cq(), which ends the polling.
-        Self(unsafe { &*(*cq).cq_context.cast::<Shared<H>>() })
+        Self(unsafe { &*(*cq).cq_context.cast::<CqShared<H>>() })
     }
 
     /// Whose completion it is.
@@ -139,11 +139,11 @@ impl<'a, H: Handler> Completions<'a, H> {
 /// `raw` is a valid queue on the device of `id`; its context is `shared`, a leaked box.
 pub(super) struct Cq<H: Handler> {
     raw: NonNull<bindings::ib_cq>,
-    shared: NonNull<Shared<H>>,
+    shared: NonNull<CqShared<H>>,
     _id: Arc<CmId>,
 }
 
-// SAFETY: a completion queue does not belong to a task, and neither does `Shared`, whose boxes
+// SAFETY: a completion queue does not belong to a task, and neither does `CqShared`, whose boxes
 // and handler are `Send`.
 unsafe impl<H: Handler> Send for Cq<H> {}
 // SAFETY: shared, a `Cq` gives out pointers for rdma_create_qp() only.
@@ -166,7 +166,7 @@ impl<H: Handler> Cq<H> {
             event: Atomic::new(0),
         };
         let shared = KBox::new(
-            Shared {
+            CqShared {
                 handler,
                 owed: Atomic::new(0),
                 receives: Atomic::new(false),
@@ -224,12 +224,12 @@ impl<H: Handler> Cq<H> {
     }
 
     /// Returns the value for `ib_qp.qp_context`.
-    pub(super) fn as_context(&self) -> *mut Shared<H> {
+    pub(super) fn as_context(&self) -> *mut CqShared<H> {
         self.shared.as_ptr()
     }
 
     /// The state that completions share.
-    pub(super) fn shared(&self) -> &Shared<H> {
+    pub(super) fn shared(&self) -> &CqShared<H> {
         // SAFETY: valid by the type invariant; freed in drop only.
         unsafe { self.shared.as_ref() }
     }

@@ -38,7 +38,7 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
     ///
     /// Context: process, may sleep. The id's handler mutex is held (`rdma_id_private`): the id
     /// must not be destroyed, and nothing may be waited for that destroys it.
-    fn cm_event(&self, event: cm::Event<'_>);
+    fn cm_event(&self, event: cm::CmEvent<'_>);
 
     /// The device reports an event of the queue pair that the driver takes for serious. Context: process, may
     /// sleep.

@@ -35,15 +35,15 @@ pub(super) struct Ledger {
 }
 
 /// The first entry of a ledger.
-struct List(*mut Entry);
+struct List(*mut LedgerEntry);
 
 // SAFETY: an entry belongs to no task, and its links are used with the lock of the ledger only.
 unsafe impl Send for List {}
 
 /// The links of an entry to the two beside it.
 struct Links {
-    next: *mut Entry,
-    prev: *mut Entry,
+    next: *mut LedgerEntry,
+    prev: *mut LedgerEntry,
     listed: bool,
 }
 
@@ -53,29 +53,29 @@ struct Links {
 ///
 /// `kind` is the kind of the box. While `listed` is set, the box stays where it is. While `posted` is set, the
 /// box belongs to the queue pair of the ledger.
-pub(super) struct Entry {
+pub(super) struct LedgerEntry {
     /// Set when the box is posted for the first time.
     ledger: Option<Arc<Ledger>>,
     links: UnsafeCell<Links>,
     posted: Racy<bool>,
-    kind: &'static Kind,
+    kind: &'static BoxKind,
     // Others have pointers to the links, also while the box is borrowed for writing.
     _pin: PhantomPinned,
 }
 
 // SAFETY: an entry belongs to no task, and its links are used with the lock of the ledger only.
-unsafe impl Send for Entry {}
+unsafe impl Send for LedgerEntry {}
 // SAFETY: a shared entry is only read, but for the links, which are used with the lock of the ledger.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for LedgerEntry {}
 
 /// The operations that end a box.
-pub(super) struct Kind {
+pub(super) struct BoxKind {
     /// Gives back the queue pair's registrations, before that is destroyed. The arguments are the box and the
     /// queue pair.
-    pub(super) withdraw: unsafe fn(*mut Entry, *const c_void),
+    pub(super) withdraw: unsafe fn(*mut LedgerEntry, *const c_void),
     /// Ends a box that was posted when the queue pair was destroyed. The arguments are the box, the handler
     /// and the protection domain.
-    pub(super) reclaim: unsafe fn(*mut Entry, *const c_void, &Pd),
+    pub(super) reclaim: unsafe fn(*mut LedgerEntry, *const c_void, &Pd),
     /// The distance from the entry to the mapping of a Receive, in bytes.
     pub(super) mapping: Option<usize>,
 }
@@ -83,14 +83,14 @@ pub(super) struct Kind {
 /// A box that was struck out of the ledger.
 enum Struck {
     /// A box that was posted.
-    Posted(*mut Entry),
+    Posted(*mut LedgerEntry),
     /// A box that is in use elsewhere. Its mapping, if it has one.
     InUse(Option<Mapping>),
 }
 
-impl Entry {
+impl LedgerEntry {
     /// The entry of a new box, whose kind is `kind`.
-    pub(super) const fn new(kind: &'static Kind) -> Self {
+    pub(super) const fn new(kind: &'static BoxKind) -> Self {
         Self {
             ledger: None,
             links: UnsafeCell::new(Links {
@@ -137,7 +137,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for LedgerEntry {
     fn drop(&mut self) {
         if let Some(ledger) = self.ledger.take() {
             let mut list = ledger.list.lock();
@@ -153,9 +153,9 @@ impl List {
     /// # Safety
     ///
     /// `entry` must be valid, and this be the list of its ledger, whose lock is held.
-    unsafe fn remove(&mut self, entry: *mut Entry) {
+    unsafe fn remove(&mut self, entry: *mut LedgerEntry) {
         // SAFETY: valid, and the lock is held, as the caller promises.
-        let links = unsafe { Entry::links(entry) };
+        let links = unsafe { LedgerEntry::links(entry) };
         if !core::mem::take(&mut links.listed) {
             return;
         }
@@ -163,11 +163,11 @@ impl List {
             self.0 = links.next;
         } else {
             // SAFETY: an entry of the list, whose lock is held.
-            unsafe { Entry::links(links.prev) }.next = links.next;
+            unsafe { LedgerEntry::links(links.prev) }.next = links.next;
         }
         if !links.next.is_null() {
             // SAFETY: an entry of the list, whose lock is held.
-            unsafe { Entry::links(links.next) }.prev = links.prev;
+            unsafe { LedgerEntry::links(links.next) }.prev = links.prev;
         }
     }
 }
@@ -189,13 +189,13 @@ impl Ledger {
 
     /// # Safety
     ///
-    /// As for [`Entry::enter`]; `entry` must be in no list.
+    /// As for [`LedgerEntry::enter`]; `entry` must be in no list.
     #[cold]
-    unsafe fn add(&self, entry: *mut Entry) {
+    unsafe fn add(&self, entry: *mut LedgerEntry) {
         let mut list = self.list.lock();
         let first = list.0;
         // SAFETY: valid, as the caller promises, and in no list.
-        let links = unsafe { Entry::links(entry) };
+        let links = unsafe { LedgerEntry::links(entry) };
         *links = Links {
             next: first,
             prev: ptr::null_mut(),
@@ -203,7 +203,7 @@ impl Ledger {
         };
         if !first.is_null() {
             // SAFETY: an entry of the list, whose lock is held.
-            unsafe { Entry::links(first) }.prev = entry;
+            unsafe { LedgerEntry::links(first) }.prev = entry;
         }
         list.0 = entry;
     }
@@ -226,7 +226,7 @@ impl Ledger {
                 unsafe { (kind.withdraw)(at, qp) };
             }
             // SAFETY: an entry of the list, whose lock is held.
-            at = unsafe { Entry::links(at) }.next;
+            at = unsafe { LedgerEntry::links(at) }.next;
         }
     }
 
@@ -239,7 +239,7 @@ impl Ledger {
         }
         // SAFETY: an entry of the list, whose lock is held.
         unsafe { list.remove(first) };
-        // SAFETY: the owner of the box cannot drop it before the lock is given up (`Entry::drop`).
+        // SAFETY: the owner of the box cannot drop it before the lock is given up (`LedgerEntry::drop`).
         let (posted, kind) = unsafe { ((*first).posted.get(), (*first).kind) };
         if posted {
             return Some(Struck::Posted(first));

@@ -2,7 +2,7 @@
 
 //! Listening for peers that want to connect.
 //!
-//! rdma_cm makes an id for each connect request. The [`Request`] owns the id until it is accepted. A
+//! rdma_cm makes an id for each connect request. The [`ConnectRequest`] owns the id until it is accepted. A
 //! request that is dropped is rejected.
 //!
 //! C header: `include/rdma/rdma_cm.h`.
@@ -51,7 +51,7 @@ pub(crate) trait Accept: Send + Sync + 'static {
     /// # Errors
     ///
     /// The request, if it cannot be taken.
-    fn request(&self, request: KBox<Request>) -> Result<(), KBox<Request>>;
+    fn request(&self, request: KBox<ConnectRequest>) -> Result<(), KBox<ConnectRequest>>;
 
     /// The listener hears nothing any more, since its address moved or its device goes away: it
     /// is to be dropped, and maybe made anew.
@@ -76,18 +76,18 @@ impl RequestId {
 }
 
 /// A listening id. Dropping it waits for its events; requests that were made stay.
-pub(crate) struct Listener {
+pub(crate) struct CmListener {
     raw: NonNull<bindings::rdma_cm_id>,
     /// Dropped after `raw` is destroyed, since the handler uses it until then.
     _context: Context,
 }
 
 // SAFETY: a `struct rdma_cm_id` does not belong to a task; any may call rdma_destroy_id().
-unsafe impl Send for Listener {}
-// SAFETY: a shared `Listener` gives read access only.
-unsafe impl Sync for Listener {}
+unsafe impl Send for CmListener {}
+// SAFETY: a shared `CmListener` gives read access only.
+unsafe impl Sync for CmListener {}
 
-impl Listener {
+impl CmListener {
     /// Listens at `address`, for its own family only. `backlog` bounds the requests that wait to be
     /// accepted where the device keeps them (iWARP).
     ///
@@ -127,7 +127,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for CmListener {
     fn drop(&mut self) {
         // SAFETY: made by `new`; not called from the id's own handler, which must not drop it
         // (`Accept`). Waits for a handler that runs.
@@ -147,28 +147,28 @@ const MOST_PRIVATE_DATA: usize = 256;
 ///
 /// `raw` is an id that rdma_cm made for a request, and that belongs to this. Its context is that
 /// of the listener, which `listener` keeps alive.
-pub(crate) struct Request {
+pub(crate) struct ConnectRequest {
     raw: NonNull<bindings::rdma_cm_id>,
     listener: Context,
     private_data: [u8; MOST_PRIVATE_DATA],
     private_data_len: u8,
     reads: u8,
     queue_pair: u32,
-    link: Link<Request>,
+    link: Link<ConnectRequest>,
 }
 
 /// Peers that wait to be accepted.
-pub(crate) type Requests = BoxList<Request>;
+pub(crate) type ConnectRequests = BoxList<ConnectRequest>;
 
 // SAFETY: the offset is the offset of the field, which only lists use.
-unsafe impl Node for Request {
+unsafe impl Node for ConnectRequest {
     const LINK: usize = offset_of!(Self, link);
 }
 
 // SAFETY: a `struct rdma_cm_id` does not belong to a task.
-unsafe impl Send for Request {}
+unsafe impl Send for ConnectRequest {}
 
-impl Request {
+impl ConnectRequest {
     /// Returns whether the request is the request of an event.
     pub(crate) fn is(&self, id: RequestId) -> bool {
         RequestId::of(self.raw.as_ptr()) == id
@@ -193,7 +193,7 @@ impl Request {
     }
 
     /// The link to the peer.
-    pub(crate) fn link(&self) -> net::Link {
+    pub(crate) fn link(&self) -> net::NetInterface {
         // SAFETY: the id is valid by the type invariant, and has had its device since it was made.
         unsafe { cm::link(self.raw) }
     }
@@ -234,7 +234,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for ConnectRequest {
     fn drop(&mut self) {
         // SAFETY: the id is valid by the type invariant. Refuses a peer that still waits, and is
         // an error that does not matter for any other.
@@ -252,7 +252,7 @@ impl Drop for Request {
 }
 
 /// Leaves the id of a request to rdma_cm, which destroys it and so refuses the peer.
-fn give_up(request: Request) {
+fn give_up(request: ConnectRequest) {
     let request = ManuallyDrop::new(request);
     // SAFETY: the request is not used again, so the context is taken out once.
     drop(unsafe { core::ptr::read(&request.listener) });
@@ -262,14 +262,14 @@ fn give_up(request: Request) {
 ///
 /// # Safety
 ///
-/// `id` must be a listener that [`Listener::new`] made for an `A`, or an id that rdma_cm made for
+/// `id` must be a listener that [`CmListener::new`] made for an `A`, or an id that rdma_cm made for
 /// a request to it and which was not accepted; `event` must be one of its events.
 unsafe extern "C" fn listen_callback<A: Accept>(
     id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: `rdma_cm_id.context` is the pointer that `Listener::new` passed, an `Arc<A>` that outlives the
-    // listener and all requests (`Request::listener`).
+    // SAFETY: `rdma_cm_id.context` is the pointer that `CmListener::new` passed, an `Arc<A>` that outlives the
+    // listener and all requests (`ConnectRequest::listener`).
     let acceptor = unsafe { ArcBorrow::<'_, A>::from_raw((*id).context.cast()) };
     // SAFETY: rdma_cm's own, on its stack while the handler runs.
     let event = unsafe { &*event };
@@ -291,7 +291,7 @@ unsafe extern "C" fn listen_callback<A: Accept>(
                 }
             }
             // INVARIANT: rdma_cm leaves a new id to the handler that returns 0.
-            let request = Request {
+            let request = ConnectRequest {
                 raw,
                 listener: Context::new::<A>(acceptor.into()),
                 private_data,
@@ -304,7 +304,7 @@ unsafe extern "C" fn listen_callback<A: Accept>(
                 queue_pair: conn.qp_num,
                 link: Link::new(),
             };
-            let Ok(room) = KBox::<Request>::new_uninit(GFP_KERNEL) else {
+            let Ok(room) = KBox::<ConnectRequest>::new_uninit(GFP_KERNEL) else {
                 give_up(request);
                 return 1;
             };

@@ -23,7 +23,7 @@ use super::wqe::{
     unit_cqe,
     Listed,
     Wc,
-    Work,
+    WorkRequest,
     Wqe, //
 };
 use super::Handler;
@@ -128,7 +128,7 @@ impl<H: Handler> QpRef<H> {
     }
 }
 
-impl<H: Handler> Work for LocalInv<H> {
+impl<H: Handler> WorkRequest for LocalInv<H> {
     type Handler = H;
 
     fn done(mut inv: LocalInvBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {

@@ -15,7 +15,7 @@
 //! | type | C |
 //! |---|---|
 //! | `cm::CmId` | `struct rdma_cm_id` |
-//! | `listen::Listener`, `listen::Request` | `struct rdma_cm_id` that listens, that waits to be accepted |
+//! | `listen::CmListener`, `listen::ConnectRequest` | `struct rdma_cm_id` that listens, that waits to be accepted |
 //! | `pd::Pd` | `struct ib_pd` |
 //! | `cq::Cq` | `struct ib_cq` |
 //! | `qp::Qp` | `struct ib_qp` |

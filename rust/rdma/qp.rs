@@ -10,7 +10,7 @@
 use super::cm::CmId;
 use super::cq::{
     Cq,
-    Shared, //
+    CqShared, //
 };
 use super::device::Registers;
 use super::dma::Direction;
@@ -152,11 +152,11 @@ impl<H: Handler> QpRef<H> {
 
     /// Returns the data that are shared with the completions.
     #[inline]
-    pub(super) fn shared(&self) -> &Shared<H> {
+    pub(super) fn shared(&self) -> &CqShared<H> {
         // SAFETY: the `ib_qp` is valid; `qp_context` is set by `Qp::new` and constant.
         let shared = unsafe { (*self.0.get()).qp_context };
         // SAFETY: `Cq` owns it, which `Qp` drops after the queue pair.
-        unsafe { &*shared.cast::<Shared<H>>() }
+        unsafe { &*shared.cast::<CqShared<H>>() }
     }
 }
 
@@ -164,7 +164,7 @@ impl<H: Handler> QpRef<H> {
 ///
 /// # Invariants
 ///
-/// `raw` is the queue pair of `cm_id`, created with `cq`, whose `Shared` is its context. It is valid unless
+/// `raw` is the queue pair of `cm_id`, created with `cq`, whose `CqShared` is its context. It is valid unless
 /// `destroyed` is set, which only the last use of a `Qp` does.
 pub(crate) struct Qp<H: Handler> {
     raw: NonNull<bindings::ib_qp>,
@@ -430,7 +430,7 @@ unsafe extern "C" fn event_callback<H: Handler>(
     context: *mut c_void,
 ) {
     // SAFETY: `ib_qp.qp_context` comes from `Qp::new`, and `Qp` drops it after the queue pair.
-    let shared = unsafe { &*context.cast::<Shared<H>>() };
+    let shared = unsafe { &*context.cast::<CqShared<H>>() };
     // SAFETY: the caller's, on its stack meanwhile.
     let event = unsafe { (*event).event };
     if !QpEvent(event).is_harmless() {

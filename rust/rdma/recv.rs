@@ -26,7 +26,7 @@ use super::wqe::{
     Prepared,
     Status,
     Wc,
-    Work,
+    WorkRequest,
     Wqe, //
 };
 use super::Handler;
@@ -221,7 +221,7 @@ impl<H: Handler> Completions<'_, H> {
     }
 }
 
-impl<H: Handler> Work for RecvBuf<H> {
+impl<H: Handler> WorkRequest for RecvBuf<H> {
     type Handler = H;
 
     const MAPPING: Option<usize> = Some(offset_of!(Self, buf) + DmaBuf::MAPPING);

@@ -23,7 +23,7 @@ use super::wqe::{
     unit_cqe,
     Listed,
     Wc,
-    Work,
+    WorkRequest,
     Wqe, //
 };
 use super::{
@@ -41,7 +41,7 @@ use crate::support::memory::PAGE_SIZE;
 use crate::support::module::leak;
 use crate::support::pages::{
     PageBuf,
-    Run,
+    PageRun,
     Runs, //
 };
 use core::mem::{
@@ -78,23 +78,23 @@ pub(crate) struct Remote {
 ///
 /// In [`Transfer::contexts`], `raw` was initialised by rdma_rw_ctx_init_bvec() with `entries` pieces
 /// of memory, for the queue pair of the transfer, and was not destroyed.
-struct Context {
+struct RwContext {
     raw: Opaque<bindings::rdma_rw_ctx>,
     entries: u32,
-    link: Link<Context>,
+    link: Link<RwContext>,
 }
 
 // SAFETY: the data of a context belong to no task; only its owner changes them.
-unsafe impl Send for Context {}
+unsafe impl Send for RwContext {}
 // SAFETY: a shared one gives access to nothing.
-unsafe impl Sync for Context {}
+unsafe impl Sync for RwContext {}
 
 // SAFETY: the offset is the offset of the field, which only lists use.
-unsafe impl Node for Context {
+unsafe impl Node for RwContext {
     const LINK: usize = offset_of!(Self, link);
 }
 
-impl Context {
+impl RwContext {
     /// Allocates a context that is not initialised. Context: process, may sleep.
     ///
     /// # Errors
@@ -160,9 +160,9 @@ struct Transfer {
     qp: QpId,
     direction: Direction,
     memory: PageBuf,
-    contexts: BoxList<Context>,
+    contexts: BoxList<RwContext>,
     /// One that is not initialised, for the next.
-    spare: Option<KBox<Context>>,
+    spare: Option<KBox<RwContext>>,
     /// The number of work requests of the contexts.
     work_requests: u32,
 }
@@ -215,7 +215,7 @@ impl Transfer {
     ///
     /// # Errors
     ///
-    /// The error of [`Context::init`]. `EMSGSIZE`: the queue pair has too few entries for the work
+    /// The error of [`RwContext::init`]. `EMSGSIZE`: the queue pair has too few entries for the work
     /// requests. `ENOMEM`: there is no memory.
     #[inline(always)]
     fn add_contexts<H: Handler>(
@@ -234,7 +234,7 @@ impl Transfer {
             next = named.next;
             let mut context = match self.spare.take() {
                 Some(context) => context,
-                None => Context::new()?,
+                None => RwContext::new()?,
             };
             let remote = Remote {
                 address: remote.address.wrapping_add((*added).into()),
@@ -291,7 +291,7 @@ impl Transfer {
     ) -> *mut bindings::ib_send_wr {
         let mut first = next;
         // The list begins with the context that was added last.
-        let link = |context: &mut Context| {
+        let link = |context: &mut RwContext| {
             let behind = first;
             // SAFETY: initialised, by the type invariant, for this queue pair; the callers keep the
             // following work requests until the post has returned.
@@ -356,7 +356,7 @@ impl Transfer {
     ///
     /// `qp` must be the queue pair that this is of.
     fn withdraw<H: Handler>(&mut self, qp: &QpRef<H>) {
-        let withdraw = |context: &mut Context| {
+        let withdraw = |context: &mut RwContext| {
             // SAFETY: initialised for this queue pair (type invariant). Afterwards the context is good for
             // rdma_rw_ctx_unmap() only, which is all that follows.
             unsafe { bindings::rdma_rw_ctx_withdraw(context.raw.get(), qp.as_raw()) };
@@ -400,7 +400,7 @@ struct Named {
     /// Its length in bytes.
     len: u32,
     /// The run that begins the next context.
-    next: Option<Run>,
+    next: Option<PageRun>,
 }
 
 /// Returns whether `run` may continue the memory of a context that ends at `end`, which is counted from
@@ -411,7 +411,7 @@ struct Named {
 /// drivers/infiniband/core/verbs.c) and behind an IOMMU (dma_iova_link() in
 /// drivers/iommu/dma-iommu.c).
 #[inline]
-fn meets(end: u32, run: &Run) -> bool {
+fn meets(end: u32, run: &PageRun) -> bool {
     (end | run.offset()) % PAGE_SIZE == 0
 }
 
@@ -424,13 +424,13 @@ fn meets(end: u32, run: &Run) -> bool {
 #[inline(always)]
 fn fill_bvecs<H: Handler>(
     pieces: &mut [MaybeUninit<bindings::bio_vec>],
-    first: Run,
+    first: PageRun,
     runs: &mut Runs<'_>,
     qp: &Qp<H>,
     direction: Direction,
 ) -> Result<Named> {
     let mut places = pieces.iter_mut();
-    let mut place = |run: &Run| {
+    let mut place = |run: &PageRun| {
         let piece = places.next().ok_or(EINVAL)?.write(bindings::bio_vec {
             bv_page: run.page(),
             bv_len: run.len(),
@@ -470,24 +470,24 @@ fn fill_bvecs<H: Handler>(
 }
 
 /// Data to be written into the peer's memory, in front of a Send that tells the peer.
-pub(crate) struct Write(KBox<Entry>);
+pub(crate) struct Write(KBox<ContextEntry>);
 
 /// A [`Write`] that waits for its next use.
-pub(crate) struct IdleWrite(KBox<Entry>);
+pub(crate) struct IdleWrite(KBox<ContextEntry>);
 
 /// Writes that wait for their next use.
 pub(crate) struct IdleWrites {
-    list: BoxList<Entry>,
+    list: BoxList<ContextEntry>,
     count: u32,
 }
 
-struct Entry {
+struct ContextEntry {
     transfer: Transfer,
-    link: Link<Entry>,
+    link: Link<ContextEntry>,
 }
 
 // SAFETY: the offset is the offset of the field, which only lists use.
-unsafe impl Node for Entry {
+unsafe impl Node for ContextEntry {
     const LINK: usize = offset_of!(Self, link);
 }
 
@@ -530,7 +530,7 @@ impl Write {
         match idle {
             Some(IdleWrite(entry)) if entry.transfer.qp == qp.id() => Ok(Self(entry)),
             _ => Ok(Self(KBox::new(
-                Entry {
+                ContextEntry {
                     transfer: Transfer::new(qp, Direction::ToDevice),
                     link: Link::new(),
                 },
@@ -719,7 +719,7 @@ impl<H: Pulls> Pull<H> {
     }
 }
 
-impl<H: Pulls> Work for Pull<H> {
+impl<H: Pulls> WorkRequest for Pull<H> {
     type Handler = H;
 
     fn done(mut pull: PullBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {

@@ -36,7 +36,7 @@ use super::wqe::{
     Listed,
     Prepared,
     Wc,
-    Work,
+    WorkRequest,
     Wqe, //
 };
 use super::Handler;
@@ -118,7 +118,7 @@ impl<H: Handler> SendBuf<H> {
     }
 }
 
-impl<H: Handler> Work for SendBuf<H> {
+impl<H: Handler> WorkRequest for SendBuf<H> {
     type Handler = H;
 
     fn done(mut buffer: SendBox<H>, cx: &mut Completions<'_, H>, _wc: &Wc<'_>) {

@@ -10,8 +10,8 @@
 
 use super::cq::Completions;
 use super::ledger::{
-    Entry,
-    Kind, //
+    BoxKind, //
+    LedgerEntry,
 };
 use super::pd::Pd;
 use super::qp::QpRef;
@@ -84,7 +84,7 @@ impl Success<'_> {
 }
 
 /// Something that can be posted as a work request, and gets its completion.
-pub(super) trait Work: Sized {
+pub(super) trait WorkRequest: Sized {
     /// Whose completions these are.
     type Handler: Handler;
 
@@ -107,7 +107,7 @@ pub(super) trait Work: Sized {
 pub(crate) struct Wqe<W> {
     cqe: Cqe,
     // Dropped before the object, so that the ledger uses no object that is being dropped.
-    entry: Entry,
+    entry: LedgerEntry,
     work: W,
 }
 
@@ -121,8 +121,8 @@ unsafe impl Send for Cqe {}
 unsafe impl Sync for Cqe {}
 
 #[allow(private_bounds)]
-impl<W: Work> Wqe<W> {
-    const KIND: &'static Kind = &Kind {
+impl<W: WorkRequest> Wqe<W> {
+    const KIND: &'static BoxKind = &BoxKind {
         withdraw: Self::withdraw,
         reclaim: Self::reclaim,
         mapping: match W::MAPPING {
@@ -142,7 +142,7 @@ impl<W: Work> Wqe<W> {
                 cqe: Cqe(bindings::ib_cqe {
                     done: Some(work_done_callback::<W>),
                 }),
-                entry: Entry::new(Self::KIND),
+                entry: LedgerEntry::new(Self::KIND),
                 work,
             },
             GFP_NORETRY,
@@ -206,7 +206,7 @@ impl<W: Work> Wqe<W> {
     }
 
     /// The box of an entry.
-    fn of(entry: *mut Entry) -> *mut Self {
+    fn of(entry: *mut LedgerEntry) -> *mut Self {
         entry
             .wrapping_byte_sub(core::mem::offset_of!(Self, entry))
             .cast()
@@ -214,9 +214,9 @@ impl<W: Work> Wqe<W> {
 
     /// # Safety
     ///
-    /// As for [`Kind::withdraw`]: `entry` must be the entry of a box of `W` that is posted, and `qp` the queue
+    /// As for [`BoxKind::withdraw`]: `entry` must be the entry of a box of `W` that is posted, and `qp` the queue
     /// pair that has it. No work request is posted to it or completed meanwhile.
-    unsafe fn withdraw(entry: *mut Entry, qp: *const c_void) {
+    unsafe fn withdraw(entry: *mut LedgerEntry, qp: *const c_void) {
         // SAFETY: a box of `W`, which belongs to the queue pair; nothing else uses it meanwhile.
         let work = unsafe { &mut (*Self::of(entry)).work };
         // SAFETY: the queue pair, as the caller promises.
@@ -225,9 +225,9 @@ impl<W: Work> Wqe<W> {
 
     /// # Safety
     ///
-    /// As for [`Kind::reclaim`]: `entry` must be the entry of a box of `W` that was posted to a queue pair which
+    /// As for [`BoxKind::reclaim`]: `entry` must be the entry of a box of `W` that was posted to a queue pair which
     /// has been destroyed, and `handler` the handler of this queue pair.
-    unsafe fn reclaim(entry: *mut Entry, handler: *const c_void, pd: &Pd) {
+    unsafe fn reclaim(entry: *mut LedgerEntry, handler: *const c_void, pd: &Pd) {
         // SAFETY: the box was the queue pair's, which has been destroyed.
         let this = unsafe { Self::take(Self::of(entry).cast()) };
         // SAFETY: the handler, as the caller promises.
@@ -286,7 +286,7 @@ unsafe impl<R> Sync for Prepared<R> {}
 ///
 /// `cq` must be a queue of [`Cq::<W::Handler>`](super::cq::Cq) which is being polled, and `wc` the
 /// completion of the one work request that has the box of a `Wqe<W>`.
-unsafe extern "C" fn work_done_callback<W: Work>(
+unsafe extern "C" fn work_done_callback<W: WorkRequest>(
     cq: *mut bindings::ib_cq,
     wc: *mut bindings::ib_wc,
 ) {

@@ -10,14 +10,14 @@
 use super::{
     connection::Open,
     role::{
-        Message,
         Server, //
+        ServerMessage,
     },
     settings, //
 };
 use crate::{
     endpoint::{
-        CloseReason,
+        EndReason,
         Shared,
         State,
         Waiting, //
@@ -44,7 +44,7 @@ use crate::{
     sunrpc::svc::rqst::{
         Delivered,
         Placed,
-        Rqst, //
+        SvcRqst, //
     },
     support::{
         errno,
@@ -57,7 +57,7 @@ use kernel::prelude::*;
 
 /// How the pages of a Call with Read chunks are used.
 #[derive(Clone, Copy)]
-enum Layout {
+enum PageUse {
     /// They hold the one Read chunk, with its pad, of an inline Call.
     Chunk {
         /// The length of the message before the chunk.
@@ -71,7 +71,7 @@ enum Layout {
     Whole,
 }
 
-impl Layout {
+impl PageUse {
     /// Returns the layout of a Call, whose Payload stream may have arrived in several parts. The decoder of
     /// the upper layer compares a chunk with the count before it.
     //= V1-052, V1-096, D-39
@@ -117,11 +117,11 @@ enum Piece {
 //= V1-061, V1-062
 fn for_each_piece(
     call: &Call<'_>,
-    layout: Layout,
+    layout: PageUse,
     mut f: impl FnMut(u32, u32, Piece) -> Result,
 ) -> Result {
     let mut at = 0_u32;
-    if let Layout::Chunk { len, pad, .. } = layout {
+    if let PageUse::Chunk { len, pad, .. } = layout {
         for segment in call.chunks.reads.iter().map(|read| read.segment) {
             if segment.length != 0 {
                 f(at, segment.length, Piece::Remote(segment))?;
@@ -172,7 +172,7 @@ enum Begun {
     /// It is answered by an error message.
     Refused(FixedWords, ErrorReport),
     /// The connection has to end.
-    Lost(CloseReason),
+    Lost(EndReason),
 }
 
 /// RDMA Reads that were prepared for a Call.
@@ -190,7 +190,11 @@ struct Round {
 impl Open<'_> {
     /// Begins with a Call that has just arrived, or that has waited for registrations.
     #[inline]
-    pub(super) fn begin(&self, message: Message, rqst: Rqst<'_, Message>) -> Delivered {
+    pub(super) fn begin(
+        &self,
+        message: ServerMessage,
+        rqst: SvcRqst<'_, ServerMessage>,
+    ) -> Delivered {
         // Apart, so that for a Call without Read chunks nothing else of it is decoded.
         match inline_start(&message) {
             Some(start) => rqst.deliver_inline(message, start),
@@ -200,7 +204,11 @@ impl Open<'_> {
 
     /// Begins with a Call whose data or whose message is not all where it was received.
     #[inline(never)]
-    fn begin_reading(&self, mut message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
+    fn begin_reading(
+        &self,
+        mut message: ServerMessage,
+        mut rqst: SvcRqst<'_, ServerMessage>,
+    ) -> Delivered {
         if message.note().pull.is_some() {
             self.next_round(message);
             return Delivered::nothing();
@@ -217,17 +225,17 @@ impl Open<'_> {
 
     /// Reads more of the data of a Call that is read in rounds.
     #[cold]
-    fn next_round(&self, mut message: Message) {
+    fn next_round(&self, mut message: ServerMessage) {
         let Some(pull) = message.note_mut().pull.take() else {
-            return self.shared().request_close(CloseReason::NotPosted);
+            return self.shared().request_close(EndReason::NotPosted);
         };
         self.shared().lock().role.pulling += 1;
         let added = match message.note().open(message.bytes()) {
             Some((fixed, call, _)) => {
-                let layout = Layout::of(&call, message.note().joined.is_some());
+                let layout = PageUse::of(&call, message.note().joined.is_some());
                 self.add_reads(&fixed, &call, layout, message.note().read, pull)
             }
-            None => Err(Begun::Lost(CloseReason::NotPosted)),
+            None => Err(Begun::Lost(EndReason::NotPosted)),
         };
         let begun = self.begun(&mut message, added);
         self.read(message, begun);
@@ -235,7 +243,7 @@ impl Open<'_> {
 
     /// Carries out the decision about a Call whose data has to be read.
     #[inline(always)]
-    fn read(&self, message: Message, begun: Begun) {
+    fn read(&self, message: ServerMessage, begun: Begun) {
         match begun {
             Begun::Inline(_) | Begun::Placed(..) => {}
             Begun::Pull(pull, from) => self.pull(message, pull, from),
@@ -272,10 +280,10 @@ impl Open<'_> {
 
     /// Decides about a Call of which nothing has been read.
     #[inline(always)]
-    fn plan(&self, message: &mut Message, rqst: &mut Rqst<'_, Message>) -> Begun {
+    fn plan(&self, message: &mut ServerMessage, rqst: &mut SvcRqst<'_, ServerMessage>) -> Begun {
         let bytes = message.bytes();
         let Some((fixed, call, stream)) = message.note().open(bytes) else {
-            return Begun::Lost(CloseReason::NotPosted);
+            return Begun::Lost(EndReason::NotPosted);
         };
         let joined = message.note().joined.is_some();
         // A Read list without a byte changes nothing.
@@ -285,14 +293,14 @@ impl Open<'_> {
             }
             return match place(rqst, stream) {
                 Ok(placed) => Begun::Placed(placed, call.len),
-                Err(_) => Begun::Lost(CloseReason::NoMemory),
+                Err(_) => Begun::Lost(EndReason::NoMemory),
             };
         }
-        let layout = Layout::of(&call, joined);
+        let layout = PageUse::of(&call, joined);
         let count = layout.len(&call).div_ceil(PAGE_SIZE);
         let Ok(pull) = self.begin_pulling(rqst, count) else {
             self.end_pulling();
-            return Begun::Lost(CloseReason::NoMemory);
+            return Begun::Lost(EndReason::NoMemory);
         };
         let added = self.add_reads(&fixed, &call, layout, 0, pull);
         self.begun(message, added)
@@ -309,7 +317,7 @@ impl Open<'_> {
         &self,
         fixed: &FixedWords,
         call: &Call<'_>,
-        layout: Layout,
+        layout: PageUse,
         from: u32,
         mut pull: PullBox<Shared<Server>>,
     ) -> Result<Round, Begun> {
@@ -361,7 +369,7 @@ impl Open<'_> {
 
     /// Notes the RDMA Reads of a Call in its message.
     #[inline(always)]
-    fn begun(&self, message: &mut Message, added: Result<Round, Begun>) -> Begun {
+    fn begun(&self, message: &mut ServerMessage, added: Result<Round, Begun>) -> Begun {
         let round = match added {
             Ok(round) => round,
             Err(begun) => return begun,
@@ -395,7 +403,7 @@ impl Open<'_> {
         }
         self.end_pulling();
         if error == ENOMEM {
-            Begun::Lost(CloseReason::NoMemory)
+            Begun::Lost(EndReason::NoMemory)
         } else {
             // The error is final: another attempt would fail as well.
             Begun::Refused(*fixed, ErrorReport::System)
@@ -422,7 +430,7 @@ impl Open<'_> {
     /// `ENOMEM`: there is no memory. `EINVAL` or `EFAULT`: the request has too few pages.
     fn begin_pulling(
         &self,
-        rqst: &mut Rqst<'_, Message>,
+        rqst: &mut SvcRqst<'_, ServerMessage>,
         count: u32,
     ) -> Result<PullBox<Shared<Server>>> {
         let mut state = self.shared().lock();
@@ -439,42 +447,47 @@ impl Open<'_> {
 
     /// Begins to read the data of a Call, from byte `from` on. Without room in the send queue, the Call waits
     /// until a Send or another Pull has ended, and the thread does not.
-    fn pull(&self, message: Message, pull: PullBox<Shared<Server>>, from: u32) {
+    fn pull(&self, message: ServerMessage, pull: PullBox<Shared<Server>>, from: u32) {
         let (shared, qp) = (self.shared(), self.endpoint().qp());
         let more = message.note().more;
         let mut waits = false;
-        let later =
-            |state: &mut State<Server>, mut message: Message, mut pull: PullBox<Shared<Server>>| {
-                waits = true;
-                let queue = &mut state.role;
-                queue.pulling -= 1;
-                message.note_mut().read = from;
-                let unused = if from == 0 {
-                    // The next attempt may not need rounds.
-                    queue.in_rounds &= !more;
-                    queue.starved.push(message);
-                    Some(pull)
-                } else {
-                    pull.undo(qp);
-                    message.note_mut().pull = Some(pull);
-                    queue.halfway = Some(message);
-                    None
-                };
-                if !shared.has_waiting_replies() {
-                    shared.note_waiting(Waiting::Calls);
-                }
-                unused
+        let later = |state: &mut State<Server>,
+                     mut message: ServerMessage,
+                     mut pull: PullBox<Shared<Server>>| {
+            waits = true;
+            let queue = &mut state.role;
+            queue.pulling -= 1;
+            message.note_mut().read = from;
+            let unused = if from == 0 {
+                // The next attempt may not need rounds.
+                queue.in_rounds &= !more;
+                queue.starved.push(message);
+                Some(pull)
+            } else {
+                pull.undo(qp);
+                message.note_mut().pull = Some(pull);
+                queue.halfway = Some(message);
+                None
             };
+            if !shared.has_waiting_replies() {
+                shared.note_waiting(Waiting::Calls);
+            }
+            unused
+        };
         match self.endpoint().pull(pull, message, later) {
             Ok(Some(unused)) => Pull::cancel(unused, qp),
             Ok(None) if from != 0 && !more && !waits => self.end_rounds(),
             Ok(None) => {}
-            Err(_) => shared.request_close(CloseReason::NotPosted),
+            Err(_) => shared.request_close(EndReason::NotPosted),
         }
     }
 
     /// Delivers a Call whose data has been read.
-    pub(super) fn complete(&self, mut message: Message, mut rqst: Rqst<'_, Message>) -> Delivered {
+    pub(super) fn complete(
+        &self,
+        mut message: ServerMessage,
+        mut rqst: SvcRqst<'_, ServerMessage>,
+    ) -> Delivered {
         if message.note().more {
             self.next_round(message);
             return Delivered::nothing();
@@ -483,7 +496,7 @@ impl Open<'_> {
             return Delivered::nothing();
         };
         let Some(put) = put(&message, &mut pull, &mut rqst) else {
-            self.shared().request_close(CloseReason::NotPosted);
+            self.shared().request_close(EndReason::NotPosted);
             return Delivered::nothing();
         };
         let Put {
@@ -501,8 +514,8 @@ impl Open<'_> {
             return Delivered::nothing();
         }
         match layout {
-            Layout::Whole => self.deliver(message, rqst, placed, len),
-            Layout::Chunk { position, len, pad } => {
+            PageUse::Whole => self.deliver(message, rqst, placed, len),
+            PageUse::Chunk { position, len, pad } => {
                 let position = position as usize;
                 let delivered = rqst.deliver_chunk(message, start, position, placed, len + pad);
                 delivered.unwrap_or_else(|message| self.not_delivered(message))
@@ -514,8 +527,8 @@ impl Open<'_> {
     #[inline(never)]
     fn deliver(
         &self,
-        mut message: Message,
-        rqst: Rqst<'_, Message>,
+        mut message: ServerMessage,
+        rqst: SvcRqst<'_, ServerMessage>,
         placed: Placed,
         len: u32,
     ) -> Delivered {
@@ -526,15 +539,20 @@ impl Open<'_> {
     }
 
     #[cold]
-    fn not_delivered(&self, message: Message) -> Delivered {
+    fn not_delivered(&self, message: ServerMessage) -> Delivered {
         drop(message);
-        self.shared().request_close(CloseReason::NotPosted);
+        self.shared().request_close(EndReason::NotPosted);
         Delivered::nothing()
     }
 
     /// Answers a Call by an error message. The client has its credit back with it, so the Receive
     /// goes first.
-    pub(super) fn refuse(&self, mut message: Message, fixed: &FixedWords, report: ErrorReport) {
+    pub(super) fn refuse(
+        &self,
+        mut message: ServerMessage,
+        fixed: &FixedWords,
+        report: ErrorReport,
+    ) {
         message.note_mut().joined = None;
         let held = message.note().held;
         trace::svc_error(|| (self.cid(), fixed.xid.0, report.name()));
@@ -553,7 +571,7 @@ struct Put {
     fixed: FixedWords,
     /// The place of the Payload stream in the message.
     start: usize,
-    layout: Layout,
+    layout: PageUse,
     len: u32,
     placed: Placed,
     /// The reason to refuse a Long Call, of which all has been read.
@@ -563,14 +581,14 @@ struct Put {
 /// Puts the pages that RDMA Reads have filled into a request.
 #[inline(always)]
 fn put(
-    message: &Message,
+    message: &ServerMessage,
     pull: &mut PullBox<Shared<Server>>,
-    rqst: &mut Rqst<'_, Message>,
+    rqst: &mut SvcRqst<'_, ServerMessage>,
 ) -> Option<Put> {
     let data = pull.memory_mut()?;
     let bytes = message.bytes();
     let (fixed, call, stream) = message.note().open(bytes)?;
-    let layout = Layout::of(&call, message.note().joined.is_some());
+    let layout = PageUse::of(&call, message.note().joined.is_some());
     fill(data, &call, layout, stream).ok()?;
     let mut refused = None;
     if call.kind == Kind::Nomsg {
@@ -596,7 +614,7 @@ fn put(
 
 /// Returns the place of the Payload stream in a message that is a whole Call without Read chunks.
 #[inline(always)]
-fn inline_start(message: &Message) -> Option<usize> {
+fn inline_start(message: &ServerMessage) -> Option<usize> {
     let bytes = message.bytes();
     let (_, call, stream) = message.note().open(bytes)?;
     let is_whole = call.chunks.reads.is_empty() && message.note().joined.is_none();
@@ -609,7 +627,7 @@ fn inline_start(message: &Message) -> Option<usize> {
 ///
 /// `ENOMEM`: there is no memory. `EINVAL` or `EFAULT`: the request has too few pages.
 #[cold]
-fn place(rqst: &mut Rqst<'_, Message>, stream: &[u8]) -> Result<Placed> {
+fn place(rqst: &mut SvcRqst<'_, ServerMessage>, stream: &[u8]) -> Result<Placed> {
     let mut data = PageBuf::empty();
     rqst.take_pages(&mut data, (stream.len() as u32).div_ceil(PAGE_SIZE))?;
     data.write(0, stream)?;
@@ -621,7 +639,7 @@ fn place(rqst: &mut Rqst<'_, Message>, stream: &[u8]) -> Result<Placed> {
 /// # Errors
 ///
 /// `EINVAL`: the bytes are outside of `stream` or of `data`.
-fn fill(data: &mut PageBuf, call: &Call<'_>, layout: Layout, stream: &[u8]) -> Result {
+fn fill(data: &mut PageBuf, call: &Call<'_>, layout: PageUse, stream: &[u8]) -> Result {
     for_each_piece(call, layout, |at, len, piece| match piece {
         Piece::Remote(_) => Ok(()),
         Piece::Zero => data.write(at, [0; 4].get(..len as usize).ok_or(EINVAL)?),

@@ -13,8 +13,8 @@ use super::{
 use crate::{
     endpoint::{
         now,
-        CloseReason,
         ComposeError, //
+        EndReason,
     },
     proto::{
         chunk::NoChunks,
@@ -112,7 +112,7 @@ impl Open<'_> {
             Ok(()) => return Ok(()),
             // Calls that were given up still count as outstanding. After a reconnect the client can be called again.
             Err(Unsent::Unanswered) if self.is_late() && alone() => {
-                self.shared().request_close(CloseReason::Unanswered);
+                self.shared().request_close(EndReason::Unanswered);
                 Unsent::Ended
             }
             Err(why) => why,

@@ -4,20 +4,20 @@
 //!
 //! A thread of the service works on a connection as long as it likes, for example in a file system that
 //! does not answer. The removal of a device does not wait for that: it takes the endpoint from the threads
-//! ([`Link::close`]), and waits only for threads inside this module ([`Open`]).
+//! ([`ConnectionLink::close`]), and waits only for threads inside this module ([`Open`]).
 
 use super::{
     delayed,
     role::{
-        Message,
         Queue,
         Server, //
+        ServerMessage,
     },
-    sizes::Sizes, //
+    sizes::ServerSizes, //
 };
 use crate::{
     endpoint::{
-        CloseReason,
+        EndReason,
         Endpoint,
         Judgement,
         Protocol,
@@ -35,15 +35,15 @@ use crate::{
     },
     rdma::{
         cm::AcceptParams,
-        listen::Request, //
+        listen::ConnectRequest, //
     },
     sunrpc::{
         svc::{
             self,
             rqst::{
                 Delivered,
-                Reply,
-                Rqst, //
+                SvcReply,
+                SvcRqst, //
             },
             Addresses,
             SvcHandle, //
@@ -84,14 +84,14 @@ const RNR_RETRIES: u8 = 7;
 static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
 
 /// A connected client.
-pub(crate) struct Connection {
-    link: Arc<Link>,
+pub(crate) struct ServerConnection {
+    link: Arc<ConnectionLink>,
     shared: Arc<Shared<Server>>,
 }
 
 /// The part of a connection that ends with its device.
 #[pin_data]
-pub(super) struct Link {
+pub(super) struct ConnectionLink {
     /// The endpoint; [`Open`] uses it.
     gate: Arc<Gate<Endpoint<Server>>>,
     /// Looks after the connection, until it is one of version 1 on which no Reply waits. It works with the
@@ -112,7 +112,7 @@ pub(super) struct Link {
     registering: Mutex<()>,
 }
 
-impl Link {
+impl ConnectionLink {
     /// Ends the connection, also while threads of the service work on its Calls. Waits for threads inside this
     /// module, which wait for nothing any more once the connection has to end.
     ///
@@ -138,7 +138,7 @@ impl Link {
 }
 
 /// Ends the connection when its device goes away.
-pub(super) struct Removal(SetOnce<Arc<Link>>);
+pub(super) struct Removal(SetOnce<Arc<ConnectionLink>>);
 
 impl Removal {
     /// Makes the removal of a connection that is not accepted yet.
@@ -158,11 +158,11 @@ impl Run for Removal {
 
 /// A use of a connection, during which its endpoint does not end.
 pub(super) struct Open<'a> {
-    link: &'a Link,
+    link: &'a ConnectionLink,
     endpoint: Inside<'a, Endpoint<Server>>,
 }
 
-impl Connection {
+impl ServerConnection {
     /// Accepts a client. Context: process, may sleep.
     ///
     /// # Errors
@@ -171,10 +171,10 @@ impl Connection {
     /// the error of the handshake.
     pub(super) fn accept(
         xprt: SvcHandle,
-        request: KBox<Request>,
+        request: KBox<ConnectRequest>,
         most: u32,
     ) -> Result<(Self, Addresses)> {
-        let sizes = Sizes::new(&request, most).ok_or_else(errno::not_supported)?;
+        let sizes = ServerSizes::new(&request, most).ok_or_else(errno::not_supported)?;
         let cid = CONNECTIONS.fetch_add(1, Relaxed);
         let mut config = sizes.config(cid);
         let judgement = Judgement::new(Side::Server, request.peer(), &request.link())?;
@@ -188,7 +188,7 @@ impl Connection {
         let shared = endpoint.shared().clone();
         let gate = Gate::new(endpoint)?;
         let link = Arc::pin_init(
-            pin_init!(Link {
+            pin_init!(ConnectionLink {
                 gate,
                 ticker <- new_mutex!(None),
                 terms: facts.terms,
@@ -316,9 +316,9 @@ impl Open<'_> {
 /// A piece of work for a thread of the service.
 pub(crate) enum Work {
     /// A Call that is to be begun.
-    Begin(Message),
+    Begin(ServerMessage),
     /// A Call whose data has been read.
-    Complete(Message),
+    Complete(ServerMessage),
 }
 
 impl Queue {
@@ -357,16 +357,16 @@ fn begin(state: &mut State<Server>) -> Option<Work> {
     Some(Work::Begin(call))
 }
 
-impl svc::Connection for Connection {
-    type Call = Message;
+impl svc::SvcConnection for ServerConnection {
+    type Call = ServerMessage;
     type Work = Work;
 
     #[inline]
-    fn next(&self) -> svc::Next<Work> {
+    fn next(&self) -> svc::NextWork<Work> {
         let mut state = self.shared.lock();
         if self.shared.has_waiting_replies() {
             // Their end asks for a thread.
-            return svc::Next {
+            return svc::NextWork {
                 more: false,
                 work: None,
             };
@@ -378,10 +378,10 @@ impl svc::Connection for Connection {
             self.shared.note_waiting(Waiting::Calls);
             more = false;
         }
-        svc::Next { more, work }
+        svc::NextWork { more, work }
     }
 
-    fn work(&self, work: Work, rqst: Rqst<'_, Message>) -> Delivered {
+    fn work(&self, work: Work, rqst: SvcRqst<'_, ServerMessage>) -> Delivered {
         let Some(open) = self.open() else {
             return Delivered::nothing();
         };
@@ -393,16 +393,16 @@ impl svc::Connection for Connection {
 
     //= V1-135, NFS-035, NFS-036
     //= NFS-038, NFS-039
-    fn result(&self, call: &mut Message, offset: u32, len: u32) -> Result {
+    fn result(&self, call: &mut ServerMessage, offset: u32, len: u32) -> Result {
         // nfsd has no good way out of a Reply that is half encoded; a client that has lost its
         // connection asks again.
         if call.note_mut().add_result(Item { offset, len }).is_err() {
-            self.shared.request_close(CloseReason::NoMemory);
+            self.shared.request_close(EndReason::NoMemory);
         }
         Ok(())
     }
 
-    fn reply(&self, mut reply: Reply<'_, Message>) -> Result {
+    fn reply(&self, mut reply: SvcReply<'_, ServerMessage>) -> Result {
         let open = self.open().ok_or_else(errno::not_connected)?;
         open.send(&mut reply).map_err(|why| {
             self.shared.request_close(why);
@@ -412,7 +412,7 @@ impl svc::Connection for Connection {
 
     #[cold]
     #[inline(never)]
-    fn drop_call(&self, mut call: Message) {
+    fn drop_call(&self, mut call: ServerMessage) {
         let Some(open) = self.open() else { return };
         call.note_mut().joined = None;
         let held = call.note().held;
@@ -433,7 +433,7 @@ impl svc::Connection for Connection {
     }
 }
 
-impl svc::Called for Connection {
+impl svc::Called for ServerConnection {
     fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result {
         match self.open() {
             Some(open) => open.call(xid, call, alone),
@@ -442,7 +442,7 @@ impl svc::Called for Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ServerConnection {
     fn drop(&mut self) {
         // No event asks for it any more that could come later: the connection is closed here at the latest.
         self.shared.role.removal.stop();

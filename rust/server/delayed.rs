@@ -18,14 +18,14 @@ use super::{
         outgoing, //
     },
     role::{
-        Message,
         Server, //
+        ServerMessage,
     },
     settings, //
 };
 use crate::{
     endpoint::{
-        CloseReason,
+        EndReason,
         Endpoint,
         Shared,
         State,
@@ -132,12 +132,12 @@ impl Delayed {
     //= V2-040, V2-041, V2-100
     fn go_on(
         &mut self,
-        call: &Message,
+        call: &ServerMessage,
         state: &mut State<Server>,
         qp: &QpRef<Shared<Server>>,
         has_gone_on: &mut bool,
-    ) -> Result<Option<Composed>, CloseReason> {
-        let failed = CloseReason::NotPosted;
+    ) -> Result<Option<Composed>, EndReason> {
+        let failed = EndReason::NotPosted;
         let note = call.note();
         let (fixed, asked, _) = note.kept.open(call.bytes()).ok_or(failed)?;
         let shape = ReplyShape {
@@ -203,11 +203,11 @@ impl Delayed {
 pub(super) fn send(
     state: &mut State<Server>,
     qp: &QpRef<Shared<Server>>,
-) -> Result<bool, CloseReason> {
+) -> Result<bool, EndReason> {
     let mut has_gone_on = false;
     while let Some(mut call) = state.role.replies.pop() {
         let Some(mut delayed) = call.note_mut().delayed.take() else {
-            return Err(CloseReason::NotPosted);
+            return Err(EndReason::NotPosted);
         };
         match delayed.go_on(&call, state, qp, &mut has_gone_on) {
             Ok(Some(composed)) => {
@@ -250,10 +250,10 @@ impl Open<'_> {
     #[inline(never)]
     pub(super) fn delay(
         &self,
-        mut call: Message,
+        mut call: ServerMessage,
         mut delayed: KBox<Delayed>,
         version: Version,
-    ) -> Result<(), CloseReason> {
+    ) -> Result<(), EndReason> {
         let shared = self.shared();
         let qp = self.endpoint().qp();
         let pull = call.note_mut().pull.take();
@@ -263,7 +263,7 @@ impl Open<'_> {
             if let Some(write) = delayed.write.take() {
                 write.cancel(qp);
             }
-            return Err(CloseReason::NotPosted);
+            return Err(EndReason::NotPosted);
         }
         //= V1-033, V1-035, V1-040
         let wanted = state.update_grant(settings::max_requests());

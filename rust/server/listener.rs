@@ -6,9 +6,9 @@ use crate::{
     rdma::listen::{
         self,
         Accept,
-        Request,
+        ConnectRequest,
+        ConnectRequests, //
         RequestId,
-        Requests, //
     },
     sunrpc::svc::{
         self,
@@ -53,46 +53,46 @@ const RETRY: Msecs = 1_000;
 
 /// The part of a listener that its events use.
 #[pin_data]
-struct Shared {
+struct ListenerShared {
     xprt: SvcHandle,
     net: Net,
     #[pin]
-    state: Mutex<State>,
+    state: Mutex<ListenerState>,
 }
 
-struct State {
-    waiting: Requests,
+struct ListenerState {
+    waiting: ConnectRequests,
     count: u32,
     /// No client is accepted any more.
     closed: bool,
     /// The listening id, or `None` while no device has the address.
-    id: Option<listen::Listener>,
+    id: Option<listen::CmListener>,
     address: SockAddr,
     /// `id` hears nothing any more, since the device goes away, or the address has moved.
     listener_lost: bool,
     /// Requests whose device goes away.
-    lost: Requests,
+    lost: ConnectRequests,
     /// Drops ids that a device waits for, and listens anew.
     caretaker: Option<Pin<KBox<Clock<Caretaker>>>>,
 }
 
 /// A client is going to be refused.
-fn refused(request: &Request, why: &'static str) {
+fn refused(request: &ConnectRequest, why: &'static str) {
     let peer = request.peer();
     trace::svc_refuse(|| (&peer, why, 0));
 }
 
 /// Refuses clients. Context: process, may sleep. Not called from an event of the listener or the
 /// request.
-fn refuse(mut requests: Requests, why: &'static str) {
+fn refuse(mut requests: ConnectRequests, why: &'static str) {
     while let Some(request) = requests.pop() {
         refused(&request, why);
         drop(request);
     }
 }
 
-impl Accept for Shared {
-    fn request(&self, request: KBox<Request>) -> Result<(), KBox<Request>> {
+impl Accept for ListenerShared {
+    fn request(&self, request: KBox<ConnectRequest>) -> Result<(), KBox<ConnectRequest>> {
         let mut state = self.state.lock();
         if state.closed || state.count >= MOST_WAITING {
             let why = if state.closed { CLOSING } else { BACKLOG_FULL };
@@ -123,7 +123,7 @@ impl Accept for Shared {
     }
 }
 
-impl State {
+impl ListenerState {
     fn call_caretaker(&self) {
         if let Some(caretaker) = &self.caretaker {
             caretaker.start(0);
@@ -132,7 +132,7 @@ impl State {
 }
 
 /// Drops ids that a device waits for, and listens anew.
-struct Caretaker(Arc<Shared>);
+struct Caretaker(Arc<ListenerShared>);
 
 impl Tick for Caretaker {
     fn tick(&self) -> Option<Msecs> {
@@ -148,7 +148,7 @@ impl Tick for Caretaker {
         if !listener_lost {
             return None;
         }
-        let id = listen::Listener::new(shared.net, address, BACKLOG, shared.clone());
+        let id = listen::CmListener::new(shared.net, address, BACKLOG, shared.clone());
         let mut state = shared.state.lock();
         match id {
             Ok(id) if !state.closed => state.id = Some(id),
@@ -166,28 +166,28 @@ impl Tick for Caretaker {
 }
 
 /// A listener.
-pub(crate) struct Listener(Arc<Shared>);
+pub(crate) struct ServerListener(Arc<ListenerShared>);
 
-impl Listener {
+impl ServerListener {
     /// Listens at `address`, at the port that the administrator names. Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// As for [`listen::Listener::new`].
+    /// As for [`listen::CmListener::new`].
     //= NFS-016, NFS-031
     pub(super) fn new(xprt: SvcHandle, net: Net, address: SockAddr) -> Result<Self> {
         let shared = Arc::pin_init(
-            pin_init!(Shared {
+            pin_init!(ListenerShared {
                 xprt,
                 net,
-                state <- new_mutex!(State {
-                    waiting: Requests::new(),
+                state <- new_mutex!(ListenerState {
+                    waiting: ConnectRequests::new(),
                     count: 0,
                     closed: false,
                     id: None,
                     address,
                     listener_lost: false,
-                    lost: Requests::new(),
+                    lost: ConnectRequests::new(),
                     caretaker: None,
                 }),
             }),
@@ -197,7 +197,7 @@ impl Listener {
         let caretaker = KBox::pin_init(Clock::new(Caretaker(shared.clone())), GFP_KERNEL)?;
         // The loss of the listener may be reported as soon as the id exists.
         shared.state.lock().caretaker = Some(caretaker);
-        let id = listen::Listener::new(net, address, BACKLOG, shared.clone())?;
+        let id = listen::CmListener::new(net, address, BACKLOG, shared.clone())?;
         let mut state = shared.state.lock();
         state.address = id.address();
         state.id = Some(id);
@@ -206,14 +206,14 @@ impl Listener {
     }
 }
 
-impl svc::Listener for Listener {
-    type Request = KBox<Request>;
+impl svc::Listener for ServerListener {
+    type Request = KBox<ConnectRequest>;
 
     fn address(&self) -> SockAddr {
         self.0.state.lock().address
     }
 
-    fn next(&self) -> Option<KBox<Request>> {
+    fn next(&self) -> Option<KBox<ConnectRequest>> {
         let mut state = self.0.state.lock();
         let request = state.waiting.pop()?;
         state.count -= 1;
@@ -238,7 +238,7 @@ impl svc::Listener for Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for ServerListener {
     fn drop(&mut self) {
         svc::Listener::detach(self);
     }

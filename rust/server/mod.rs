@@ -29,7 +29,7 @@ pub(crate) mod settings;
 mod sizes;
 
 use crate::{
-    rdma::listen::Request,
+    rdma::listen::ConnectRequest,
     sunrpc::svc::{
         self,
         Addresses,
@@ -48,27 +48,27 @@ use crate::{
 use kernel::prelude::*;
 
 /// RPC over RDMA, as transport class `rdma` of the server.
-pub(crate) struct Rdma;
+pub(crate) struct RdmaService;
 
-impl Service for Rdma {
-    type Listener = listener::Listener;
-    type Request = KBox<Request>;
-    type Connection = connection::Connection;
+impl Service for RdmaService {
+    type Listener = listener::ServerListener;
+    type Request = KBox<ConnectRequest>;
+    type Connection = connection::ServerConnection;
 
     /// The largest payload of the kernel's RPC server (`RPCSVC_MAXPAYLOAD`), in bytes.
     const MAX_PAYLOAD: u32 = 4 << 20;
 
-    fn listen(xprt: SvcHandle, net: Net, address: SockAddr) -> Result<listener::Listener> {
-        listener::Listener::new(xprt, net, address)
+    fn listen(xprt: SvcHandle, net: Net, address: SockAddr) -> Result<listener::ServerListener> {
+        listener::ServerListener::new(xprt, net, address)
     }
 
     fn accept(
         xprt: SvcHandle,
-        request: KBox<Request>,
+        request: KBox<ConnectRequest>,
         most: u32,
-    ) -> Result<(connection::Connection, Addresses)> {
+    ) -> Result<(connection::ServerConnection, Addresses)> {
         let peer = request.peer();
-        connection::Connection::accept(xprt, request, most).inspect_err(|&error| {
+        connection::ServerConnection::accept(xprt, request, most).inspect_err(|&error| {
             let why = match error {
                 _ if error == errno::not_supported() => "what it takes is not there",
                 ENOMEM => "no memory",
@@ -80,19 +80,19 @@ impl Service for Rdma {
 }
 
 /// The registration of both classes; dropping it unregisters them.
-pub(crate) struct Registration {
-    _server: svc::class::Registration<Rdma>,
-    _backchannel: svc::backchannel::Registration<Rdma>,
+pub(crate) struct ServerRegistration {
+    _server: svc::class::SvcRegistration<RdmaService>,
+    _backchannel: svc::backchannel::BackchannelRegistration<RdmaService>,
 }
 
-impl Registration {
+impl ServerRegistration {
     /// # Errors
     ///
     /// `EEXIST`: another module has registered these classes.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
-            _backchannel: svc::backchannel::Registration::new()?,
-            _server: svc::class::Registration::new()?,
+            _backchannel: svc::backchannel::BackchannelRegistration::new()?,
+            _server: svc::class::SvcRegistration::new()?,
         })
     }
 }

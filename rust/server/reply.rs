@@ -8,13 +8,13 @@
 use super::{
     connection::Open,
     delayed::Delayed,
-    role::Message,
+    role::ServerMessage,
     settings, //
 };
 use crate::{
     endpoint::{
         Blocked,
-        CloseReason,
+        EndReason,
         Terms, //
     },
     proto::{
@@ -45,7 +45,7 @@ use crate::{
         Remote,
         Write, //
     },
-    sunrpc::svc::rqst::Reply,
+    sunrpc::svc::rqst::SvcReply,
     support::{
         errno,
         trace, //
@@ -75,9 +75,9 @@ impl Open<'_> {
     /// # Errors
     ///
     /// The connection has to end.
-    pub(super) fn send(&self, reply: &mut Reply<'_, Message>) -> Result<(), CloseReason> {
+    pub(super) fn send(&self, reply: &mut SvcReply<'_, ServerMessage>) -> Result<(), EndReason> {
         let Some(mut call) = reply.take_call() else {
-            return Err(CloseReason::NotPosted);
+            return Err(EndReason::NotPosted);
         };
         match call.note().kept.version() {
             Version::V1 => {
@@ -95,11 +95,15 @@ impl Open<'_> {
     ///
     /// # Errors
     ///
-    /// [`CloseReason`]: the connection has to be closed.
+    /// [`EndReason`]: the connection has to be closed.
     #[cold]
     #[inline(never)]
-    fn convey_v2(&self, reply: &mut Reply<'_, Message>, call: Message) -> Result<(), CloseReason> {
-        let terms = self.terms_now().ok_or(CloseReason::NotPosted)?;
+    fn convey_v2(
+        &self,
+        reply: &mut SvcReply<'_, ServerMessage>,
+        call: ServerMessage,
+    ) -> Result<(), EndReason> {
+        let terms = self.terms_now().ok_or(EndReason::NotPosted)?;
         self.convey(reply, call, Version::V2, &terms)
     }
 
@@ -108,17 +112,17 @@ impl Open<'_> {
     ///
     /// # Errors
     ///
-    /// [`CloseReason`]: the connection has to be closed.
+    /// [`EndReason`]: the connection has to be closed.
     #[inline(always)]
     fn convey(
         &self,
-        reply: &mut Reply<'_, Message>,
-        mut call: Message,
+        reply: &mut SvcReply<'_, ServerMessage>,
+        mut call: ServerMessage,
         version: Version,
         terms: &Terms,
-    ) -> Result<(), CloseReason> {
+    ) -> Result<(), EndReason> {
         let Some((fixed, asked, _)) = call.note().kept.open(call.bytes()) else {
-            return Err(CloseReason::NotPosted);
+            return Err(EndReason::NotPosted);
         };
         let shape = ReplyShape {
             len: reply.message().map_or(0, |message| message.len()),
@@ -141,8 +145,8 @@ impl Open<'_> {
             match self.write(reply, &response) {
                 Ok(write) => Some(write),
                 // The client sends the Call again, by another connection.
-                Err(error) if error == ENOMEM => return Err(CloseReason::NoMemory),
-                Err(error) if error == errno::timed_out() => return Err(CloseReason::Unresponsive),
+                Err(error) if error == ENOMEM => return Err(EndReason::NoMemory),
+                Err(error) if error == errno::timed_out() => return Err(EndReason::Unresponsive),
                 // Another attempt of the client's would meet the same.
                 Err(_) => {
                     self.refuse(call, &fixed, ErrorReport::System);
@@ -186,7 +190,7 @@ impl Open<'_> {
             Form::Inline | Form::ReplyChunk => self.endpoint().sending(last),
         };
         let composed = match sending {
-            Err(Blocked::Ended) => Err(CloseReason::NotPosted),
+            Err(Blocked::Ended) => Err(EndReason::NotPosted),
             Err(Blocked::Waits) => {
                 match Delayed::new(&response, &shape, terms, invalidate, last, payload) {
                     Ok(mut delayed) => {
@@ -196,7 +200,7 @@ impl Open<'_> {
                         delayed.write = write;
                         return self.delay(call, delayed, version);
                     }
-                    Err(_) => Err(CloseReason::NoMemory),
+                    Err(_) => Err(EndReason::NoMemory),
                 }
             }
             Ok(mut sending) => {
@@ -207,7 +211,7 @@ impl Open<'_> {
                 }
                 sending
                     .compose(&outgoing, &response, payload)
-                    .map_err(|_| CloseReason::NotPosted)
+                    .map_err(|_| EndReason::NotPosted)
                     .map(|()| sending)
             }
         };
@@ -243,7 +247,11 @@ impl Open<'_> {
     ///
     /// `ENOMEM`; `ETIMEDOUT`: other Replies do not give registrations back, or the connection has to be closed. Any other error is final: the
     /// Reply needs more than the queue pair has, or the device's driver or IOMMU refuses the memory.
-    fn write(&self, reply: &mut Reply<'_, Message>, response: &Response<'_>) -> Result<Write> {
+    fn write(
+        &self,
+        reply: &mut SvcReply<'_, ServerMessage>,
+        response: &Response<'_>,
+    ) -> Result<Write> {
         let qp = self.endpoint().qp();
         let mut write = self.endpoint().writing()?;
         let memory = write.memory_mut().ok_or(EINVAL)?;

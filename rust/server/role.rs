@@ -9,12 +9,12 @@ use super::{
         Delayed, //
     },
     settings,
-    sizes::Sizes, //
+    sizes::ServerSizes, //
 };
 use crate::{
     endpoint::{
-        CloseReason,
         Disposition,
+        EndReason,
         LockedState,
         Protocol,
         Reassembly,
@@ -86,7 +86,7 @@ use core::convert::Infallible;
 use kernel::prelude::*;
 
 /// A message, in the buffer that it was received into.
-pub(crate) type Message = Received<Shared<Server>>;
+pub(crate) type ServerMessage = Received<Shared<Server>>;
 
 /// The data that is kept with a Call.
 #[derive(Default)]
@@ -170,7 +170,7 @@ pub(crate) struct Queue {
     /// Calls whose Read chunks wait for registrations of the device, or for room in the send queue.
     pub(super) starved: ReceivedList<Shared<Server>>,
     /// The Call that is read in rounds, while it waits for these.
-    pub(super) halfway: Option<Message>,
+    pub(super) halfway: Option<ServerMessage>,
     /// A Call is read in rounds. There is one at most, because it keeps its pages between rounds.
     pub(super) in_rounds: bool,
     /// Registrations or room came back: a Call that waits for some may try again. While such a Call waits,
@@ -205,7 +205,7 @@ impl Queue {
 }
 
 /// A Call to the client whose Reply has come.
-pub(crate) struct Claim {
+pub(crate) struct CallClaim {
     call: PinnedCall,
     /// The number of Calls to the client that may be outstanding.
     limit: u32,
@@ -218,7 +218,7 @@ pub(crate) struct Server {
     /// The number of the connection.
     pub(super) cid: u32,
     /// How large its resources are.
-    pub(super) sizes: Sizes,
+    pub(super) sizes: ServerSizes,
     /// Ends the connection when its device goes away.
     pub(super) removal: Pin<KBox<Job<Removal>>>,
     /// The limits of a Call of each version.
@@ -232,7 +232,7 @@ impl Server {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(xprt: SvcHandle, cid: u32, sizes: Sizes) -> Result<Self> {
+    pub(super) fn new(xprt: SvcHandle, cid: u32, sizes: ServerSizes) -> Result<Self> {
         Ok(Self {
             xprt,
             cid,
@@ -246,7 +246,7 @@ impl Server {
 
 impl Role for Server {
     type Locked = Queue;
-    type Claim = Option<Claim>;
+    type Claim = Option<CallClaim>;
     type Pending = ParsedCall;
     type Waiter = Infallible;
     type Note = Note;
@@ -281,7 +281,7 @@ impl Role for Server {
         queue: &mut Queue,
         event: &Event<'_>,
         _invalidated: &mut Option<Invalidated>,
-    ) -> Option<Claim> {
+    ) -> Option<CallClaim> {
         let xid = match event {
             Event::Reply(arrived) => arrived.fixed.xid,
             Event::Error { xid, .. } | Event::Failed { xid, .. } => *xid,
@@ -293,7 +293,7 @@ impl Role for Server {
         if queue.detached {
             return None;
         }
-        Some(Claim {
+        Some(CallClaim {
             call: self.xprt.lookup(xid.0)?,
             limit: protocol.limit(),
         })
@@ -313,8 +313,8 @@ impl Role for Server {
         &self,
         _shared: &Shared<Self>,
         event: Event<'_>,
-        claim: Option<Claim>,
-        message: &Message,
+        claim: Option<CallClaim>,
+        message: &ServerMessage,
         _invalidated: Option<Invalidated>,
     ) -> Disposition<ParsedCall> {
         match event {
@@ -329,7 +329,7 @@ impl Role for Server {
         shared: &Shared<Self>,
         _cx: &mut Completions<'_, Shared<Self>>,
         kept: ParsedCall,
-        mut message: Message,
+        mut message: ServerMessage,
     ) {
         message.note_mut().begin(kept);
         trace::svc_call(|| trace_fields(self.cid, &message));
@@ -356,7 +356,7 @@ impl Role for Server {
 
     fn writable(&self) {}
 
-    fn ended(&self, _why: CloseReason) {}
+    fn ended(&self, _why: EndReason) {}
 
     fn lost(&self) {
         self.xprt.close();
@@ -372,7 +372,7 @@ impl Role for Server {
         shared: &Shared<Self>,
         state: &mut State<Self>,
         qp: &QpRef<Shared<Self>>,
-    ) -> Result<bool, CloseReason> {
+    ) -> Result<bool, EndReason> {
         let had_replies = !state.role.replies.is_empty();
         let has_gone_on = delayed::send(state, qp)?;
         let is_blocked = self.is_blocked(state);
@@ -437,26 +437,26 @@ impl Server {
     fn handle_other(
         &self,
         event: Event<'_>,
-        claim: Option<Claim>,
-        message: &Message,
+        claim: Option<CallClaim>,
+        message: &ServerMessage,
     ) -> Disposition<ParsedCall> {
         match event {
             Event::Refused(why) => {
                 trace::svc_error(|| (self.cid, xid_of(message), why.name()));
                 Disposition::Done
             }
-            Event::Close { why, .. } => Disposition::Close(CloseReason::Protocol(why)),
+            Event::Close { why, .. } => Disposition::Close(EndReason::Protocol(why)),
             //= V1-121, NFS-049
             Event::Reply(arrived) => {
                 let payload = arrived.conveyed.payload;
                 trace::svc_callback_reply(|| (self.cid, arrived.fixed.xid.0, payload.len() as u32));
-                if let Some(Claim { call, limit }) = claim {
+                if let Some(CallClaim { call, limit }) = claim {
                     call.complete(payload, limit);
                 }
                 Disposition::Done
             }
             _ => {
-                if let Some(Claim { call, .. }) = claim {
+                if let Some(CallClaim { call, .. }) = claim {
                     call.fail(EIO);
                 }
                 Disposition::Done
@@ -466,14 +466,14 @@ impl Server {
 }
 
 impl Responder for Server {
-    type Puller = Message;
+    type Puller = ServerMessage;
 
     fn pulled(
         &self,
         queue: &mut Queue,
-        mut call: Message,
+        mut call: ServerMessage,
         pull: Option<PullBox<Shared<Self>>>,
-    ) -> Option<Message> {
+    ) -> Option<ServerMessage> {
         queue.pulling -= 1;
         queue.retry = true;
         trace::svc_read_ended(|| {
@@ -511,14 +511,17 @@ fn hold(state: &mut State<Server>, note: &mut Note) {
 
 /// The XID of a message that has one, for traces.
 #[cold]
-fn xid_of(message: &Message) -> u32 {
+fn xid_of(message: &ServerMessage) -> u32 {
     FixedWords::split(message.bytes()).map_or(0, |(fixed, _)| fixed.xid.0)
 }
 
 /// Returns the fields of a Call's trace event. It parses the message again, so that a disabled event
 /// needs no memory.
 #[cold]
-fn trace_fields(cid: u32, message: &Message) -> (u32, u32, u32, u32, &'static str, u32, u32, u32) {
+fn trace_fields(
+    cid: u32,
+    message: &ServerMessage,
+) -> (u32, u32, u32, u32, &'static str, u32, u32, u32) {
     let Some((fixed, call, _)) = message.note().kept.open(message.bytes()) else {
         return (cid, 0, 0, 0, "nothing", 0, 0, 0);
     };

@@ -26,7 +26,7 @@ use crate::{
         types::Version, //
     },
     rdma::{
-        listen::Request,
+        listen::ConnectRequest,
         qp, //
     },
     sunrpc::svc::backchannel::SLOTS,
@@ -69,7 +69,7 @@ fn explain(why: &str) {
 
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub(super) struct ServerSizes {
     /// The longest message of each version.
     v1: u32,
     v2: u32,
@@ -86,10 +86,10 @@ pub(super) struct Sizes {
     call_bytes: u32,
 }
 
-impl Sizes {
+impl ServerSizes {
     /// For RPC messages of at most `most` bytes. None, if the device or the peer cannot do it; then
     /// the log says why.
-    pub(super) fn new(request: &Request, most: u32) -> Option<Self> {
+    pub(super) fn new(request: &ConnectRequest, most: u32) -> Option<Self> {
         let device = request.attributes();
         let has = Device {
             registration_pages: device.max_registration_pages,

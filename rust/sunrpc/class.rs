@@ -32,7 +32,7 @@ pub(super) type Netids = [&'static CStr; 3];
 
 /// The registered class, for new transports. It is valid as long as the registration lives, and not used
 /// at other times.
-pub(super) type Registered = Atomic<*mut bindings::xprt_class>;
+pub(super) type RegisteredClass = Atomic<*mut bindings::xprt_class>;
 
 /// A kind of transport.
 pub(crate) trait Class {
@@ -44,7 +44,7 @@ pub(crate) trait Class {
     const NETIDS: Netids;
 
     /// Where the registered class is kept.
-    fn registered() -> &'static Registered;
+    fn registered() -> &'static RegisteredClass;
 
     /// Makes a transport. Context: process, may sleep.
     ///
@@ -56,30 +56,31 @@ pub(crate) trait Class {
 
 /// `struct xprt_class` with room for our netids: in C the array is flexible.
 #[repr(C)]
-struct Layout {
+struct ClassWithNetids {
     class: bindings::xprt_class,
     netid: [*const c_char; size_of::<Netids>() / size_of::<&CStr>()],
 }
 
 kernel::static_assert!(
-    core::mem::offset_of!(Layout, netid) == core::mem::offset_of!(bindings::xprt_class, netid)
+    core::mem::offset_of!(ClassWithNetids, netid)
+        == core::mem::offset_of!(bindings::xprt_class, netid)
 );
 
 /// The registration of a class; dropping it unregisters the class.
 ///
 /// Each transport holds a reference to the module, so no transport is left then.
-pub(crate) struct Registration<C: Class> {
-    class: Pin<KBox<Opaque<Layout>>>,
+pub(crate) struct ClassRegistration<C: Class> {
+    class: Pin<KBox<Opaque<ClassWithNetids>>>,
     _p: PhantomData<C>,
 }
 
 // SAFETY: the class is only read, but for its list head, which the core protects by
 // `xprt_list_lock`.
-unsafe impl<C: Class> Send for Registration<C> {}
-// SAFETY: a shared `Registration` gives out nothing; the core reads the class.
-unsafe impl<C: Class> Sync for Registration<C> {}
+unsafe impl<C: Class> Send for ClassRegistration<C> {}
+// SAFETY: a shared `ClassRegistration` gives out nothing; the core reads the class.
+unsafe impl<C: Class> Sync for ClassRegistration<C> {}
 
-impl<C: Class> Registration<C> {
+impl<C: Class> ClassRegistration<C> {
     /// Registers the class.
     ///
     /// # Errors
@@ -97,7 +98,7 @@ impl<C: Class> Registration<C> {
             *to = *from as c_char;
         }
         let class = KBox::pin(
-            Opaque::new(Layout {
+            Opaque::new(ClassWithNetids {
                 class,
                 netid: C::NETIDS.map(CStr::as_char_ptr),
             }),
@@ -117,7 +118,7 @@ impl<C: Class> Registration<C> {
     }
 }
 
-impl<C: Class> Drop for Registration<C> {
+impl<C: Class> Drop for ClassRegistration<C> {
     fn drop(&mut self) {
         // SAFETY: registered in `new`. The core lets go of the class under `xprt_list_lock`.
         unsafe { bindings::xprt_unregister_transport(self.class.get().cast()) };

@@ -22,14 +22,14 @@ pub(crate) use xdr_buf::{
     CallBuf,
     Extent,
     Measures,
-    Part, //
+    XdrPart, //
 };
 pub(crate) use xprt::{
     backchannel::{
         self,
         Backchannel, //
     },
-    class::Registration,
+    class::XprtRegistration,
     rqst::{
         PinnedRqst,
         Rqst, //
@@ -40,8 +40,8 @@ pub(crate) use xprt::{
     },
     transport::{
         ConnectError,
-        SendError,
         Transport, //
+        XprtSendError,
     },
     Xprt,
     XprtHandle, //

@@ -31,7 +31,7 @@ pub(crate) struct XdrBuf<'a> {
 
 /// One of a buffer's parts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum XdrPart {
     /// The first, contiguous part.
     Head,
     /// The page list.
@@ -85,10 +85,10 @@ impl<'a> XdrBuf<'a> {
 
     /// Base and length of the head or the tail.
     #[inline]
-    fn kvec(&self, part: Part) -> (*mut c_void, u32) {
+    fn kvec(&self, part: XdrPart) -> (*mut c_void, u32) {
         let vec = match part {
-            Part::Tail => field!(self, tail[0]),
-            Part::Head | Part::Pages => field!(self, head[0]),
+            XdrPart::Tail => field!(self, tail[0]),
+            XdrPart::Head | XdrPart::Pages => field!(self, head[0]),
         };
         (vec.iov_base, vec.iov_len as u32)
     }
@@ -128,12 +128,12 @@ impl<'a> XdrBuf<'a> {
             }
         };
         Measures {
-            head: contiguous(Part::Head),
+            head: contiguous(XdrPart::Head),
             pages: Extent {
                 len: self.page_len(),
                 page_offset: field!(self, page_base) % PAGE_SIZE,
             },
-            tail: contiguous(Part::Tail),
+            tail: contiguous(XdrPart::Tail),
         }
     }
 
@@ -168,16 +168,16 @@ impl<'a> XdrBuf<'a> {
     ///
     /// `EINVAL`: the part is not as long. `EFAULT`: its memory is missing.
     #[inline]
-    pub(crate) fn span(&self, part: Part, range: Range<u32>) -> Result<Span<'a>> {
+    pub(crate) fn span(&self, part: XdrPart, range: Range<u32>) -> Result<Span<'a>> {
         let (base, len) = match part {
-            Part::Pages => (core::ptr::null_mut(), self.page_len()),
-            Part::Head | Part::Tail => self.kvec(part),
+            XdrPart::Pages => (core::ptr::null_mut(), self.page_len()),
+            XdrPart::Head | XdrPart::Tail => self.kvec(part),
         };
         if range.start >= range.end || range.end > len {
             return Err(EINVAL);
         }
         let len = range.end - range.start;
-        if part == Part::Pages {
+        if part == XdrPart::Pages {
             let start = field!(self, page_base) + range.start;
             let first = start / PAGE_SIZE;
             let count = (start + len).div_ceil(PAGE_SIZE) - first;
@@ -223,7 +223,7 @@ impl CallBuf<'_> {
     /// `EINVAL`: the message is not as long.
     #[inline]
     pub(crate) fn read(&self, offset: u32, out: &mut [u8]) -> Result {
-        let (base, len) = self.kvec(Part::Head);
+        let (base, len) = self.kvec(XdrPart::Head);
         if offset as usize + out.len() > len as usize {
             return self.read_parts(offset, out);
         }
@@ -286,7 +286,7 @@ impl ReplyBuf<'_> {
     /// `EINVAL`: the buffer is not as long.
     #[inline]
     pub(crate) fn write(&mut self, offset: u32, data: &[u8]) -> Result {
-        let (base, len) = self.kvec(Part::Head);
+        let (base, len) = self.kvec(XdrPart::Head);
         if offset as usize + data.len() > len as usize {
             return if data.is_empty() {
                 Ok(())

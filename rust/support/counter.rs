@@ -16,15 +16,15 @@ const PARTS: usize = 64;
 
 /// The count of one processor, in a cache line of its own.
 #[repr(align(64))]
-struct Part(Atomic<usize>);
+struct CpuCount(Atomic<usize>);
 
 /// A counter that starts at zero when the module is loaded. An administrator can reset it.
-pub(crate) struct Counter([Part; PARTS]);
+pub(crate) struct Counter([CpuCount; PARTS]);
 
 impl Counter {
     /// Makes a counter at zero.
     pub(crate) const fn new() -> Self {
-        Self([const { Part(Atomic::new(0)) }; PARTS])
+        Self([const { CpuCount(Atomic::new(0)) }; PARTS])
     }
 
     /// Adds one. Context: any.

@@ -155,9 +155,9 @@ pub(crate) trait Purpose: 'static {
 }
 
 /// Calls [`Purpose::entered`].
-struct Entered(fn());
+struct EnteredWork(fn());
 
-impl Run for Entered {
+impl Run for EnteredWork {
     fn run(&self) {
         let Self(tell) = self;
         if let Some(Reference(ring)) = &ring() {
@@ -171,7 +171,7 @@ impl Run for Entered {
 /// A keyring and the work that runs after keys were linked.
 struct HeldKey {
     ring: Reference,
-    entered: Pin<KBox<Job<Entered>>>,
+    entered: Pin<KBox<Job<EnteredWork>>>,
 }
 
 static KEYRING: Global<HeldKey> = Global::new();
@@ -199,7 +199,7 @@ impl Keyring {
     ///
     /// `EEXIST`: the keyring exists. `ENOMEM`.
     pub(crate) fn new<P: Purpose>(name: &CStr) -> Result<Self> {
-        let entered = KBox::pin_init(Job::new(Entered(P::entered)), GFP_KERNEL)?;
+        let entered = KBox::pin_init(Job::new(EnteredWork(P::entered)), GFP_KERNEL)?;
         // SAFETY: the name is a C string, and the callback a key_restrict_link_func_t; `drop` removes it
         // from the keyring.
         let keyring = from_err_ptr(unsafe {

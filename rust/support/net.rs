@@ -95,12 +95,12 @@ impl fmt::Display for SockAddr {
 
 /// The link of a connection: an interface of a network namespace.
 #[derive(Clone, Copy)]
-pub(crate) struct Link {
+pub(crate) struct NetInterface {
     net: Net,
     index: c_int,
 }
 
-impl Link {
+impl NetInterface {
     /// Makes the link of the interface with this index; 0 stands for no interface.
     pub(crate) fn new(net: Net, index: c_int) -> Self {
         Self { net, index }

@@ -14,7 +14,7 @@ use kernel::prelude::*;
 
 /// A piece of a page, or of pages that follow each other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct PageRun {
     /// The page that it begins in.
     page: NonNull<bindings::page>,
     /// The offset in that page, in bytes.
@@ -23,7 +23,7 @@ pub(crate) struct Run {
     len: u32,
 }
 
-impl Run {
+impl PageRun {
     /// Makes a piece of one page.
     pub(crate) fn new(page: NonNull<bindings::page>, offset: u32, len: u32) -> Self {
         Self { page, offset, len }
@@ -56,11 +56,11 @@ pub(crate) struct PageBuf {
     owned: KVec<NonNull<bindings::page>>,
     /// The number of bytes of the message before the first byte of this buffer.
     start: u32,
-    head: Option<Run>,
+    head: Option<PageRun>,
     body_first: usize,
     body_offset: u32,
     body_len: u32,
-    tail: Option<Run>,
+    tail: Option<PageRun>,
 }
 
 // SAFETY: pages do not belong to a task, and the references to them are this object's.
@@ -73,11 +73,11 @@ pub(crate) struct Pieces {
     /// The number of bytes of the message before these pieces, which lie elsewhere.
     pub(crate) start: u32,
     /// The first piece.
-    pub(crate) head: Option<Run>,
+    pub(crate) head: Option<PageRun>,
     /// The body, in bytes from the start of the first page.
     pub(crate) body: Range<usize>,
     /// The last piece.
-    pub(crate) tail: Option<Run>,
+    pub(crate) tail: Option<PageRun>,
 }
 
 impl PageBuf {
@@ -214,7 +214,7 @@ impl PageBuf {
             return Err(EFAULT);
         }
         take(&mut self.owned, entries)?;
-        let in_one = |run: &Option<Run>| {
+        let in_one = |run: &Option<PageRun>| {
             run.is_none_or(|run| {
                 run.offset
                     .checked_add(run.len)
@@ -255,8 +255,8 @@ impl PageBuf {
             before = end;
             part
         };
-        let piece = |run: Option<Run>, part: Range<u32>| {
-            run.filter(|_| !part.is_empty()).map(|run| Run {
+        let piece = |run: Option<PageRun>, part: Range<u32>| {
+            run.filter(|_| !part.is_empty()).map(|run| PageRun {
                 offset: run.offset + part.start,
                 len: part.end - part.start,
                 ..run
@@ -333,19 +333,19 @@ impl PageBuf {
 
 /// Some of the pieces of a [`PageBuf`].
 pub(crate) struct Runs<'a> {
-    head: Option<Run>,
+    head: Option<PageRun>,
     /// Where the rest of the body lies: `left` bytes, the first at `offset` of the first page.
     pages: slice::Iter<'a, NonNull<bindings::page>>,
     offset: u32,
     left: u32,
-    tail: Option<Run>,
+    tail: Option<PageRun>,
 }
 
 impl Iterator for Runs<'_> {
-    type Item = Run;
+    type Item = PageRun;
 
     #[inline]
-    fn next(&mut self) -> Option<Run> {
+    fn next(&mut self) -> Option<PageRun> {
         if let Some(head) = self.head.take() {
             return Some(head);
         }
@@ -353,7 +353,7 @@ impl Iterator for Runs<'_> {
             return self.tail.take();
         }
         let page = *self.pages.next()?;
-        let run = Run::new(page, self.offset, self.left.min(PAGE_SIZE - self.offset));
+        let run = PageRun::new(page, self.offset, self.left.min(PAGE_SIZE - self.offset));
         self.left -= run.len;
         self.offset = 0;
         Some(run)

@@ -25,14 +25,14 @@ use kernel::{
     types::Opaque, //
 };
 
-/// The module's queue, while there is a [`Queue`].
+/// The module's queue, while there is a [`Workqueue`].
 static QUEUE: Atomic<*mut bindings::workqueue_struct> = Atomic::new(core::ptr::null_mut());
 
 /// The module's queue. It must be made before any work is queued, and dropped after all work has been
 /// cancelled.
-pub(crate) struct Queue(());
+pub(crate) struct Workqueue(());
 
-impl Queue {
+impl Workqueue {
     /// Makes the queue, once. Context: process, may sleep.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for Workqueue {
     fn drop(&mut self) {
         // SAFETY: allocated by `new`, of which there is one; nothing is queued any more.
         unsafe { bindings::destroy_workqueue(queue()) };

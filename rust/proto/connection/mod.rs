@@ -30,7 +30,7 @@ use crate::proto::cm_private::{
 use crate::proto::continuation::{
     Assembler,
     Content,
-    Part, //
+    PlacedPart, //
 };
 use crate::proto::credit::{
     CallCredits,
@@ -172,7 +172,7 @@ pub struct Arrived<'a> {
     /// The header and the bytes behind it.
     pub conveyed: Conveyed<'a>,
     /// Where in the RPC message these bytes belong.
-    pub part: Part,
+    pub part: PlacedPart,
     /// More parts follow; the chunk lists are in the last one.
     pub more: bool,
 }
@@ -207,10 +207,9 @@ pub enum Event<'a> {
     /// [`responder::accept`](crate::proto::responder::accept).
     Call(Arrived<'a>),
     /// An RPC Reply arrived, or a part of one. When it is complete, see
-    /// [`reply::check_conveyed`](crate::proto::reply::check_conveyed) and, for the handle that the peer has
-    /// invalidated with it, [`invalidate::check`](crate::proto::invalidate::check). The handle must name
-    /// memory of this RPC: a Reply that invalidates memory in use of another RPC, or that belongs to no
-    /// waiting RPC, closes the connection.
+    /// [`reply::check_conveyed`](crate::proto::reply::check_conveyed). A handle that the peer has invalidated
+    /// with it must name memory of this RPC: the requester closes the connection if the handle names memory
+    /// of another RPC, or if the RPC does not wait for a Reply.
     Reply(Arrived<'a>),
     /// The peer refused a Call of this side; see [`retry::react`](crate::proto::retry::react).
     Error {
@@ -442,7 +441,7 @@ pub struct Connection {
     side: Side,
     config: Config,
     negotiation: Negotiation,
-    cm: cm_private::Effective,
+    cm: cm_private::Agreement,
     calls: CallCredits,
     send: SendCredits,
     recv: RecvCredits,
@@ -524,7 +523,7 @@ impl Connection {
             side,
             config,
             negotiation,
-            cm: cm_private::Effective::new(&config.cm_private, &CmPrivate::decode(peer)),
+            cm: cm_private::Agreement::new(&config.cm_private, &CmPrivate::decode(peer)),
             calls: CallCredits::new(config.calls),
             send: SendCredits::new(send),
             recv: RecvCredits::new(config.ceiling, recv),
@@ -621,7 +620,7 @@ impl Connection {
 
     /// Returns the agreement by private data, which only version 1 uses.
     //= CM-032
-    pub const fn cm(&self) -> &cm_private::Effective {
+    pub const fn cm(&self) -> &cm_private::Agreement {
         &self.cm
     }
 

@@ -13,7 +13,7 @@ use crate::proto::connection::{
 };
 use crate::proto::continuation::{
     Content,
-    Part,
+    PlacedPart,
     Sequence, //
 };
 use crate::proto::credit::{
@@ -581,7 +581,7 @@ impl Connection {
             Kind::Nomsg if self.assembler.open().is_some() => {
                 return self.handle_bad(fixed, response, BadHeader::BrokenSequence)
             }
-            Kind::Nomsg => Part {
+            Kind::Nomsg => PlacedPart {
                 offset: 0,
                 len: 0,
                 start: None,
@@ -784,7 +784,7 @@ fn whole<'a>(fixed: &FixedWords, conveyed: Conveyed<'a>, start: Option<RpcStart>
     Arrived {
         fixed: *fixed,
         conveyed,
-        part: Part {
+        part: PlacedPart {
             offset: 0,
             len: u32::try_from(conveyed.payload.len()).unwrap_or(u32::MAX),
             start,

@@ -4,16 +4,16 @@
 //!
 //! The core's RPC client sends them, so there is a `struct rpc_xprt` beside the `svc_xprt`. It is
 //! connected from the start, never connects again, and has no resources of its own: the
-//! [`Connection`](super::Connection) sends its messages. It lives at least as long as the `svc_xprt`, which
+//! [`SvcConnection`](super::Connection) sends its messages. It lives at least as long as the `svc_xprt`, which
 //! keeps a reference (`xpt_bc_xprt`). It may live longer, but then no message is sent over it, because the
 //! sender (nfsd) has a reference to the `svc_xprt`.
 
 use super::{
     Called,
-    Instance,
-    Part,
     Service,
     SvcHandle, //
+    SvcInstance,
+    SvcPart,
 };
 use crate::bindings;
 use crate::sunrpc::class::{
@@ -22,7 +22,7 @@ use crate::sunrpc::class::{
     Class,
     Netids,
     NewXprt,
-    Registered, //
+    RegisteredClass, //
 };
 use crate::sunrpc::xdr_buf::{
     CallBuf,
@@ -40,19 +40,19 @@ use kernel::sync::atomic::Atomic;
 pub(crate) const SLOTS: u32 = 2;
 
 /// The registration of the class.
-pub(crate) type Registration<T> = class::Registration<Caller<T>>;
+pub(crate) type BackchannelRegistration<T> = class::ClassRegistration<Caller<T>>;
 
 /// The class of the transports for Calls to clients of `T`. It has no netids, so it is not found by name.
 pub(crate) struct Caller<T: Service>(PhantomData<T>);
 
-static REGISTERED: Registered = Atomic::new(core::ptr::null_mut());
+static REGISTERED: RegisteredClass = Atomic::new(core::ptr::null_mut());
 
 impl<T: Service> Class for Caller<T> {
     const IDENT: c_int = bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA;
     const NAME: &'static CStr = c"rdma backchannel";
     const NETIDS: Netids = [c""; 3];
 
-    fn registered() -> &'static Registered {
+    fn registered() -> &'static RegisteredClass {
         &REGISTERED
     }
 
@@ -66,7 +66,7 @@ impl<T: Service> Class for Caller<T> {
         let new = unsafe { NewXprt::new::<Self>(args, size, SLOTS, SLOTS) }?;
         let raw = new.as_raw().as_ptr();
         set! { raw,
-            ops: VTable::<T>::get(),
+            ops: BackchannelVTable::<T>::get(),
             timeout: default_timeout(),
             bind_timeout: 0,
             reestablish_timeout: 0,
@@ -92,9 +92,9 @@ impl<T: Service> Class for Caller<T> {
 }
 
 /// The operations of the transport for Calls to clients of `T`.
-struct VTable<T: Service>(PhantomData<T>);
+struct BackchannelVTable<T: Service>(PhantomData<T>);
 
-impl<T: Service> VTable<T> {
+impl<T: Service> BackchannelVTable<T> {
     const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
         reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
         release_xprt: Some(bindings::xprt_release_xprt_cong),
@@ -177,8 +177,8 @@ impl<T: Service> VTable<T> {
         // SAFETY: set by `setup` and constant. The sender holds a reference to the `svc_xprt`.
         let svc = unsafe { (*xprt).bc_xprt };
         // SAFETY: a server transport of `T`, which has called us.
-        let part = unsafe { Instance::<T>::part(svc) };
-        let Some(Part::Connection(connection)) = part else {
+        let part = unsafe { SvcInstance::<T>::part(svc) };
+        let Some(SvcPart::Connection(connection)) = part else {
             return errno::not_connected().to_errno();
         };
         // SAFETY: reads the clock, in any context (kernel/time/timekeeping.c).

@@ -2,7 +2,7 @@
 
 //! The server's transport class, `struct svc_xprt_class`: how the core finds us by name.
 
-use super::ops::VTable;
+use super::ops::SvcVTable;
 use super::Service;
 use crate::bindings;
 use crate::support::module::this_module;
@@ -19,16 +19,16 @@ use kernel::types::Opaque;
 /// The registration of a server transport class; dropping it unregisters the class.
 ///
 /// Each transport holds a reference to the module, so none is left then.
-pub(crate) struct Registration<T: Service> {
+pub(crate) struct SvcRegistration<T: Service> {
     class: Pin<KBox<Opaque<bindings::svc_xprt_class>>>,
     _p: PhantomData<T>,
 }
 
 // SAFETY: the class is only read, but for its list head, which the core protects by
 // `svc_xprt_class_lock`.
-unsafe impl<T: Service> Send for Registration<T> {}
-// SAFETY: a shared `Registration` gives out nothing; the core reads the class.
-unsafe impl<T: Service> Sync for Registration<T> {}
+unsafe impl<T: Service> Send for SvcRegistration<T> {}
+// SAFETY: a shared `SvcRegistration` gives out nothing; the core reads the class.
+unsafe impl<T: Service> Sync for SvcRegistration<T> {}
 
 /// The registered class, for operations that the core calls without it. It is valid as long as the
 /// registration lives, and not used at other times.
@@ -39,7 +39,7 @@ pub(super) fn registered() -> *mut bindings::svc_xprt_class {
     CLASS.load(Acquire)
 }
 
-impl<T: Service> Registration<T> {
+impl<T: Service> SvcRegistration<T> {
     /// Registers `T` as transport class `rdma`.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl<T: Service> Registration<T> {
             Opaque::new(bindings::svc_xprt_class {
                 xcl_name: c"rdma".as_char_ptr(),
                 xcl_owner: this_module(),
-                xcl_ops: VTable::<T>::get(),
+                xcl_ops: SvcVTable::<T>::get(),
                 xcl_max_payload: T::MAX_PAYLOAD,
                 xcl_ident: bindings::xprt_transports_XPRT_TRANSPORT_RDMA,
                 ..Default::default()
@@ -68,7 +68,7 @@ impl<T: Service> Registration<T> {
     }
 }
 
-impl<T: Service> Drop for Registration<T> {
+impl<T: Service> Drop for SvcRegistration<T> {
     fn drop(&mut self) {
         // SAFETY: registered in `new`; the core lets go of it under `svc_xprt_class_lock`.
         unsafe { bindings::svc_unreg_xprt_class(self.class.get()) };

@@ -35,8 +35,8 @@ pub(crate) mod rqst;
 
 use rqst::{
     Delivered,
-    Reply,
-    Rqst, //
+    SvcReply,
+    SvcRqst, //
 };
 
 /// A kind of server transport.
@@ -47,7 +47,7 @@ pub(crate) trait Service: Sized + Send + Sync + 'static {
     type Request: Send;
     /// A client that is connected. Dropping it ends the connection: afterwards the handle that it was made
     /// with is not used.
-    type Connection: Connection;
+    type Connection: SvcConnection;
 
     /// The most bytes of data in one RPC.
     const MAX_PAYLOAD: u32;
@@ -96,7 +96,7 @@ pub(crate) trait Listener: Send + Sync {
 }
 
 /// The work that a thread takes from a connection.
-pub(crate) struct Next<W> {
+pub(crate) struct NextWork<W> {
     /// A piece of work, if there is any.
     pub(crate) work: Option<W>,
     /// There is more.
@@ -116,17 +116,17 @@ pub(crate) trait Called {
 }
 
 /// A connected client.
-pub(crate) trait Connection: Called + Send + Sync {
+pub(crate) trait SvcConnection: Called + Send + Sync {
     /// A Call, while the core works on it.
     type Call: Lent;
     /// A piece of work for a thread.
     type Work;
 
     /// Takes the next piece of work. Context: process, does not sleep.
-    fn next(&self) -> Next<Self::Work>;
+    fn next(&self) -> NextWork<Self::Work>;
 
     /// Does it, as far as this can be done at once. Context: process, may sleep.
-    fn work(&self, work: Self::Work, rqst: Rqst<'_, Self::Call>) -> Delivered;
+    fn work(&self, work: Self::Work, rqst: SvcRqst<'_, Self::Call>) -> Delivered;
 
     /// The bytes `offset..offset + len` of the Reply are one result that may be moved directly.
     ///
@@ -140,7 +140,7 @@ pub(crate) trait Connection: Called + Send + Sync {
     /// # Errors
     ///
     /// The connection ends.
-    fn reply(&self, reply: Reply<'_, Self::Call>) -> Result;
+    fn reply(&self, reply: SvcReply<'_, Self::Call>) -> Result;
 
     /// The core is done with a Call, and there was no Reply. Context: process, may sleep.
     fn drop_call(&self, call: Self::Call);
@@ -154,25 +154,25 @@ pub(crate) trait Connection: Called + Send + Sync {
 
 /// A transport, as we allocate it.
 #[repr(C)]
-struct Instance<T: Service> {
+struct SvcInstance<T: Service> {
     xprt: Opaque<bindings::svc_xprt>,
     /// The listener or the connection. Set before the transport is published; `None` while it is made.
-    part: Option<Part<T>>,
+    part: Option<SvcPart<T>>,
 }
 
 /// The kinds of transports.
-enum Part<T: Service> {
+enum SvcPart<T: Service> {
     Listener(T::Listener),
     Connection(T::Connection),
 }
 
-impl<T: Service> Instance<T> {
+impl<T: Service> SvcInstance<T> {
     /// Returns the listener or connection of a transport that the core passed to one of our operations.
     ///
     /// # Safety
     ///
-    /// `xprt` must be embedded in an `Instance<T>` that is made completely, and not freed for `'a`.
-    unsafe fn part<'a>(xprt: *mut bindings::svc_xprt) -> Option<&'a Part<T>> {
+    /// `xprt` must be embedded in an `SvcInstance<T>` that is made completely, and not freed for `'a`.
+    unsafe fn part<'a>(xprt: *mut bindings::svc_xprt) -> Option<&'a SvcPart<T>> {
         let this: *const Self = xprt.cast();
         // SAFETY: `xprt` is the first field, by the caller's promise; the part is not changed
         // once the transport is made.
@@ -184,7 +184,7 @@ impl<T: Service> Instance<T> {
 ///
 /// # Invariants
 ///
-/// The transport is alive: the owner of a handle belongs to the part of the [`Instance`], which is dropped
+/// The transport is alive: the owner of a handle belongs to the part of the [`SvcInstance`], which is dropped
 /// before the instance is freed, or does not use the handle any more from then on.
 #[derive(Clone)]
 pub(crate) struct SvcHandle(NonNull<bindings::svc_xprt>);

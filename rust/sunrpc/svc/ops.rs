@@ -7,16 +7,16 @@
 use super::class::registered;
 use super::rqst::{
     with_call,
-    Reply,
-    Rqst, //
+    SvcReply,
+    SvcRqst, //
 };
 use super::{
-    Connection,
-    Instance,
     Listener,
-    Part,
     Service,
+    SvcConnection,
     SvcHandle, //
+    SvcInstance,
+    SvcPart,
 };
 use crate::bindings;
 use crate::support::foreign::Lent;
@@ -39,12 +39,12 @@ use kernel::prelude::*;
 use kernel::types::Opaque;
 
 /// The operations of `T`.
-pub(super) struct VTable<T: Service>(PhantomData<T>);
+pub(super) struct SvcVTable<T: Service>(PhantomData<T>);
 
 /// The type of a Call of a connection of `T`.
-type CallOf<T> = <<T as Service>::Connection as Connection>::Call;
+type CallOf<T> = <<T as Service>::Connection as SvcConnection>::Call;
 
-impl<T: Service> VTable<T> {
+impl<T: Service> SvcVTable<T> {
     const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
         xpo_create: Some(Self::create_callback),
         xpo_accept: Some(Self::accept_callback),
@@ -86,7 +86,7 @@ impl<T: Service> VTable<T> {
     /// (`XPT_BUSY`), and a reference to the module for the transport to come.
     unsafe extern "C" fn accept_callback(xprt: *mut bindings::svc_xprt) -> *mut bindings::svc_xprt {
         // SAFETY: a transport of ours that is alive during the call.
-        let Some(Part::Listener(listener)) = (unsafe { Instance::<T>::part(xprt) }) else {
+        let Some(SvcPart::Listener(listener)) = (unsafe { SvcInstance::<T>::part(xprt) }) else {
             return null_mut();
         };
         // A connect request from here on sets the flag again.
@@ -112,12 +112,12 @@ impl<T: Service> VTable<T> {
         // SAFETY: the thread's own request, whose transport is set while the thread handles it.
         let xprt = unsafe { (*rqst).rq_xprt };
         // SAFETY: a transport of ours that is alive during the call.
-        let part = unsafe { Instance::<T>::part(xprt) };
-        let (Some(Part::Connection(connection)), Some(rqst)) = (part, NonNull::new(rqst)) else {
+        let part = unsafe { SvcInstance::<T>::part(xprt) };
+        let (Some(SvcPart::Connection(connection)), Some(rqst)) = (part, NonNull::new(rqst)) else {
             return 0;
         };
-        // SAFETY: the thread's own request; no other `Rqst` of it exists.
-        let rqst = unsafe { Rqst::from_raw(rqst) };
+        // SAFETY: the thread's own request; no other `SvcRqst` of it exists.
+        let rqst = unsafe { SvcRqst::from_raw(rqst) };
         // Work that is not found below sets the flag again. The flag is cleared first, so that no other thread
         // is woken without work.
         // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
@@ -144,12 +144,12 @@ impl<T: Service> VTable<T> {
         // SAFETY: the thread's own request, whose transport is set while the thread handles it.
         let xprt = unsafe { (*rqst).rq_xprt };
         // SAFETY: a transport of ours that is alive during the call.
-        let part = unsafe { Instance::<T>::part(xprt) };
-        let (Some(Part::Connection(connection)), Some(rqst)) = (part, NonNull::new(rqst)) else {
+        let part = unsafe { SvcInstance::<T>::part(xprt) };
+        let (Some(SvcPart::Connection(connection)), Some(rqst)) = (part, NonNull::new(rqst)) else {
             return ENOTCONN;
         };
         // SAFETY: the thread's own request, whose context is a Call that was delivered.
-        let reply = unsafe { Reply::from_raw(rqst) };
+        let reply = unsafe { SvcReply::from_raw(rqst) };
         match connection.reply(reply) {
             Ok(()) => 0,
             Err(_) => ENOTCONN,
@@ -168,8 +168,8 @@ impl<T: Service> VTable<T> {
         // SAFETY: the thread's own request, whose transport is set while the thread handles it.
         let (xprt, call) = unsafe { ((*rqst).rq_xprt, (*rqst).rq_xprt_ctxt) };
         // SAFETY: a transport of ours that is alive during the call.
-        let part = unsafe { Instance::<T>::part(xprt) };
-        let (Some(Part::Connection(connection)), Some(call)) = (part, NonNull::new(call)) else {
+        let part = unsafe { SvcInstance::<T>::part(xprt) };
+        let (Some(SvcPart::Connection(connection)), Some(call)) = (part, NonNull::new(call)) else {
             return 0;
         };
         let result = |call: &mut CallOf<T>| connection.result(call, offset, len);
@@ -191,7 +191,7 @@ impl<T: Service> VTable<T> {
         // SAFETY: a Call of ours that no other code has.
         let call = unsafe { CallOf::<T>::from_ptr(call) };
         // SAFETY: a transport of ours that is alive during the call.
-        if let Some(Part::Connection(connection)) = unsafe { Instance::<T>::part(xprt) } {
+        if let Some(SvcPart::Connection(connection)) = unsafe { SvcInstance::<T>::part(xprt) } {
             connection.drop_call(call);
         }
     }
@@ -201,8 +201,8 @@ impl<T: Service> VTable<T> {
     /// Called by svc_xprt_ready() with a transport of `T`.
     unsafe extern "C" fn has_wspace_callback(xprt: *mut bindings::svc_xprt) -> c_int {
         // SAFETY: a transport of ours that is alive during the call.
-        match unsafe { Instance::<T>::part(xprt) } {
-            Some(Part::Connection(connection)) => connection.has_space().into(),
+        match unsafe { SvcInstance::<T>::part(xprt) } {
+            Some(SvcPart::Connection(connection)) => connection.has_space().into(),
             _ => 1,
         }
     }
@@ -212,9 +212,9 @@ impl<T: Service> VTable<T> {
     /// Called by svc_delete_xprt(), once, with a transport of `T` that the caller has for itself.
     unsafe extern "C" fn detach_callback(xprt: *mut bindings::svc_xprt) {
         // SAFETY: a transport of ours that is alive during the call.
-        match unsafe { Instance::<T>::part(xprt) } {
-            Some(Part::Connection(connection)) => connection.detach(),
-            Some(Part::Listener(listener)) => listener.detach(),
+        match unsafe { SvcInstance::<T>::part(xprt) } {
+            Some(SvcPart::Connection(connection)) => connection.detach(),
+            Some(SvcPart::Listener(listener)) => listener.detach(),
             None => {}
         }
     }
@@ -225,7 +225,7 @@ impl<T: Service> VTable<T> {
     /// core does not touch it afterwards.
     unsafe extern "C" fn free_callback(xprt: *mut bindings::svc_xprt) {
         // SAFETY: made by `Unfinished::new` as a box, and the core gives it back.
-        let mut this = unsafe { KBox::from_raw(xprt.cast::<Instance<T>>()) };
+        let mut this = unsafe { KBox::from_raw(xprt.cast::<SvcInstance<T>>()) };
         // The source of events is dropped before the transport that gets the events.
         this.part = None;
     }
@@ -242,7 +242,7 @@ impl<T: Service> VTable<T> {
 const ENOTCONN: c_int = -(bindings::ENOTCONN as c_int);
 
 /// A transport that is being made. Dropping it undoes that.
-struct Unfinished<T: Service>(NonNull<Instance<T>>);
+struct Unfinished<T: Service>(NonNull<SvcInstance<T>>);
 
 impl<T: Service> Unfinished<T> {
     /// Context: process, may sleep.
@@ -257,7 +257,7 @@ impl<T: Service> Unfinished<T> {
     /// transport.
     unsafe fn new(serv: *mut bindings::svc_serv, net: *mut bindings::net) -> Result<Self> {
         let instance = KBox::new(
-            Instance::<T> {
+            SvcInstance::<T> {
                 xprt: Opaque::zeroed(),
                 part: None,
             },
@@ -284,7 +284,7 @@ impl<T: Service> Unfinished<T> {
     }
 
     /// The transport is complete.
-    fn finish(self, part: Part<T>) -> *mut bindings::svc_xprt {
+    fn finish(self, part: SvcPart<T>) -> *mut bindings::svc_xprt {
         let xprt = self.as_raw();
         // SAFETY: the core does not know of the transport yet, and events do not look at the part.
         unsafe { (*self.0.as_ptr()).part = Some(part) };
@@ -335,7 +335,7 @@ unsafe fn create<T: Service>(
     let mut address = listener.address();
     // SAFETY: initialised, and not published yet; the address is copied.
     unsafe { bindings::svc_xprt_listens(unfinished.as_raw(), address.as_raw()) };
-    Ok(unfinished.finish(Part::Listener(listener)))
+    Ok(unfinished.finish(SvcPart::Listener(listener)))
 }
 
 /// Makes the transport of a client.
@@ -361,5 +361,5 @@ unsafe fn accept<T: Service>(
     unsafe {
         bindings::svc_xprt_connects(unfinished.as_raw(), who.local.as_raw(), who.peer.as_raw())
     };
-    Ok(unfinished.finish(Part::Connection(connection)))
+    Ok(unfinished.finish(SvcPart::Connection(connection)))
 }

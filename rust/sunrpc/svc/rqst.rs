@@ -7,11 +7,11 @@
 //! A thread has two arrays of pages: `rq_pages` for Calls, `rq_respages` for Replies.
 //!
 //! - Data of a Call are read into pages out of `rq_pages`. The pages leave the request as a [`PageBuf`]
-//!   before a device may write them ([`Rqst::take_pages`]), and go into the request of the thread that
+//!   before a device may write them ([`SvcRqst::take_pages`]), and go into the request of the thread that
 //!   delivers the Call. The core fills the gaps when it next uses the array
 //!   (`rq_pages_nfree`).
 //! - A Reply lies in the pages of `rq_respages` below `rq_next_page`; a READ may have put pages of
-//!   the page cache there. They leave the request ([`Reply::take_pages`]) if a device reads them
+//!   the page cache there. They leave the request ([`SvcReply::take_pages`]) if a device reads them
 //!   after the thread has finished the request; the core ignores a gap (svc_rqst_release_pages). Pages
 //!   that are copied stay.
 //! - Inline data stay in their Receive, and the request's head points there. They belong to the Call
@@ -23,8 +23,8 @@ use crate::support::foreign::Lent;
 use crate::support::memory::PAGE_SIZE;
 use crate::support::pages::{
     PageBuf,
+    PageRun, //
     Pieces,
-    Run, //
 };
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -41,7 +41,7 @@ type Of<'a, C> = (&'a (), fn() -> C);
 /// # Invariants
 ///
 /// `raw` is the request of the thread that runs, which works on a transport whose Calls are `C`.
-pub(crate) struct Rqst<'a, C: Lent> {
+pub(crate) struct SvcRqst<'a, C: Lent> {
     raw: NonNull<bindings::svc_rqst>,
     _p: PhantomData<Of<'a, C>>,
 }
@@ -82,7 +82,7 @@ macro_rules! get {
     };
 }
 
-impl<C: Lent> Rqst<'_, C> {
+impl<C: Lent> SvcRqst<'_, C> {
     /// # Safety
     ///
     /// The caller vouches for the type invariant, for `'a`.
@@ -237,14 +237,14 @@ impl<C: Lent> Rqst<'_, C> {
 ///
 /// `raw` is the request of the thread that runs, with a complete Reply in `rq_res` and a `C` as
 /// `rq_xprt_ctxt`, unless that was taken.
-pub(crate) struct Reply<'a, C: Lent> {
+pub(crate) struct SvcReply<'a, C: Lent> {
     raw: NonNull<bindings::svc_rqst>,
     /// The pages that it lies in have been taken.
     taken: bool,
     _p: PhantomData<Of<'a, C>>,
 }
 
-impl<C: Lent> Reply<'_, C> {
+impl<C: Lent> SvcReply<'_, C> {
     /// # Safety
     ///
     /// The caller vouches for the type invariant, for `'a`.
@@ -337,7 +337,7 @@ impl<C: Lent> Reply<'_, C> {
             // SAFETY: head and tail of a Reply lie in the direct map (svc_process).
             let page = NonNull::new(unsafe { bindings::virt_to_page(base) })?;
             let offset = base.addr() as u32 % PAGE_SIZE;
-            Some(Some(Run::new(page, offset, len as u32)))
+            Some(Some(PageRun::new(page, offset, len as u32)))
         };
         let (head, tail) = (get!(self, rq_res.head[0]), get!(self, rq_res.tail[0]));
         let (Some(head), Some(tail)) = (

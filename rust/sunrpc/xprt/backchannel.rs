@@ -14,8 +14,8 @@
 use super::instance::Instance;
 use super::send_lock::SendLock;
 use super::transport::{
-    SendError,
     Transport, //
+    XprtSendError,
 };
 use super::Xprt;
 use crate::bindings;
@@ -51,16 +51,16 @@ const REPLY_BUFFER: usize = PAGE_SIZE as usize;
 
 /// A Call of the server, and the place for its Reply.
 #[repr(C)]
-struct Slot {
+struct CallbackSlot {
     rqst: Opaque<bindings::rpc_rqst>,
     call: KVec<u8>,
     reply: KVec<u8>,
 }
 
 // SAFETY: a slot belongs to the pool or to one callback; nothing in it belongs to a task.
-unsafe impl Send for Slot {}
+unsafe impl Send for CallbackSlot {}
 
-impl Slot {
+impl CallbackSlot {
     /// Makes a slot with its buffers. Context: process, may sleep.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Slot {
 
 /// Why a Call of the server was not handed on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum CallbackRefused {
     /// There is no callback service (yet, or any more): drop the Call.
     NoService,
     /// The server has more Calls in progress, or a larger one, than it was told it may.
@@ -121,7 +121,7 @@ pub(crate) enum Refused {
 pub(crate) struct Backchannel {
     /// Protects the free slots; has room for all there are.
     #[pin]
-    free: SpinLock<KVec<KBox<Slot>>>,
+    free: SpinLock<KVec<KBox<CallbackSlot>>>,
     made: Atomic<bool>,
 }
 
@@ -145,7 +145,7 @@ impl Backchannel {
         }
         let mut slots = KVec::with_capacity(PLACES, GFP_KERNEL)?;
         for _ in 0..PLACES {
-            slots.push(Slot::new()?, GFP_KERNEL)?;
+            slots.push(CallbackSlot::new()?, GFP_KERNEL)?;
         }
         let mut free = self.free.lock();
         if !self.made.load(Relaxed) {
@@ -163,32 +163,37 @@ impl Backchannel {
     ///
     /// # Errors
     ///
-    /// [`Refused::NoService`]: there is no callback service. [`Refused::Excess`]: no slot is free,
+    /// [`CallbackRefused::NoService`]: there is no callback service. [`CallbackRefused::Excess`]: no slot is free,
     /// or the Call is too long.
-    pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, call: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn receive(
+        &self,
+        xprt: &Xprt,
+        xid: u32,
+        call: &[u8],
+    ) -> Result<(), CallbackRefused> {
         if !xprt.has_callback_service() {
-            return Err(Refused::NoService);
+            return Err(CallbackRefused::NoService);
         }
         let slot = self.free.lock().pop();
         let Some(mut slot) = slot else {
-            return Err(Refused::Excess);
+            return Err(CallbackRefused::Excess);
         };
         if !slot.fill(xprt, xid, call) {
             self.put(slot);
-            return Err(Refused::Excess);
+            return Err(CallbackRefused::Excess);
         }
         let rqst: *mut bindings::rpc_rqst = KBox::into_raw(slot).cast();
         // SAFETY: the request is complete, and of a transport that is alive. The callback
         // service gives it back by the `bc_free_rqst` operation.
         if !unsafe { bindings::xprt_try_enqueue_bc_request(rqst) } {
             // SAFETY: the request was not passed on, so the box is still ours.
-            self.put(unsafe { KBox::from_raw(rqst.cast::<Slot>()) });
-            return Err(Refused::NoService);
+            self.put(unsafe { KBox::from_raw(rqst.cast::<CallbackSlot>()) });
+            return Err(CallbackRefused::NoService);
         }
         Ok(())
     }
 
-    fn put(&self, slot: KBox<Slot>) {
+    fn put(&self, slot: KBox<CallbackSlot>) {
         // There is room for all slots, so this does not allocate.
         let _ = self.free.lock().push_within_capacity(slot);
     }
@@ -234,7 +239,7 @@ impl<T: Transport> Ops<T> {
     /// the core, and which is not used any more.
     pub(super) unsafe extern "C" fn free_rqst_callback(rqst: *mut bindings::rpc_rqst) {
         // SAFETY: the request is the first field of a `#[repr(C)]` slot that was boxed.
-        let slot = unsafe { KBox::from_raw(rqst.cast::<Slot>()) };
+        let slot = unsafe { KBox::from_raw(rqst.cast::<CallbackSlot>()) };
         // SAFETY: the slot is ours again, and `fill` has set the field.
         let xprt = unsafe { (*slot.rqst.get()).rq_xprt };
         // SAFETY: the request has a reference of the transport, which is one of ours.
@@ -251,7 +256,7 @@ impl<T: Transport> Ops<T> {
     ///
     /// # Errors
     ///
-    /// [`SendError`]: the Reply was not sent.
+    /// [`XprtSendError`]: the Reply was not sent.
     ///
     /// # Safety
     ///
@@ -261,7 +266,7 @@ impl<T: Transport> Ops<T> {
         this: &Instance<T>,
         lock: &mut SendLock<'_>,
         rqst: NonNull<bindings::rpc_rqst>,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), XprtSendError> {
         // SAFETY: the request is the caller's; `fill` has set the XID.
         let xid = unsafe { (*rqst.as_ptr()).rq_xid };
         // SAFETY: the buffer holds the encoded Reply (svc_process_bc, xprt_init_bc_request).

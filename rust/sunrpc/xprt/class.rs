@@ -4,7 +4,7 @@
 
 use super::instance::{
     Instance,
-    Shared, //
+    InstanceShared, //
 };
 use super::transport::Transport;
 use super::{
@@ -21,7 +21,7 @@ use crate::sunrpc::class::{
     Class,
     Netids,
     NewXprt,
-    Registered, //
+    RegisteredClass, //
 };
 use core::marker::PhantomData;
 use kernel::ffi::c_int;
@@ -29,12 +29,12 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 
 /// The registration of `T` as transport class `rdma` with netids `rdma` and `rdma6`.
-pub(crate) type Registration<T> = class::Registration<Requester<T>>;
+pub(crate) type XprtRegistration<T> = class::ClassRegistration<Requester<T>>;
 
 /// The class of the transports of type `T`.
 pub(crate) struct Requester<T: Transport>(PhantomData<T>);
 
-static REGISTERED: Registered = Atomic::new(core::ptr::null_mut());
+static REGISTERED: RegisteredClass = Atomic::new(core::ptr::null_mut());
 
 impl<T: Transport> Class for Requester<T> {
     const IDENT: c_int = bindings::xprt_transports_XPRT_TRANSPORT_RDMA;
@@ -42,7 +42,7 @@ impl<T: Transport> Class for Requester<T> {
     //= V1-115, V2-177
     const NETIDS: Netids = [address::NETID, address::NETID6, c""];
 
-    fn registered() -> &'static Registered {
+    fn registered() -> &'static RegisteredClass {
         &REGISTERED
     }
 
@@ -53,7 +53,7 @@ impl<T: Transport> Class for Requester<T> {
         let xprt = new.as_raw();
         let raw = xprt.as_ptr();
         set! { raw,
-            ops: ops::VTable::<T>::get(),
+            ops: ops::XprtVTable::<T>::get(),
             timeout: connect::default_timeout(),
             connect_timeout: connect::TIMEOUT,
             max_reconnect_timeout: connect::TIMEOUT,
@@ -79,7 +79,7 @@ impl<T: Transport> Class for Requester<T> {
         let transport = T::create(unsafe { XprtHandle::new(xprt) })?;
         // SAFETY: `id` is set by xprt_alloc and never changes.
         let id = unsafe { (*raw).id };
-        let shared = Shared::new(transport, slots, id)?;
+        let shared = InstanceShared::new(transport, slots, id)?;
         // SAFETY: the transport is not published yet.
         unsafe { Instance::provide(this, shared) };
 

@@ -82,7 +82,7 @@ struct Attempt {
 }
 
 /// How far connecting has come.
-enum Stage<C> {
+enum ConnectStage<C> {
     /// There is no attempt.
     Idle,
     /// The attempt waits for its time, or is being made.
@@ -91,8 +91,8 @@ enum Stage<C> {
     Ready { attempt: Attempt, connection: C },
 }
 
-struct State<C> {
-    stage: Stage<C>,
+struct ConnectState<C> {
+    stage: ConnectStage<C>,
     /// The server that the last attempt did not reach: the next attempt has to wait.
     failed: Option<SockAddr>,
 }
@@ -101,11 +101,11 @@ struct State<C> {
 #[pin_data]
 pub(super) struct Connecting<C> {
     #[pin]
-    state: SpinLock<State<C>>,
+    state: SpinLock<ConnectState<C>>,
 }
 
 /// The next step of a task that needs a connection.
-enum Next<C> {
+enum NextStep<C> {
     /// Wait until the attempt has ended.
     Wait,
     /// Install this connection.
@@ -116,20 +116,20 @@ impl<C: Unpin> Connecting<C> {
     /// No connection, and no attempt.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            state <- new_spinlock!(State { stage: Stage::Idle, failed: None }),
+            state <- new_spinlock!(ConnectState { stage: ConnectStage::Idle, failed: None }),
         })
     }
 
     /// Takes the connection that is ready. If there is none, has an attempt made unless one is
     /// under way. Context: process, does not sleep. The send lock is held.
-    fn next(&self, xprt: &Xprt) -> Next<C> {
+    fn next(&self, xprt: &Xprt) -> NextStep<C> {
         let mut state = self.state.lock();
-        match replace(&mut state.stage, Stage::Idle) {
-            Stage::Ready {
+        match replace(&mut state.stage, ConnectStage::Idle) {
+            ConnectStage::Ready {
                 attempt,
                 connection,
-            } => return Next::Install(attempt, connection),
-            Stage::Idle => {
+            } => return NextStep::Install(attempt, connection),
+            ConnectStage::Idle => {
                 let attempt = Attempt {
                     peer: xprt.peer(),
                     since: read_once!(xprt, stat.connect_start),
@@ -138,7 +138,7 @@ impl<C: Unpin> Connecting<C> {
                     Some(failed) if failed == attempt.peer => back_off(xprt),
                     _ => 0,
                 };
-                state.stage = Stage::Trying {
+                state.stage = ConnectStage::Trying {
                     attempt,
                     given_up: false,
                 };
@@ -147,18 +147,18 @@ impl<C: Unpin> Connecting<C> {
             }
             trying => state.stage = trying,
         }
-        Next::Wait
+        NextStep::Wait
     }
 
     /// Returns the attempt that the worker is to make now, unless it was given up.
     fn attempt(&self) -> Option<Attempt> {
         let mut state = self.state.lock();
         match state.stage {
-            Stage::Trying {
+            ConnectStage::Trying {
                 attempt,
                 given_up: false,
             } => return Some(attempt),
-            Stage::Trying { .. } => state.stage = Stage::Idle,
+            ConnectStage::Trying { .. } => state.stage = ConnectStage::Idle,
             _ => {}
         }
         None
@@ -168,7 +168,7 @@ impl<C: Unpin> Connecting<C> {
     fn is_given_up(&self) -> bool {
         matches!(
             self.state.lock().stage,
-            Stage::Trying { given_up: true, .. }
+            ConnectStage::Trying { given_up: true, .. }
         )
     }
 
@@ -181,13 +181,13 @@ impl<C: Unpin> Connecting<C> {
     ) -> (kernel::ffi::c_int, Option<C>) {
         let again = EAGAIN.to_errno();
         let mut state = self.state.lock();
-        let given_up = matches!(state.stage, Stage::Trying { given_up: true, .. });
-        state.stage = Stage::Idle;
+        let given_up = matches!(state.stage, ConnectStage::Trying { given_up: true, .. });
+        state.stage = ConnectStage::Idle;
         match result {
             Ok(connection) if given_up => (again, Some(connection)),
             Ok(connection) => {
                 state.failed = None;
-                state.stage = Stage::Ready {
+                state.stage = ConnectStage::Ready {
                     attempt,
                     connection,
                 };
@@ -206,18 +206,18 @@ impl<C: Unpin> Connecting<C> {
     /// Returns whether the worker is making the attempt, and the connection, which the caller drops.
     fn give_up(&self, xprt: &Xprt, wanted: Option<&SockAddr>) -> (bool, Option<C>) {
         let mut state = self.state.lock();
-        match replace(&mut state.stage, Stage::Idle) {
-            Stage::Idle => (false, None),
-            Stage::Ready { connection, .. } => (false, Some(connection)),
-            trying @ Stage::Trying { attempt, .. } if wanted == Some(&attempt.peer) => {
+        match replace(&mut state.stage, ConnectStage::Idle) {
+            ConnectStage::Idle => (false, None),
+            ConnectStage::Ready { connection, .. } => (false, Some(connection)),
+            trying @ ConnectStage::Trying { attempt, .. } if wanted == Some(&attempt.peer) => {
                 state.stage = trying;
                 (false, None)
             }
-            Stage::Trying { attempt, .. } => {
+            ConnectStage::Trying { attempt, .. } => {
                 // SAFETY: `init_work` has initialised the work.
                 let was_waiting = unsafe { bindings::cancel_delayed_work(xprt.connect_work.get()) };
                 if !was_waiting {
-                    state.stage = Stage::Trying {
+                    state.stage = ConnectStage::Trying {
                         attempt,
                         given_up: true,
                     };
@@ -289,12 +289,12 @@ pub(super) unsafe extern "C" fn connect_callback<T: Transport>(
     // SAFETY: xprt_connect passes the transport that it was called for, one of ours.
     let this = unsafe { Instance::<T>::from_raw(xprt) };
     match this.shared().connecting.next(&this.xprt) {
-        Next::Wait => {
+        NextStep::Wait => {
             // A task that finds the mark would keep the send lock while it sleeps.
             // SAFETY: an atomic operation on `state`; this call has set the mark.
             unsafe { bindings::xprt_clear_connecting(xprt) };
         }
-        Next::Install(attempt, connection) => {
+        NextStep::Install(attempt, connection) => {
             // SAFETY: the task has the send lock until xprt_connect gives it back.
             let mut lock = unsafe { SendLock::new(&this.xprt) };
             let transport = &this.shared().transport;

@@ -24,12 +24,12 @@ use kernel::sync::Arc;
 #[repr(C)]
 pub(super) struct Instance<T: Transport> {
     pub(super) xprt: Xprt,
-    shared: *mut Shared<T>,
+    shared: *mut InstanceShared<T>,
 }
 
 /// The parts of a transport that have destructors.
 #[pin_data]
-pub(super) struct Shared<T: Transport> {
+pub(super) struct InstanceShared<T: Transport> {
     /// The file of `transport` in debugfs.
     _file: Option<File>,
     pub(super) transport: Arc<T>,
@@ -38,7 +38,7 @@ pub(super) struct Shared<T: Transport> {
     pub(super) slots: SlotTable<T::Request>,
 }
 
-impl<T: Transport> Shared<T> {
+impl<T: Transport> InstanceShared<T> {
     /// The parts of a new transport. Context: process, may sleep.
     ///
     /// `id` is the transport's number, and names its file in debugfs.
@@ -78,15 +78,15 @@ impl<T: Transport> Instance<T> {
     ///
     /// # Safety
     ///
-    /// `this` must be a transport that `setup` is making, and `shared` from [`Shared::new`].
-    pub(super) unsafe fn provide(this: *mut Self, shared: *mut Shared<T>) {
+    /// `this` must be a transport that `setup` is making, and `shared` from [`InstanceShared::new`].
+    pub(super) unsafe fn provide(this: *mut Self, shared: *mut InstanceShared<T>) {
         // SAFETY: `setup` has not published the transport yet.
         unsafe { (*this).shared = shared };
     }
 
     /// The parts with destructors.
     #[inline]
-    pub(super) fn shared(&self) -> &Shared<T> {
+    pub(super) fn shared(&self) -> &InstanceShared<T> {
         // SAFETY: set by `provide` before the core learns of the transport and released in
         // `destroy`, after which the core calls no operation any more.
         unsafe { &*self.shared }
@@ -128,7 +128,7 @@ impl<T: Transport> Instance<T> {
         credit::end(&self.xprt);
         // SAFETY: xprt_destroy has taken the send lock, and does not release it.
         self.close(&mut unsafe { SendLock::new(&self.xprt) });
-        // SAFETY: made by `Shared::new` with `KBox::into_raw`; released only here.
+        // SAFETY: made by `InstanceShared::new` with `KBox::into_raw`; released only here.
         drop(unsafe { KBox::from_raw(self.shared) });
         let raw = self.xprt.as_raw();
         // SAFETY: made by `setup`, and not used any more; the core leaves freeing it to `destroy`.

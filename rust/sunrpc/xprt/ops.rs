@@ -10,8 +10,8 @@ use super::rqst::Rqst;
 use super::send_lock::SendLock;
 use super::slot::Slot;
 use super::transport::{
-    SendError,
     Transport, //
+    XprtSendError,
 };
 use super::{
     backchannel,
@@ -35,9 +35,9 @@ use kernel::seq_file::SeqFile;
 use kernel::sync::atomic::Relaxed;
 
 /// The operations of `T` as the core calls them.
-pub(super) struct VTable<T: Transport>(PhantomData<T>);
+pub(super) struct XprtVTable<T: Transport>(PhantomData<T>);
 
-impl<T: Transport> VTable<T> {
+impl<T: Transport> XprtVTable<T> {
     const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
         reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
         release_xprt: Some(bindings::xprt_release_xprt_cong),
@@ -253,7 +253,7 @@ impl<T: Transport> VTable<T> {
             // SAFETY: a request of the client is in a slot; the core pins it.
             let rqst = unsafe { Rqst::<T::Request>::from_raw(raw) };
             if !this.xprt.connected() || !Self::is_unsent(this, &rqst) {
-                Err(SendError::NotConnected)
+                Err(XprtSendError::NotConnected)
             } else if !Self::take_credit(this, &rqst) {
                 return errno::no_slot().to_errno();
             } else {
@@ -289,14 +289,14 @@ impl<T: Transport> VTable<T> {
     ///
     /// # Errors
     ///
-    /// [`SendError`]: the Call was not sent. [`SendError::NotConnected`] also if no Reply is
+    /// [`XprtSendError`]: the Call was not sent. [`XprtSendError::NotConnected`] also if no Reply is
     /// expected.
     #[inline]
     fn send(
         this: &Instance<T>,
         lock: &mut SendLock<'_>,
         rqst: &Rqst<T::Request>,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), XprtSendError> {
         let raw = rqst.as_raw();
         if rqst.receive().is_sparse() {
             rqst.fill_sparse_pages()?;
@@ -313,7 +313,7 @@ impl<T: Transport> VTable<T> {
         unsafe { (*raw).rq_xmit_bytes_sent += (*raw).rq_snd_buf.len as usize };
         if !rqst.expects_reply() {
             // Nothing will give the credit back but a new connection.
-            return Err(SendError::NotConnected);
+            return Err(XprtSendError::NotConnected);
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ impl<T: Transport> VTable<T> {
         this: &Instance<T>,
         lock: &mut SendLock<'_>,
         raw: NonNull<bindings::rpc_rqst>,
-        error: SendError,
+        error: XprtSendError,
     ) -> c_int {
         if error.is_final() {
             // An error would end the RPC of the task that holds the send lock, which may send the
@@ -336,7 +336,7 @@ impl<T: Transport> VTable<T> {
             unsafe { bindings::xprt_fail(raw.as_ptr(), error.to_errno()) };
             return 0;
         }
-        if error == SendError::NotConnected {
+        if error == XprtSendError::NotConnected {
             this.disconnect(lock);
         }
         error.to_errno()

@@ -4,7 +4,7 @@
 //! Reply is handled.
 
 use super::slot::Slot;
-use super::transport::SendError;
+use super::transport::XprtSendError;
 use super::XprtHandle;
 use crate::bindings;
 use crate::sunrpc::xdr_buf::{
@@ -128,9 +128,9 @@ impl<S> Rqst<S> {
     ///
     /// # Errors
     ///
-    /// [`SendError::NoMemory`]: a page could not be allocated.
+    /// [`XprtSendError::NoMemory`]: a page could not be allocated.
     #[cold]
-    pub(super) fn fill_sparse_pages(&self) -> Result<(), SendError> {
+    pub(super) fn fill_sparse_pages(&self) -> Result<(), XprtSendError> {
         for entry in self.receive().page_entries() {
             // SAFETY: an entry of the request's page list, which is the sender's until the
             // request was sent.
@@ -139,7 +139,7 @@ impl<S> Rqst<S> {
                 // SAFETY: does not sleep with these flags, and asks nothing else of its caller.
                 let page = unsafe { bindings::alloc_pages(gfp, 0) };
                 if page.is_null() {
-                    return Err(SendError::NoMemory);
+                    return Err(XprtSendError::NoMemory);
                 }
                 // SAFETY: the entry is the sender's. The upper layer frees the page with the
                 // others of the list (XDRBUF_SPARSE_PAGES in include/linux/sunrpc/xdr.h).

@@ -34,7 +34,7 @@ pub(super) struct Slot<S> {
     index: u32,
     /// The function that frees the Call's encrypted pages, while ours is in its place (see `privacy`).
     release_snd_buf: UnsafeCell<ReleaseSndBuf>,
-    buffers: UnsafeCell<Buffers>,
+    buffers: UnsafeCell<RequestBuffers>,
     #[pin]
     request: S,
 }
@@ -42,7 +42,7 @@ pub(super) struct Slot<S> {
 /// The type of `rpc_rqst.rq_release_snd_buf`.
 pub(super) type ReleaseSndBuf = Option<unsafe extern "C" fn(*mut bindings::rpc_rqst)>;
 
-struct Buffers {
+struct RequestBuffers {
     call: Buffer,
     reply: Buffer,
 }
@@ -60,7 +60,7 @@ impl<S> Slot<S> {
             outstanding: Racy::new(false),
             index,
             release_snd_buf: UnsafeCell::new(None),
-            buffers: UnsafeCell::new(Buffers {
+            buffers: UnsafeCell::new(RequestBuffers {
                 call: Buffer::EMPTY,
                 reply: Buffer::EMPTY,
             }),

@@ -83,8 +83,12 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`SendError`]: the request was not sent; the core sends it again later or ends its RPC.
-    fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst<Self::Request>) -> Result<(), SendError>;
+    /// [`XprtSendError`]: the request was not sent; the core sends it again later or ends its RPC.
+    fn send(
+        &self,
+        lock: &mut SendLock<'_>,
+        rqst: &Rqst<Self::Request>,
+    ) -> Result<(), XprtSendError>;
 
     /// The transport's backchannel.
     fn backchannel(&self) -> &Backchannel;
@@ -101,13 +105,13 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`SendError`]: the Reply was not sent.
+    /// [`XprtSendError`]: the Reply was not sent.
     fn send_reply(
         &self,
         lock: &mut SendLock<'_>,
         xid: u32,
         reply: &CallBuf<'_>,
-    ) -> Result<(), SendError>;
+    ) -> Result<(), XprtSendError>;
 
     /// The memory of a request goes back to its owner: the peer must not reach any of it when this
     /// returns. The credit of a request whose Reply is outstanding stays with the Reply
@@ -137,7 +141,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
 
 /// Why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendError {
+pub(crate) enum XprtSendError {
     /// The connection is unusable: it is closed, and the request sent again on the next.
     NotConnected,
     /// The transport called [`Xprt::wait_for_buffer_space`]: the sender waits for
@@ -151,7 +155,7 @@ pub(crate) enum SendError {
     Unmappable,
 }
 
-impl SendError {
+impl XprtSendError {
     /// Returns whether the RPC ends, because every further attempt would fail as well.
     pub(crate) fn is_final(self) -> bool {
         matches!(self, Self::TooLarge | Self::Unmappable)
@@ -172,7 +176,7 @@ impl SendError {
 }
 
 /// An error of a local operation is temporary, unless its number says otherwise.
-impl From<Error> for SendError {
+impl From<Error> for XprtSendError {
     fn from(error: Error) -> Self {
         if error == errno::not_connected() {
             Self::NotConnected
@@ -202,7 +206,7 @@ pub(crate) enum ConnectError {
     /// The peer refused.
     Refused,
     /// No RDMA device that the transport can use leads to the peer, or the peers have no common
-    /// protocol. mount(8) ends with this error at once, as with `Refused`.
+    /// protocol. mount(8) ends with this error at once, as with `CallbackRefused`.
     NoRoute,
     /// The network namespace has no route to the peer.
     NetworkUnreachable,

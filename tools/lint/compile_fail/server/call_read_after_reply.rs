@@ -2,10 +2,10 @@
 
 //! A Call's buffer that receives another message, before the Reply goes, is not read any more.
 
-use super::role::{Message, Server};
-use crate::endpoint::{CloseReason, Endpoint};
+use super::role::{Server, ServerMessage};
+use crate::endpoint::{EndReason, Endpoint};
 
-fn control(endpoint: &Endpoint<Server>, call: Message) -> Result<(), CloseReason> {
+fn control(endpoint: &Endpoint<Server>, call: ServerMessage) -> Result<(), EndReason> {
     let _ = call.bytes().len();
     let Ok(mut sending) = endpoint.sending(1) else {
         return Ok(());
@@ -15,7 +15,7 @@ fn control(endpoint: &Endpoint<Server>, call: Message) -> Result<(), CloseReason
 }
 
 #[cfg(wrong)]
-fn wrong(endpoint: &Endpoint<Server>, call: Message) -> usize {
+fn wrong(endpoint: &Endpoint<Server>, call: ServerMessage) -> usize {
     let Ok(mut sending) = endpoint.sending(1) else {
         return 0;
     };

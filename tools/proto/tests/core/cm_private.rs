@@ -3,7 +3,7 @@
 //! Private data of the connection manager.
 
 use proptest::prelude::*;
-use rpcrdma_proto::proto::cm_private::{self, Announcement, CmPrivate, Effective};
+use rpcrdma_proto::proto::cm_private::{self, Agreement, Announcement, CmPrivate};
 use rpcrdma_proto::proto::types::Version;
 
 fn peer(remote_invalidation: bool, send_size: u32, recv_size: u32) -> CmPrivate {
@@ -19,7 +19,7 @@ fn peer(remote_invalidation: bool, send_size: u32, recv_size: u32) -> CmPrivate 
 #[test]
 fn remote_invalidation_needs_both_sides() {
     for (own, other) in [(false, false), (false, true), (true, false), (true, true)] {
-        let effective = Effective::new(&peer(own, 4096, 4096), &peer(other, 4096, 4096));
+        let effective = Agreement::new(&peer(own, 4096, 4096), &peer(other, 4096, 4096));
         assert_eq!(effective.remote_invalidation, own && other);
     }
 }
@@ -31,11 +31,11 @@ fn remote_invalidation_needs_both_sides() {
 fn thresholds_are_the_smaller_of_both_sides() {
     let client = peer(true, 8192, 2048);
     let server = peer(true, 4096, 1024);
-    let at_client = Effective::new(&client, &server);
-    let at_server = Effective::new(&server, &client);
+    let at_client = Agreement::new(&client, &server);
+    let at_server = Agreement::new(&server, &client);
     assert_eq!((at_client.inline_send, at_client.inline_recv), (1024, 2048));
     assert_eq!((at_server.inline_send, at_server.inline_recv), (2048, 1024));
-    let silent = Effective::new(&client, &CmPrivate::decode(&[]));
+    let silent = Agreement::new(&client, &CmPrivate::decode(&[]));
     assert_eq!((silent.inline_send, silent.inline_recv), (1024, 1024));
 }
 
@@ -140,7 +140,7 @@ proptest! {
     #[test]
     fn any_private_data_stays_within_the_own_sizes(data in any::<[u8; 56]>()) {
         let own = peer(true, 4096, 4096);
-        let effective = Effective::new(&own, &CmPrivate::decode(&data));
+        let effective = Agreement::new(&own, &CmPrivate::decode(&data));
         prop_assert!((1024..=4096).contains(&effective.inline_send));
         prop_assert!((1024..=4096).contains(&effective.inline_recv));
     }

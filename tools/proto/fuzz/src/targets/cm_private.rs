@@ -2,7 +2,7 @@
 
 //! Private data: the first message of each kind in it is found wherever it is, and nothing else is.
 
-use rpcrdma_proto::proto::cm_private::{self, Announcement, CmPrivate, Effective};
+use rpcrdma_proto::proto::cm_private::{self, Agreement, Announcement, CmPrivate};
 use rpcrdma_proto::proto::negotiate::Versions;
 use rpcrdma_proto::proto::types::Version;
 
@@ -39,7 +39,7 @@ pub fn run(input: &[u8]) {
         assert!(!(1024..262_144).contains(&own) || own - read < 1024);
     }
     let peer = CmPrivate::decode(source.rest());
-    let (ours, theirs) = (Effective::new(&own, &peer), Effective::new(&peer, &own));
+    let (ours, theirs) = (Agreement::new(&own, &peer), Agreement::new(&peer, &own));
     assert_eq!(
         (ours.inline_send, ours.inline_recv),
         (theirs.inline_recv, theirs.inline_send)
