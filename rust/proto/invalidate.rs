@@ -54,26 +54,3 @@ pub fn permitted_v1<C: Chunks + ?Sized>(agreed: bool, chunks: &C) -> Option<Hand
         None
     }
 }
-
-/// The invalidation of a Receive completion, checked against the RPC.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Invalidated {
-    /// Nothing was: every registration of the RPC is still to be invalidated.
-    Nothing,
-    /// This one was; the others are still to be invalidated before the RPC completes.
-    Handle(Handle),
-    /// A handle was that is not the RPC's. The connection has to be closed: another RPC has
-    /// lost its memory.
-    Foreign,
-}
-
-/// Requester: checks the handle that a Reply invalidated against the handles of its RPC.
-//= V2-117, CM-012, CM-016
-//= D-22
-pub fn check<C: Chunks + ?Sized>(invalidated: Option<Handle>, chunks: &C) -> Invalidated {
-    match invalidated {
-        None => Invalidated::Nothing,
-        Some(handle) if handles(chunks).any(|h| h == handle) => Invalidated::Handle(handle),
-        Some(_) => Invalidated::Foreign,
-    }
-}

@@ -17,7 +17,6 @@ use proto::credit::Grant;
 use proto::header::{Conveyed, FixedWords, Outgoing};
 use proto::host::{hosts, Address, Demand, KeyName, Prefix};
 use proto::hostauth::Verdict;
-use proto::invalidate::Invalidated;
 use proto::negotiate::Time;
 use proto::plan::{CallShape, Limits};
 use proto::property::PropertySet;
@@ -194,7 +193,6 @@ fn judge_handles(chunks: &ChunkSlices<'_>, handle: Handle) -> bool {
     invalidate::offer(true, chunks) == handle
         || invalidate::permitted(true, handle, chunks).is_some()
         || invalidate::permitted_v1(true, chunks).is_some()
-        || invalidate::check(Some(handle), chunks) == Invalidated::Foreign
 }
 
 #[no_mangle]

@@ -4,7 +4,7 @@
 
 use common::{read, segment, Lists};
 use rpcrdma_proto::proto::chunk::NoChunks;
-use rpcrdma_proto::proto::invalidate::{check, offer, permitted, permitted_v1, Invalidated};
+use rpcrdma_proto::proto::invalidate::{offer, permitted, permitted_v1};
 use rpcrdma_proto::proto::types::Handle;
 
 fn lists() -> Lists {
@@ -44,17 +44,4 @@ fn v1_invalidates_a_handle_of_the_call_when_both_agree() {
     assert_eq!(permitted_v1(true, &lists()), Some(Handle(5)));
     assert_eq!(permitted_v1(false, &lists()), None);
     assert_eq!(permitted_v1(true, &NoChunks), None);
-}
-
-//= V2-117, CM-012, CM-016 (test)
-//= D-22 (test)
-#[test]
-fn a_foreign_handle_is_noticed() {
-    assert_eq!(check(None, &lists()), Invalidated::Nothing);
-    for handle in 1..=5 {
-        let handle = Handle(handle);
-        assert_eq!(check(Some(handle), &lists()), Invalidated::Handle(handle));
-    }
-    assert_eq!(check(Some(Handle(6)), &lists()), Invalidated::Foreign);
-    assert_eq!(check(Some(Handle(1)), &NoChunks), Invalidated::Foreign);
 }
