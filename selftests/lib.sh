@@ -77,14 +77,17 @@ tests() {
 		name=$(echo "$words" | tr '_' ' ')
 		run_test $words >"$scratch/log" 2>&1
 		status=$?
-		if [ $status = $OVERDUE ]; then
-			# Cleaning up may hang, too.
-			failed=$((failed + 1))
-			echo "not ok $number $name"
-		fi
-		if ! leave >>"$scratch/log" 2>&1; then
-			echo "$mnt is still busy" >>"$scratch/log"
-			[ $status = 0 ] && status=1
+		# Cleaning up may hang, too, after a failure.
+		[ $status = 0 ] || [ $status = "$KSFT_SKIP" ] || not_ok "exit status $status"
+		if ! leave >"$scratch/left" 2>&1; then
+			cat "$scratch/left" >>"$scratch/log"
+			case $status in
+			0 | "$KSFT_SKIP")
+				status=1
+				not_ok "$mnt is still busy"
+				;;
+			*) sed 's/^/# /' "$scratch/left" ;;
+			esac
 		fi
 		rm -rf "$local"
 		case $status in
@@ -92,25 +95,20 @@ tests() {
 			grep '^# ' "$scratch/log"
 			echo "ok $number $name"
 			;;
-		"$KSFT_SKIP")
-			echo "ok $number $name # SKIP $(sed -n 's/^SKIP //p' "$scratch/log")"
-			;;
-		"$OVERDUE")
-			sed 's/^/# /' "$scratch/log"
-			;;
-		*)
-			sed 's/^/# /' "$scratch/log"
-			echo "# exit status $status"
-			echo "not ok $number $name"
-			failed=$((failed + 1))
-			;;
+		"$KSFT_SKIP") echo "ok $number $name # SKIP $(sed -n 's/^SKIP //p' "$scratch/log")" ;;
 		esac
 	done
 	[ $failed = 0 ]
 	exit
 }
 
-OVERDUE=$((128 + 9))
+# not_ok REASON: reports the failure of a test.
+not_ok() {
+	sed 's/^/# /' "$scratch/log"
+	echo "# $1"
+	echo "not ok $number $name"
+	failed=$((failed + 1))
+}
 
 # run_test TEST...: runs a test in a shell of its own. After TEST_LIMIT seconds its processes are killed.
 run_test() {
