@@ -470,7 +470,10 @@ all_calls_in_parts_share_memory() {
 		caller2 parts_of_more
 		grep SKIP "$local/caller.log" || break
 	done
-	! grep -q SKIP "$local/caller.log" || fail "the test was skipped three times"
+	if grep -q SKIP "$local/caller.log"; then
+		! on_server test -e /sys/kernel/debug/kmemleak || skip "a kernel with checkers is too slow"
+		fail "the test was skipped three times"
+	fi
 	[ "$(says last_close)" = none ]
 }
 
