@@ -129,11 +129,7 @@ pub fn respond<'a>(
         return Err(ErrorReport::BadXdr);
     }
     let header_len = write_list_len(&chunks, limits.version);
-    let offered = if limits.reply_chunk {
-        chunks.reply
-    } else {
-        None
-    };
+    let offered = chunks.reply.filter(|_| limits.reply_chunk);
     let reply_header_len = header_len.saturating_add(offered.map_or(0, reply_chunk_len));
     let inline = fits(header_len, payload_len, limits.inline_send);
     //= V1-100, NFS-003

@@ -297,16 +297,7 @@ fn accept_chunks<'a>(
         None if !chunks.reads.is_empty() => assembled_len(chunks.reads, stream_len, limits)?,
         _ => stream_len,
     };
-    let too_many = chunks.writes.count() > limits.write_chunks.min(32) as usize;
-    //= V2-154, D-07
-    if too_many && limits.write_chunks == 0 {
-        return Err(limits.refuse(ErrorReport::ReplyResource { length_needed: 0 }));
-    }
-    //= V2-153
-    if too_many {
-        let max_chunks = limits.write_chunks.min(32);
-        return Err(limits.refuse(ErrorReport::WriteChunks { max_chunks }));
-    }
+    check_write_chunks(&chunks, limits)?;
     //= V2-071, V2-162, V2-185
     //= D-43
     let system = limits.refuse(ErrorReport::System);
@@ -322,6 +313,20 @@ fn accept_chunks<'a>(
         len,
         only,
     })
+}
+
+/// Checks the number of Write chunks.
+fn check_write_chunks(chunks: &ChunkLists<'_>, limits: &CallLimits) -> Result<(), ErrorReport> {
+    let max_chunks = limits.write_chunks.min(32);
+    if chunks.writes.count() <= max_chunks as usize {
+        return Ok(());
+    }
+    Err(limits.refuse(match max_chunks {
+        //= V2-154, D-07
+        0 => ErrorReport::ReplyResource { length_needed: 0 },
+        //= V2-153
+        _ => ErrorReport::WriteChunks { max_chunks },
+    }))
 }
 
 /// Checks the number and the lengths of Segments. Later checks walk the Read list several times, so this bounds

@@ -258,6 +258,44 @@ fn give_up(request: ConnectRequest) {
     drop(unsafe { core::ptr::read(&request.listener) });
 }
 
+/// Makes the request of a peer out of the parameters of its message. Context: process, does not sleep.
+///
+/// # Safety
+///
+/// `id` must be an id that rdma_cm made for the request, and `conn` the parameters of its event
+/// `RDMA_CM_EVENT_CONNECT_REQUEST`. The handler of the event destroys the request if it does not return 0.
+unsafe fn connect_request<A: Accept>(
+    id: NonNull<bindings::rdma_cm_id>,
+    conn: &bindings::rdma_conn_param,
+    acceptor: ArcBorrow<'_, A>,
+) -> ConnectRequest {
+    let mut private_data = [0; MOST_PRIVATE_DATA];
+    let mut private_data_len = 0;
+    if !conn.private_data.is_null() {
+        private_data_len = conn.private_data_len;
+        let from = conn.private_data.cast::<u8>();
+        // SAFETY: `rdma_conn_param.private_data` points into the message of the peer, with
+        // the length beside it, which is at most the length of the array.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                from,
+                private_data.as_mut_ptr(),
+                private_data_len.into(),
+            );
+        }
+    }
+    // INVARIANT: rdma_cm leaves a new id to the handler that returns 0.
+    ConnectRequest {
+        raw: id,
+        listener: Context::new::<A>(acceptor.into()),
+        private_data,
+        private_data_len,
+        reads: conn.initiator_depth,
+        queue_pair: conn.qp_num,
+        link: Link::new(),
+    }
+}
+
 /// Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.
 ///
 /// # Safety
@@ -280,30 +318,8 @@ unsafe extern "C" fn listen_callback<A: Accept>(
             let Some(raw) = NonNull::new(id) else {
                 return 1;
             };
-            let mut private_data = [0; MOST_PRIVATE_DATA];
-            if !conn.private_data.is_null() {
-                let from = conn.private_data.cast::<u8>();
-                let len = usize::from(conn.private_data_len);
-                // SAFETY: `rdma_conn_param.private_data` points into the message of the peer, with
-                // the length beside it, which is at most the length of the array.
-                unsafe {
-                    core::ptr::copy_nonoverlapping(from, private_data.as_mut_ptr(), len);
-                }
-            }
-            // INVARIANT: rdma_cm leaves a new id to the handler that returns 0.
-            let request = ConnectRequest {
-                raw,
-                listener: Context::new::<A>(acceptor.into()),
-                private_data,
-                private_data_len: if conn.private_data.is_null() {
-                    0
-                } else {
-                    conn.private_data_len
-                },
-                reads: conn.initiator_depth,
-                queue_pair: conn.qp_num,
-                link: Link::new(),
-            };
+            // SAFETY: rdma_cm made the id for this request. It destroys an id whose handler returns 1.
+            let request = unsafe { connect_request(raw, conn, acceptor) };
             let Ok(room) = KBox::<ConnectRequest>::new_uninit(GFP_KERNEL) else {
                 give_up(request);
                 return 1;
@@ -325,9 +341,9 @@ unsafe extern "C" fn listen_callback<A: Accept>(
                     .cast::<Bytes>()
                     .read()
             };
-            // Of a listener rdma_bind_addr() has set the family, and nothing else, for it has no
-            // peer. A request whose address has moved is accepted, and its connection may soon be lost.
-            // One whose device goes away, and which is being accepted, is refused by rdma_accept().
+            // A listener has no peer: rdma_bind_addr() has set the family, and nothing else. A request whose
+            // address has moved is accepted, and its connection may soon be lost. A request whose device goes
+            // away while it is being accepted is refused by rdma_accept().
             let (_family, rest) = peer.split_at(size_of::<bindings::sa_family_t>());
             if rest.iter().all(|byte| *byte == 0) {
                 acceptor.listener_lost();

@@ -162,6 +162,29 @@ pub(super) struct Open<'a> {
     endpoint: Inside<'a, Endpoint<Server>>,
 }
 
+impl ConnectionLink {
+    /// Makes the link of a connection that is being accepted. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn new(endpoint: Endpoint<Server>, terms: Terms, sizes: &ServerSizes) -> Result<Arc<Self>> {
+        let gate = Gate::new(endpoint)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                gate,
+                ticker <- new_mutex!(None),
+                terms,
+                recv_len: sizes.recv_len(Version::V1),
+                called: Atomic::new(0),
+                registers_writes: sizes.registers_writes,
+                registering <- new_mutex!(()),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
 impl ServerConnection {
     /// Accepts a client. Context: process, may sleep.
     ///
@@ -186,21 +209,9 @@ impl ServerConnection {
         let resolved = Resolved::from_connect_request(server, Queue::new(), request)?;
         let endpoint = resolved.endpoint(sizes.qp, judgement)?;
         let shared = endpoint.shared().clone();
-        let gate = Gate::new(endpoint)?;
-        let link = Arc::pin_init(
-            pin_init!(ConnectionLink {
-                gate,
-                ticker <- new_mutex!(None),
-                terms: facts.terms,
-                recv_len: sizes.recv_len(Version::V1),
-                called: Atomic::new(0),
-                registers_writes: sizes.registers_writes,
-                registering <- new_mutex!(()),
-            }),
-            GFP_KERNEL,
-        )?;
         // From here on resources hold each other, and dropping the connection lets them go, unless it is
         // in use.
+        let link = ConnectionLink::new(endpoint, facts.terms, &sizes)?;
         let this = Self { link, shared };
         let gate = &this.link.gate;
         let endpoint = gate.enter().ok_or_else(errno::not_connected)?;
@@ -220,12 +231,8 @@ impl ServerConnection {
             let entered = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
             *this.link.ticker.lock() = Some(Ticker::new(entered)?);
             // A device that has gone away before is told by accept().
-            this.shared
-                .role
-                .removal
-                .target()
-                .0
-                .populate(this.link.clone());
+            let removal = this.shared.role.removal.target();
+            removal.0.populate(this.link.clone());
             endpoint.accept(protocol, &params)
         })();
         drop(endpoint);

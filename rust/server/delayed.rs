@@ -39,6 +39,7 @@ use crate::{
             PartSplitter, //
         },
         header::Outgoing,
+        plan::Item,
         respond::{
             respond,
             Form,
@@ -123,6 +124,15 @@ impl Delayed {
         Ok(KBox::new(this, GFP_KERNEL)?)
     }
 
+    /// Returns the shape of the Reply, whose `results` may be moved directly.
+    fn shape<'a>(&self, results: &'a [Option<Item>]) -> ReplyShape<'a> {
+        ReplyShape {
+            len: self.len,
+            results,
+            protected: self.protected,
+        }
+    }
+
     /// Sends all messages of the Reply to `call` but the last, and composes that, as far as there are room and
     /// credits. Returns `None` if the Reply has to wait. Sets `has_gone_on` if a message was sent.
     ///
@@ -140,11 +150,7 @@ impl Delayed {
         let failed = EndReason::NotPosted;
         let note = call.note();
         let (fixed, asked, _) = note.kept.open(call.bytes()).ok_or(failed)?;
-        let shape = ReplyShape {
-            len: self.len,
-            results: note.results(),
-            protected: self.protected,
-        };
+        let shape = self.shape(note.results());
         let limits = limits(note.kept.version(), &self.terms);
         let response = respond(asked.chunks, &shape, &limits).map_err(|_| failed)?;
         let outgoing = outgoing(fixed.xid, &response);
@@ -153,10 +159,9 @@ impl Delayed {
             let mut cutter = *rest;
             let MessagePart { range, more } = cutter.next_part().ok_or(failed)?;
             let work_requests = if more { 1 } else { self.last };
-            let has_room = if range.start == 0 {
-                state.has_room_for_reply(work_requests)
-            } else {
-                state.has_room_for_part(work_requests)
+            let has_room = match range.start {
+                0 => state.has_room_for_reply(work_requests),
+                _ => state.has_room_for_part(work_requests),
             };
             if !has_room {
                 return Ok(None);
@@ -183,14 +188,17 @@ impl Delayed {
                 copy(|at, out| memory.read(at, out), pieces, out)
             }
             _ => {
-                out.get_mut(..self.payload.len())?
-                    .copy_from_slice(&self.payload);
-                Some(self.payload.len())
+                let len = self.payload.len();
+                out.get_mut(..len)?.copy_from_slice(&self.payload);
+                Some(len)
             }
         };
         *has_gone_on = true;
-        let composed = state.compose(&outgoing, 0, &response, payload);
-        composed.map(Some).map_err(|_| failed)
+        Ok(Some(
+            state
+                .compose(&outgoing, 0, &response, payload)
+                .map_err(|_| failed)?,
+        ))
     }
 }
 

@@ -26,6 +26,7 @@ use crate::{
         types::Version, //
     },
     rdma::{
+        device::Registers,
         listen::ConnectRequest,
         qp, //
     },
@@ -86,6 +87,27 @@ pub(super) struct ServerSizes {
     call_bytes: u32,
 }
 
+/// Returns the most work requests of a Reply whose payload has `pages` pages.
+fn most_work_requests(pages: u32, sges: u32, registers: &Registers) -> u32 {
+    match registers.writes {
+        true => (pages.div_ceil(registers.pages) + APART) * WORK_REQUESTS_EACH + SEND,
+        false => pages.div_ceil(sges) + APART + SEND,
+    }
+}
+
+/// Returns the length of the messages of version 2.
+///
+/// Without an announcement of version 2, a client mostly speaks version 1, so its Receives have the length of
+/// version 1. If it opens with version 2 in-band, its messages are as short.
+//= VA-010, D-53
+fn max_message(versions: Versions, request: &ConnectRequest) -> u32 {
+    let announced = versions.announced_by(Announcement::decode(request.private_data()));
+    match announced.high {
+        Version::V1 => settings::max_message().min(settings::max_req_size()),
+        Version::V2 => settings::max_message(),
+    }
+}
+
 impl ServerSizes {
     /// For RPC messages of at most `most` bytes. None, if the device or the peer cannot do it; then
     /// the log says why.
@@ -99,10 +121,7 @@ impl ServerSizes {
         let pages = most.div_ceil(PAGE_SIZE);
         let sges = device.max_send_sge.min(MOST_PIECES);
         let registers = request.registers();
-        let largest = match registers.writes {
-            true => (pages.div_ceil(registers.pages) + APART) * WORK_REQUESTS_EACH + SEND,
-            false => pages.div_ceil(sges) + APART + SEND,
-        };
+        let largest = most_work_requests(pages, sges, &registers);
         let Some(mut resources) = responder(settings::max_requests(), SLOTS, largest, &has) else {
             explain("the RDMA device's queues are too short for an NFS client");
             return None;
@@ -111,14 +130,6 @@ impl ServerSizes {
         if versions.high == Version::V2 && !resources.count_messages(&has) {
             versions = Versions::V1;
         }
-        // Without an announcement of version 2, a client mostly speaks version 1, so its Receives have the
-        // length of that. If it opens with version 2 in-band, its messages are as short.
-        //= VA-010, D-53
-        let announced = versions.announced_by(Announcement::decode(request.private_data()));
-        let v2 = match announced.high {
-            Version::V1 => settings::max_message().min(settings::max_req_size()),
-            Version::V2 => settings::max_message(),
-        };
         //= V1-041, V2-050
         let reads = request
             .reads()
@@ -136,7 +147,7 @@ impl ServerSizes {
         };
         Some(Self {
             v1: settings::max_req_size(),
-            v2,
+            v2: max_message(versions, request),
             versions,
             qp: qp::Size {
                 send_wr: resources.send_room,
