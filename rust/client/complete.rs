@@ -14,6 +14,7 @@
 //! - completing before the exposure has ended: [`finish`] demands [`Unexposed`]
 
 use super::{
+    connection::Client,
     registrations::{
         Exposed,
         Requests,
@@ -23,7 +24,6 @@ use super::{
         Pinned,
         RdmaRqst, //
     },
-    role::Client,
     stats::Stats, //
 };
 use crate::{
@@ -34,6 +34,8 @@ use crate::{
         LockedState,
         Protocol,
         Reassembly,
+        ReassemblyQuota,
+        Role,
         Shared, //
     },
     proto::{
@@ -44,6 +46,7 @@ use crate::{
         },
         error::ErrorReport,
         header::FixedWords,
+        negotiate::Time,
         reply::Payload,
         responder::{
             self,
@@ -51,6 +54,7 @@ use crate::{
         },
         retry::Reaction,
         types::{
+            MsgType,
             Version,
             Xid, //
         },
@@ -65,6 +69,7 @@ use crate::{
             Registered, //
         },
         proof::{
+            Destroyed,
             Invalidated,
             Unexposed, //
         },
@@ -73,6 +78,7 @@ use crate::{
     sunrpc::backchannel::CallbackRefused,
     support::{
         completion::Completion,
+        memalloc::ReserveScope,
         trace, //
     }, //
 };
@@ -137,10 +143,126 @@ pub(crate) enum Waiter {
     Release { index: u32, done: Arc<Completion> },
 }
 
+impl Role for Client {
+    type Locked = Requests;
+    type Claim = ReplyClaim;
+    type Pending = Pending;
+    type Waiter = Waiter;
+    type Note = ();
+
+    const BUDGET: ReassemblyQuota = ReassemblyQuota::Requester;
+    const FAST_PATH: MsgType = MsgType::Reply;
+
+    fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol> {
+        let (config, opening) = self.beginning()?;
+        Some(Protocol::client(
+            self.cid,
+            config,
+            *opening,
+            private_data,
+            now,
+        ))
+    }
+
+    fn tick(&self, now: Time) {
+        if self.history.expire(now) {
+            self.peer_limits_changed.set(true);
+        }
+    }
+
+    fn cid(&self) -> u32 {
+        self.cid
+    }
+
+    #[inline]
+    fn reserves(&self) -> Option<ReserveScope> {
+        self.xprt.reserves("completion")
+    }
+
+    #[inline]
+    fn received(&self) {
+        self.xprt.peer_is_alive();
+    }
+
+    #[inline(always)]
+    fn on_fast_path(
+        &self,
+        shared: &Shared<Self>,
+        state: LockedState<'_, Self>,
+        arrived: Arrived<'_>,
+        invalidated: Option<Invalidated>,
+    ) -> Disposition<Pending> {
+        reply(shared, state, arrived, invalidated)
+    }
+
+    fn claim(
+        &self,
+        protocol: &mut Protocol,
+        requests: &mut Requests,
+        event: &Event<'_>,
+        invalidated: &mut Option<Invalidated>,
+    ) -> ReplyClaim {
+        claim(self, protocol, requests, event, invalidated)
+    }
+
+    fn arrived(
+        &self,
+        shared: &Shared<Self>,
+        event: Event<'_>,
+        claim: ReplyClaim,
+        _message: &Received<Shared<Self>>,
+        invalidated: Option<Invalidated>,
+    ) -> Disposition<Pending> {
+        arrived(shared, event, claim, invalidated)
+    }
+
+    fn keep(
+        &self,
+        shared: &Shared<Self>,
+        cx: &mut Completions<'_, Shared<Self>>,
+        pending: Pending,
+        message: Received<Shared<Self>>,
+    ) {
+        pending.invalidate(shared, cx, message);
+    }
+
+    fn invalidated(
+        &self,
+        shared: &Shared<Self>,
+        cx: &mut Completions<'_, Shared<Self>>,
+        inv: LocalInvBox<Shared<Self>>,
+        waiter: Waiter,
+        mrs: MrList<Idle>,
+        proof: Unexposed,
+    ) {
+        waiter.finish(shared, cx, inv, mrs, proof);
+    }
+
+    fn writable(&self) {
+        self.xprt.write_space();
+    }
+
+    fn ended(&self, why: EndReason) {
+        self.history.closed(why.as_str());
+    }
+
+    fn lost(&self) {
+        self.xprt.force_disconnect();
+    }
+
+    fn destroyed(&self, requests: &mut Requests, proof: &Destroyed) -> MrList<Idle> {
+        requests.retire(&self.pool, proof)
+    }
+
+    fn retired(&self, waiter: Waiter, proof: Option<Unexposed>) {
+        waiter.retired(self, proof);
+    }
+}
+
 /// A Reply arrived whole, in the form that nearly all have.
 #[inline(always)]
 //= V1-030, V1-031
-pub(super) fn reply(
+fn reply(
     shared: &Shared<Client>,
     mut state: LockedState<'_, Client>,
     arrived: Arrived<'_>,
@@ -226,7 +348,7 @@ fn check(
 }
 
 /// Takes the request that a message is for out of the table. Endpoint's lock held.
-pub(super) fn claim(
+fn claim(
     client: &Client,
     protocol: &mut Protocol,
     requests: &mut Requests,
@@ -290,7 +412,7 @@ fn granted(client: &Client, limit: u32) {
 }
 
 /// Handles a message that is not as nearly all are.
-pub(super) fn arrived(
+fn arrived(
     shared: &Shared<Client>,
     event: Event<'_>,
     claim: ReplyClaim,

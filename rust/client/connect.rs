@@ -3,13 +3,14 @@
 //! Connecting: from the server's address to an endpoint that has all it needs.
 
 use super::{
+    connection::Client,
+    pool::SMALL_PAGES,
     registrations::{
         add,
         Requests,
-        FIRST_SMALL,
-        SMALL_PAGES, //
+        FIRST_SMALL, //
     },
-    role::Client,
+    settings,
     sizes::{
         ClientSizes,
         FIRST_MESSAGES, //
@@ -26,6 +27,7 @@ use crate::{
     },
     proto::{
         connection::Side,
+        negotiate::Opening,
         types::{
             Version,
             Xid, //
@@ -98,7 +100,10 @@ pub(super) fn resolve(
     let role = resolved.role();
     let judgement = Judgement::new(Side::Client, peer, &resolved.link())?;
     let proof = judgement.is_demanding();
-    let (opening, by_call) = versions::opening(net, &peer, sizes.versions, proof);
+    let (opening, by_call) = match settings::negotiates_in_band() {
+        true => versions::opening(net, &peer, sizes.versions, proof),
+        false => (Opening::Announced, false),
+    };
     let mut config = sizes.config(role.cid, opening);
     if by_call {
         config.xid = Xid(0);

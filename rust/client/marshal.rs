@@ -4,12 +4,13 @@
 //! sent.
 
 use super::{
+    connection::Client,
+    pool::Idles,
     registrations::{
-        Idles,
+        segment,
         Refill, //
     },
     request::RdmaRqst,
-    role::Client,
     sizes::{
         ClientSizes,
         CONTINUED, //
@@ -55,7 +56,6 @@ use crate::{
         types::{
             Handle,
             MsgType,
-            Segment,
             Version,
             Xid, //
         }, //
@@ -856,16 +856,6 @@ fn unmapped(side: &SendSide, rqst: &RdmaRqst, error: MapError) -> XprtSendError 
             trace::frwr_maperr(|| (cid, rqst.xid(), 0, 0));
             XprtSendError::Unmappable
         }
-    }
-}
-
-/// A registration as the header names it.
-#[inline]
-pub(super) fn segment(region: Region) -> Segment {
-    Segment {
-        handle: Handle(region.key),
-        length: region.length,
-        offset: region.address,
     }
 }
 

@@ -11,18 +11,19 @@
 //! 3. `complete`, which takes the request (`request`) out of the table of `registrations`, checks
 //!    the Reply against the provided chunks, invalidates the memory, and completes the RPC.
 //!
-//! `connect` makes the endpoint, `versions` returns the version to begin with, and `role` handles the
-//! endpoint's events.
+//! `connect` makes the endpoint, and `versions` returns the version to begin with. `pool` has the idle
+//! registrations of a connection.
 
 #![deny(unsafe_code)]
 
 mod complete;
 mod connect;
+mod connection;
 mod history;
 mod marshal;
+mod pool;
 mod registrations;
 mod request;
-mod role;
 pub(crate) mod settings;
 mod sizes;
 mod stats;

@@ -5,6 +5,7 @@
 use super::{
     complete,
     connect,
+    connection::Client,
     history::History,
     marshal::{
         self,
@@ -19,7 +20,6 @@ use super::{
         RdmaRqst,
         Request, //
     },
-    role::Client,
     settings,
     sizes::{
         ClientSizes,

@@ -8,10 +8,7 @@
 //! memory. The number of places is fixed: a server may take the place of another, which is asked again
 //! then.
 
-use super::{
-    role::Client,
-    settings, //
-};
+use super::connection::Client;
 use crate::{
     endpoint::{
         self,
@@ -106,17 +103,14 @@ fn memory(number: u64) -> PeerVersionMemo {
     )
 }
 
-/// Returns the way to open a connection, and whether a Call opens it even in version 2. `proof` is
-/// true if the server has to prove its identity.
+/// Returns the way to open a connection whose version is negotiated in-band, and whether a Call opens it even
+/// in version 2. `proof` is true if the server has to prove its identity.
 pub(super) fn opening(
     net: Net,
     server: &SockAddr,
     versions: Versions,
     proof: bool,
 ) -> (Opening, bool) {
-    if !settings::negotiates_in_band() {
-        return (Opening::Announced, false);
-    }
     if proof {
         // Only a CONNPROP of version 2 can carry a proof, so the memory is not asked.
         return (Opening::InBand(versions.high), false);

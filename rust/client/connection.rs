@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The data of a connection of the requester besides the endpoint's.
+
+use super::{
+    history::History,
+    pool::Pool,
+    request::Request,
+    stats::Stats, //
+};
+use crate::{
+    proto::{
+        connection::Config,
+        negotiate::Opening, //
+    },
+    rdma::mr::{
+        Idle,
+        Mr,
+        MrList, //
+    },
+    sunrpc::{
+        Backchannel,
+        XprtHandle, //
+    },
+    support::racy::Racy, //
+};
+use kernel::sync::{
+    Arc,
+    SetOnce, //
+};
+
+/// The requester's side of a connection.
+pub(crate) struct Client {
+    /// The transport whose connection this is.
+    pub(super) xprt: XprtHandle<Request>,
+    /// Its counters.
+    pub(super) stats: Arc<Stats>,
+    /// Where Calls of the server go.
+    pub(super) backchannel: Arc<Backchannel>,
+    /// The memory of its connections.
+    pub(super) history: Arc<History>,
+    /// The idle registrations of the connection.
+    pub(super) pool: Pool,
+    /// True if properties may have arrived since the sender has looked (version 2). Properties that arrive
+    /// before a Reply are seen by the sender of each Call after that Reply.
+    pub(super) peer_limits_changed: Racy<bool>,
+    /// The number of the connection.
+    pub(super) cid: u32,
+    /// The configuration of the connection, and how its first version is found; known when the device is.
+    begin: SetOnce<(Config, Opening)>,
+}
+
+impl Client {
+    pub(super) fn new(
+        xprt: XprtHandle<Request>,
+        stats: Arc<Stats>,
+        backchannel: Arc<Backchannel>,
+        history: Arc<History>,
+        cid: u32,
+    ) -> Self {
+        Self {
+            history,
+            pool: Pool::new(),
+            peer_limits_changed: Racy::new(false),
+            cid,
+            xprt,
+            stats,
+            backchannel,
+            begin: SetOnce::new(),
+        }
+    }
+
+    /// Sets the configuration of the connection, and how its first version is found. To be called once,
+    /// before connecting.
+    pub(super) fn set_config(&self, config: Config, opening: Opening) {
+        self.begin.populate((config, opening));
+    }
+
+    /// Returns the protocol's configuration, once it is set.
+    pub(super) fn config(&self) -> Option<&Config> {
+        self.begin.as_ref().map(|(config, _)| config)
+    }
+
+    /// Returns the configuration, and how the first version is found, once they are set.
+    pub(super) fn beginning(&self) -> Option<&(Config, Opening)> {
+        self.begin.as_ref()
+    }
+
+    /// Says whether the version is negotiated in-band, and not by the announcement of the server.
+    pub(super) fn negotiates_in_band(&self) -> bool {
+        let opening = self.begin.as_ref().map(|(_, opening)| *opening);
+        matches!(opening, Some(Opening::InBand(_)))
+    }
+
+    /// Gives a registration back. Context: process, does not sleep.
+    #[inline]
+    pub(super) fn give_back(&self, mr: Mr<Idle>) {
+        let wanted = self.pool.put(mr);
+        self.wake_sender(wanted);
+    }
+
+    /// Gives registrations back. Context: process, does not sleep.
+    pub(super) fn give_back_all(&self, mrs: MrList<Idle>) {
+        let wanted = self.pool.put_all(mrs);
+        self.wake_sender(wanted);
+    }
+
+    /// Wakes the sender, if it waits for registrations. Context: process, does not sleep.
+    #[inline]
+    pub(super) fn wake_sender(&self, wanted: bool) {
+        if wanted {
+            self.xprt.write_space();
+        }
+    }
+}
