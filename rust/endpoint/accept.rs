@@ -40,6 +40,10 @@ use crate::{
     rdma::{
         cm::AcceptParams,
         cq::Completions,
+        pull::{
+            Pull,
+            PullBox, //
+        },
         qp::{
             Qp,
             QpRef, //
@@ -49,11 +53,7 @@ use crate::{
             RecvBatch,
             RecvBuf, //
         },
-        rw::{
-            Pull,
-            PullBox,
-            Write, //
-        },
+        rw::Write,
         send::{
             SendBox,
             SendBuf,

@@ -25,13 +25,13 @@
 //! - The connection manager of iWARP does not exchange queue pair numbers. Addresses and ports alone
 //!   identify the ends there.
 
-use crate::proto::connection::Side;
 use crate::proto::error::{
     BadHeader,
     NoRoom, //
 };
 use crate::proto::host::Address;
 use crate::proto::hostauth::Verdict;
+use crate::proto::types::Side;
 use crate::proto::xdr::{
     Reader,
     Writer, //

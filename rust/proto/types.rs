@@ -106,3 +106,13 @@ pub struct ReadSegment {
     /// The memory to read.
     pub segment: Segment,
 }
+
+/// Which side opened the connection. It does not change with the direction of an RPC.
+//= V1-029, V1-117, V2-168
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// This side did.
+    Client,
+    /// The peer did.
+    Server,
+}

@@ -10,9 +10,9 @@ use super::mr::{
     MrList, //
 };
 use super::proof::Unexposed;
+use super::pull::PullBox;
 use super::qp::QpEvent;
 use super::recv::Received;
-use super::rw::PullBox;
 use super::send::SendBufs;
 use super::wqe::Status;
 use crate::support::memalloc::ReserveScope;

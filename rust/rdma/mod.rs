@@ -24,7 +24,7 @@
 //! | `send::SendBuf` | `struct ib_send_wr` |
 //! | `mr::Mr` | `struct ib_mr`, `struct ib_reg_wr` |
 //! | `local_inv::LocalInv` | `struct ib_send_wr` (LOCAL_INV) |
-//! | `rw::Write`, `rw::Pull` | `struct rdma_rw_ctx` |
+//! | `rw::Write`, `pull::Pull` | `struct rdma_rw_ctx` |
 //! | `sg::SgTable` | `struct sg_table` |
 //!
 //! `proof` has the proofs that memory is out of the peer's reach.
@@ -42,6 +42,7 @@ pub(crate) mod local_inv;
 pub(crate) mod mr;
 pub(crate) mod pd;
 pub(crate) mod proof;
+pub(crate) mod pull;
 pub(crate) mod qp;
 pub(crate) mod recv;
 pub(crate) mod rw;

@@ -4,12 +4,11 @@
 //!
 //! ib_core makes the work requests, and the registrations that a device needs for them (`rdma_rw`). The
 //! memory moves into the operation and comes back with its end: a [`Write`] is posted with the Send behind
-//! it and ends with the Send, a [`Pull`] has a completion of its own. Both are reused, so that moving a few
-//! pages allocates no memory.
+//! it and ends with the Send, a [`Pull`](super::pull::Pull) has a completion of its own. Both are reused, so
+//! that moving a few pages allocates no memory.
 //!
 //! C header: `include/rdma/rw.h`.
 
-use super::cq::Completions;
 use super::dma::Direction;
 use super::pd::Pd;
 use super::proof::QpId;
@@ -17,19 +16,9 @@ use super::qp::{
     Qp,
     QpRef, //
 };
-use super::send::SendQueue;
 use super::sg::PAGES_ARE_AN_ARRAY;
-use super::wqe::{
-    unit_cqe,
-    Listed,
-    Wc,
-    WorkRequest,
-    Wqe, //
-};
-use super::{
-    Handler,
-    Pulls, //
-};
+use super::wqe::unit_cqe;
+use super::Handler;
 use crate::bindings;
 use crate::support::box_list::{
     BoxList,
@@ -51,9 +40,7 @@ use core::mem::{
 };
 use core::ops::Range;
 use core::ptr;
-use kernel::error::to_result;
 use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
 use kernel::types::Opaque;
 
 /// The most pieces of memory of a context beyond one for each page that the bytes would fill: the memory
@@ -156,7 +143,7 @@ impl RwContext {
 /// # Invariants
 ///
 /// The contexts are of the queue pair `qp`, and name memory of `memory`.
-struct Transfer {
+pub(super) struct Transfer {
     qp: QpId,
     direction: Direction,
     memory: PageBuf,
@@ -168,7 +155,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn new<H: Handler>(qp: &Qp<H>, direction: Direction) -> Self {
+    pub(super) fn new<H: Handler>(qp: &Qp<H>, direction: Direction) -> Self {
         Self {
             qp: qp.id(),
             direction,
@@ -177,6 +164,26 @@ impl Transfer {
             spare: None,
             work_requests: 0,
         }
+    }
+
+    /// Returns whether the contexts belong to the queue pair.
+    pub(super) fn is_of(&self, qp: QpId) -> bool {
+        self.qp == qp
+    }
+
+    /// Returns whether no memory was added, so that no device uses the memory.
+    pub(super) fn is_empty(&self) -> bool {
+        self.contexts.is_empty()
+    }
+
+    /// Returns the number of work requests.
+    pub(super) fn work_requests(&self) -> u32 {
+        self.work_requests
+    }
+
+    /// Returns the memory, unless a part of it was added.
+    pub(super) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
+        self.is_empty().then_some(&mut self.memory)
     }
 
     /// Adds the move of the bytes `range`. Context: process, may sleep.
@@ -189,7 +196,12 @@ impl Transfer {
     /// `EAGAIN`: the device's registrations are all in use. `EMSGSIZE`: the work requests of the rest
     /// would not fit the queue pair together with the transfer's. `ENOMEM`; `EINVAL`: the memory does
     /// not have these bytes. Else the device's driver or IOMMU refuses the memory.
-    fn add<H: Handler>(&mut self, qp: &Qp<H>, range: Range<u32>, remote: Remote) -> (u32, Result) {
+    pub(super) fn add<H: Handler>(
+        &mut self,
+        qp: &Qp<H>,
+        range: Range<u32>,
+        remote: Remote,
+    ) -> (u32, Result) {
         let len = range.len() as u32;
         if self.qp != qp.id() || len == 0 {
             return (0, Err(EINVAL));
@@ -283,7 +295,7 @@ impl Transfer {
     /// Chains all work requests in front of `next`, and returns the first. Without `next`, the last work
     /// request completes `cqe`. The other work requests complete only when they fail, with the status of the
     /// failure; the last one is then flushed.
-    fn link_up<H: Handler>(
+    pub(super) fn link_up<H: Handler>(
         &mut self,
         qp: &QpRef<H>,
         cqe: *mut bindings::ib_cqe,
@@ -320,7 +332,7 @@ impl Transfer {
     /// The work requests have ended, or were not posted: unmaps the memory.
     ///
     /// `qp` must be the queue pair that this is of.
-    fn unmap<H: Handler>(&mut self, qp: &QpRef<H>) {
+    pub(super) fn unmap<H: Handler>(&mut self, qp: &QpRef<H>) {
         self.work_requests = 0;
         while !self.contexts.is_empty() {
             self.unmap_last(qp);
@@ -355,7 +367,7 @@ impl Transfer {
     /// the device. The memory stays mapped until [`Self::reclaim`].
     ///
     /// `qp` must be the queue pair that this is of.
-    fn withdraw<H: Handler>(&mut self, qp: &QpRef<H>) {
+    pub(super) fn withdraw<H: Handler>(&mut self, qp: &QpRef<H>) {
         let withdraw = |context: &mut RwContext| {
             // SAFETY: initialised for this queue pair (type invariant). Afterwards the context is good for
             // rdma_rw_ctx_unmap() only, which is all that follows.
@@ -367,7 +379,7 @@ impl Transfer {
 
     /// The queue pair was destroyed after [`Self::withdraw`]: unmaps the memory. `pd` is the protection domain
     /// of that queue pair.
-    fn reclaim(&mut self, pd: &Pd) {
+    pub(super) fn reclaim(&mut self, pd: &Pd) {
         self.work_requests = 0;
         while let Some(context) = self.contexts.pop() {
             // SAFETY: initialised with this number of pieces for a queue pair of this domain, which is
@@ -492,7 +504,7 @@ unsafe impl Node for ContextEntry {
 }
 
 /// The number of idle Writes, or Pulls, that a connection keeps.
-const MOST_IDLE: u32 = 8;
+pub(super) const MOST_IDLE: u32 = 8;
 
 impl IdleWrites {
     pub(crate) const fn new() -> Self {
@@ -620,166 +632,5 @@ impl Write {
     /// The queue pair, which had it, was destroyed: the memory is given back.
     pub(super) fn reclaim(mut self, pd: &Pd) {
         self.0.transfer.reclaim(pd);
-    }
-}
-
-/// Data to be read from the peer's memory. It is used again and again.
-pub(crate) struct Pull<H: Pulls> {
-    what: Transfer,
-    /// While it is posted.
-    waiter: Option<H::Puller>,
-    link: Link<PullWqe<H>>,
-}
-
-/// Data to be read, as it is posted.
-pub(crate) type PullWqe<H> = Wqe<Pull<H>>;
-
-/// Data to be read that is not posted.
-pub(crate) type PullBox<H> = KBox<PullWqe<H>>;
-
-// SAFETY: the offset is the offset of the field, which only lists use.
-unsafe impl<H: Pulls> Listed for Pull<H> {
-    const LINK: usize = offset_of!(Self, link);
-}
-
-/// Pulls that wait for their next use.
-pub(crate) struct IdlePulls<H: Pulls> {
-    list: BoxList<PullWqe<H>>,
-    count: u32,
-}
-
-impl<H: Pulls> IdlePulls<H> {
-    pub(crate) const fn new() -> Self {
-        Self {
-            list: BoxList::new(),
-            count: 0,
-        }
-    }
-
-    /// Takes one.
-    pub(crate) fn pop(&mut self) -> Option<PullBox<H>> {
-        let pull = self.list.pop()?;
-        self.count -= 1;
-        Some(pull)
-    }
-
-    /// Keeps one that was ended, or returns it if there are enough.
-    pub(crate) fn push(&mut self, pull: PullBox<H>) -> Option<PullBox<H>> {
-        if self.count >= MOST_IDLE || !pull.what.contexts.is_empty() {
-            return Some(pull);
-        }
-        self.count += 1;
-        self.list.push(pull);
-        None
-    }
-}
-
-impl<H: Pulls> Pull<H> {
-    /// Makes an empty Pull. Context: process, may sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn new(qp: &Qp<H>) -> Result<PullBox<H>> {
-        Wqe::new(Self {
-            what: Transfer::new(qp, Direction::FromDevice),
-            waiter: None,
-            link: Link::new(),
-        })
-    }
-
-    /// Where the data comes to, or has come to. None while something is [added](Self::add), which
-    /// the device may write.
-    pub(crate) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
-        let transfer = &mut self.what;
-        transfer.contexts.is_empty().then_some(&mut transfer.memory)
-    }
-
-    /// Adds the read of the bytes `range`. Returns the number of bytes that were added, from the start of
-    /// the range, and the reason if they are not all. Context and errors as for [`Write::add`].
-    pub(crate) fn add(&mut self, qp: &Qp<H>, range: Range<u32>, remote: Remote) -> (u32, Result) {
-        self.what.add(qp, range, remote)
-    }
-
-    /// Returns the number of its work requests.
-    pub(crate) fn work_requests(&self) -> u32 {
-        self.what.work_requests
-    }
-
-    /// Undoes all that was added and not posted. The memory stays. Context: any.
-    pub(crate) fn undo(&mut self, qp: &Qp<H>) {
-        if self.what.qp == qp.id() {
-            self.what.unmap(qp);
-        }
-    }
-
-    /// Undoes one that was not posted. Context: any.
-    pub(crate) fn cancel(mut pull: PullBox<H>, qp: &Qp<H>) {
-        pull.undo(qp);
-    }
-}
-
-impl<H: Pulls> WorkRequest for Pull<H> {
-    type Handler = H;
-
-    fn done(mut pull: PullBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
-        cx.owed().fetch_sub(1, Relaxed);
-        // A posted Pull has a waiter.
-        let Some(waiter) = pull.waiter.take() else {
-            return;
-        };
-        let count = pull.what.work_requests;
-        // Unmapping frees the work requests.
-        cx.handler().wait_for_posting();
-        // The queue works in order: the work requests before the last have ended, too.
-        pull.what.unmap(cx.qp());
-        let pull = wc.success().map(|_| pull);
-        cx.handler().pulled(cx, waiter, pull, count);
-    }
-
-    fn withdraw(&mut self, qp: &QpRef<H>) {
-        self.what.withdraw(qp);
-    }
-
-    fn reclaim(mut pull: PullBox<H>, _handler: &H, pd: &Pd) {
-        pull.what.reclaim(pd);
-    }
-}
-
-impl<H: Pulls> Qp<H> {
-    /// Posts a Pull, with one doorbell; `waiter` comes back when the data is there.
-    ///
-    /// Context: any. `queue` has room, and is locked by the caller with the lock of
-    /// [`Pulls::wait_for_posting`].
-    ///
-    /// # Errors
-    ///
-    /// The queue pair has not taken all of it: the connection must be closed. The Pull comes back when the
-    /// queue pair is destroyed.
-    pub(crate) fn post_pull(
-        &self,
-        queue: &mut SendQueue<H>,
-        mut pull: PullBox<H>,
-        waiter: H::Puller,
-    ) -> Result {
-        let cqe = ptr::from_mut(&mut *pull).cast();
-        let transfer = &mut pull.what;
-        if transfer.contexts.is_empty() || transfer.qp != self.id() {
-            return Err(EINVAL);
-        }
-        queue.reserve(transfer.work_requests);
-        let chain = transfer.link_up(self, cqe, ptr::null_mut());
-        pull.waiter = Some(waiter);
-        Wqe::give(pull, self).map_err(|_| EINVAL)?;
-        self.shared().owed.fetch_add(1, Relaxed);
-        // SAFETY: the chain lies in the contexts of the box, which is given away until its
-        // completion, and whose entry the last work request has. The completion waits for this to return
-        // before it frees anything (`Pulls::wait_for_posting`).
-        let ret = unsafe { self.post_chain(chain) };
-        if ret != 0 {
-            // The last work request, which has the box, was not taken, so no completion comes.
-            self.shared().owed.fetch_sub(1, Relaxed);
-        }
-        to_result(ret)
     }
 }

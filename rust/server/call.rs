@@ -36,10 +36,12 @@ use crate::{
         },
         types::Segment, //
     },
-    rdma::rw::{
-        Pull,
-        PullBox,
-        Remote, //
+    rdma::{
+        pull::{
+            Pull,
+            PullBox, //
+        },
+        rw::Remote, //
     },
     sunrpc::svc::rqst::{
         Delivered,

@@ -63,15 +63,15 @@ use crate::{
             Invalidated,
             Unexposed, //
         },
+        pull::{
+            IdlePulls,
+            PullBox, //
+        }, //
         qp::QpRef,
         recv::{
             Received,
             ReceivedList, //
         },
-        rw::{
-            IdlePulls,
-            PullBox, //
-        }, //
     },
     sunrpc::svc::{
         backchannel::PinnedCall,

@@ -72,18 +72,10 @@ use crate::proto::types::{
 };
 use crate::proto::v2;
 
+pub use crate::proto::types::Side;
+
 mod receive;
 mod transmit;
-
-/// Which side opened the connection. It does not change with the direction of an RPC.
-//= V1-029, V1-117, V2-168
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
-    /// This side did.
-    Client,
-    /// The peer did.
-    Server,
-}
 
 /// The configuration of this side.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 //! Memory that a device writes has no other owner until the RDMA Reads have ended.
 
+use crate::rdma::pull::PullBox;
 use crate::rdma::qp::Qp;
-use crate::rdma::rw::PullBox;
 use crate::rdma::send::SendQueue;
 use crate::rdma::Pulls;
 

@@ -2,8 +2,8 @@
 
 //! A Pull and its waiter belong to the queue pair from post to completion.
 
+use crate::rdma::pull::PullBox;
 use crate::rdma::qp::Qp;
-use crate::rdma::rw::PullBox;
 use crate::rdma::send::SendQueue;
 use crate::rdma::Pulls;
 

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pulls: RDMA Reads with a completion of their own.
+//!
+//! C header: `include/rdma/rw.h`.
+
+use super::cq::Completions;
+use super::dma::Direction;
+use super::pd::Pd;
+use super::qp::{
+    Qp,
+    QpRef, //
+};
+use super::rw::{
+    Remote,
+    Transfer,
+    MOST_IDLE, //
+};
+use super::send::SendQueue;
+use super::wqe::{
+    Listed,
+    Wc,
+    WorkRequest,
+    Wqe, //
+};
+use super::Pulls;
+use crate::support::box_list::{
+    BoxList,
+    Link, //
+};
+use crate::support::pages::PageBuf;
+use core::mem::offset_of;
+use core::ops::Range;
+use core::ptr;
+use kernel::error::to_result;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+
+/// Data to be read from the peer's memory. It is used again and again.
+pub(crate) struct Pull<H: Pulls> {
+    transfer: Transfer,
+    /// While it is posted.
+    waiter: Option<H::Puller>,
+    link: Link<PullWqe<H>>,
+}
+
+/// Data to be read, as it is posted.
+pub(crate) type PullWqe<H> = Wqe<Pull<H>>;
+
+/// Data to be read that is not posted.
+pub(crate) type PullBox<H> = KBox<PullWqe<H>>;
+
+// SAFETY: the offset is the offset of the field, which only lists use.
+unsafe impl<H: Pulls> Listed for Pull<H> {
+    const LINK: usize = offset_of!(Self, link);
+}
+
+/// Pulls that wait for their next use.
+pub(crate) struct IdlePulls<H: Pulls> {
+    list: BoxList<PullWqe<H>>,
+    count: u32,
+}
+
+impl<H: Pulls> IdlePulls<H> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            list: BoxList::new(),
+            count: 0,
+        }
+    }
+
+    /// Takes one.
+    pub(crate) fn pop(&mut self) -> Option<PullBox<H>> {
+        let pull = self.list.pop()?;
+        self.count -= 1;
+        Some(pull)
+    }
+
+    /// Keeps one that was ended, or returns it if there are enough.
+    pub(crate) fn push(&mut self, pull: PullBox<H>) -> Option<PullBox<H>> {
+        if self.count >= MOST_IDLE || !pull.transfer.is_empty() {
+            return Some(pull);
+        }
+        self.count += 1;
+        self.list.push(pull);
+        None
+    }
+}
+
+impl<H: Pulls> Pull<H> {
+    /// Makes an empty Pull. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(qp: &Qp<H>) -> Result<PullBox<H>> {
+        Wqe::new(Self {
+            transfer: Transfer::new(qp, Direction::FromDevice),
+            waiter: None,
+            link: Link::new(),
+        })
+    }
+
+    /// Where the data comes to, or has come to. None while something is [added](Self::add), which
+    /// the device may write.
+    pub(crate) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
+        self.transfer.memory_mut()
+    }
+
+    /// Adds the read of the bytes `range`. Returns the number of bytes that were added, from the start of
+    /// the range, and the reason if they are not all. Context and errors as for [`Write::add`](super::rw::Write::add).
+    pub(crate) fn add(&mut self, qp: &Qp<H>, range: Range<u32>, remote: Remote) -> (u32, Result) {
+        self.transfer.add(qp, range, remote)
+    }
+
+    /// Returns the number of its work requests.
+    pub(crate) fn work_requests(&self) -> u32 {
+        self.transfer.work_requests()
+    }
+
+    /// Undoes all that was added and not posted. The memory stays. Context: any.
+    pub(crate) fn undo(&mut self, qp: &Qp<H>) {
+        if self.transfer.is_of(qp.id()) {
+            self.transfer.unmap(qp);
+        }
+    }
+
+    /// Undoes one that was not posted. Context: any.
+    pub(crate) fn cancel(mut pull: PullBox<H>, qp: &Qp<H>) {
+        pull.undo(qp);
+    }
+}
+
+impl<H: Pulls> WorkRequest for Pull<H> {
+    type Handler = H;
+
+    fn done(mut pull: PullBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
+        cx.owed().fetch_sub(1, Relaxed);
+        // A posted Pull has a waiter.
+        let Some(waiter) = pull.waiter.take() else {
+            return;
+        };
+        let count = pull.transfer.work_requests();
+        // Unmapping frees the work requests.
+        cx.handler().wait_for_posting();
+        // The queue works in order: the work requests before the last have ended, too.
+        pull.transfer.unmap(cx.qp());
+        let pull = wc.success().map(|_| pull);
+        cx.handler().pulled(cx, waiter, pull, count);
+    }
+
+    fn withdraw(&mut self, qp: &QpRef<H>) {
+        self.transfer.withdraw(qp);
+    }
+
+    fn reclaim(mut pull: PullBox<H>, _handler: &H, pd: &Pd) {
+        pull.transfer.reclaim(pd);
+    }
+}
+
+impl<H: Pulls> Qp<H> {
+    /// Posts a Pull, with one doorbell; `waiter` comes back when the data is there.
+    ///
+    /// Context: any. `queue` has room, and is locked by the caller with the lock of
+    /// [`Pulls::wait_for_posting`].
+    ///
+    /// # Errors
+    ///
+    /// The queue pair has not taken all of it: the connection must be closed. The Pull comes back when the
+    /// queue pair is destroyed.
+    pub(crate) fn post_pull(
+        &self,
+        queue: &mut SendQueue<H>,
+        mut pull: PullBox<H>,
+        waiter: H::Puller,
+    ) -> Result {
+        let cqe = ptr::from_mut(&mut *pull).cast();
+        let transfer = &mut pull.transfer;
+        if transfer.is_empty() || !transfer.is_of(self.id()) {
+            return Err(EINVAL);
+        }
+        queue.reserve(transfer.work_requests());
+        let chain = transfer.link_up(self, cqe, ptr::null_mut());
+        pull.waiter = Some(waiter);
+        Wqe::give(pull, self).map_err(|_| EINVAL)?;
+        self.shared().owed.fetch_add(1, Relaxed);
+        // SAFETY: the chain lies in the contexts of the box, which is given away until its
+        // completion, and whose entry the last work request has. The completion waits for this to return
+        // before it frees anything (`Pulls::wait_for_posting`).
+        let ret = unsafe { self.post_chain(chain) };
+        if ret != 0 {
+            // The last work request, which has the box, was not taken, so no completion comes.
+            self.shared().owed.fetch_sub(1, Relaxed);
+        }
+        to_result(ret)
+    }
+}
