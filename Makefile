@@ -209,6 +209,10 @@ nightly-mutations:
 check-mutations: python ## Mistakes in the kernel code that the selftests must find (an hour)
 	@tools/mutations/check
 
+.PHONY: house
+house: python ## Figures about names, functions, files and comments; Documentation/style.rst has the limits
+	@tools/lint/house
+
 .PHONY: conformance clippy rustfmt rustfmtcheck rustdoc rust-analyzer
 conformance: python ## Table of requirements, where they are fulfilled and tested, into build/
 	@tools/conformance/conformance

@@ -283,5 +283,36 @@ class Text(Lint):
         self.assert_refused("b.py", f"# {SPDX}\ndef f(:\n", "2:")
 
 
+class House(Lint):
+    def figures(self, **files):
+        for name, text in files.items():
+            self.write(f"rust/{name.replace('__', '/')}.rs", text)
+        return self.run_lint("house", "-v", str(self.top / "rust"))[1]
+
+    def test_a_name_of_two_types(self):
+        shown = self.figures(a__x="struct Entry;\nmod inner { enum Kind { A } }\n", b__y="pub(crate) trait Entry {}\nenum Kind {}\n",
+                             c__z="impl Entry { type Kind = u8; }\nfn f() { struct Entry; }\n")
+        self.assertIn("Entry: rust/a/x.rs, rust/b/y.rs\n", shown)
+        self.assertIn("Kind: rust/a/x.rs, rust/b/y.rs\n", shown)
+        self.assertIn("several meanings: 100 % (2 of 2)", shown)
+
+    def test_a_long_function(self):
+        long, short = (f"fn {name}() {{" + "\n" * lines + "}\n" for name, lines in (("long", 60), ("short", 59)))
+        shown = self.figures(a__x=long + short)
+        self.assertIn("fn long has 61 lines", shown)
+        self.assertIn("functions over 60 lines: 1 (1 of 2)", shown)
+
+    def test_a_circle(self):
+        shown = self.figures(a__mod="pub(crate) use x::Entry;\nmod x;\n", a__x="use crate::b::y::Kind;\nstruct Entry;\n",
+                             b__y="use crate::a::x::Entry;\nstruct Kind;\n", b__z="use super::y::Kind;\nuse crate::a::Entry;\n")
+        self.assertIn("circle: rust/a/x.rs, rust/b/y.rs\n", shown)
+        self.assertIn("files that use each other: 50 % (2 of 4)", shown)
+
+    def test_a_reason_without_a_contract(self):
+        shown = self.figures(a__x="// SAFETY: it is valid.\n// SAFETY: set by\n// ib_alloc_cq().\n")
+        self.assertIn("rust/a/x.rs:1: SAFETY: it is valid.\n", shown)
+        self.assertIn("an invariant: 50 % (1 of 2)", shown)
+
+
 if __name__ == "__main__":
     unittest.main()
