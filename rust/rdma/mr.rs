@@ -55,13 +55,13 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 mod sealed {
-    pub(crate) trait State {
+    pub(crate) trait MrState {
         /// True if the peer may access the memory.
         const EXPOSED: bool;
     }
 
     /// A state in which the peer does not reach the memory.
-    pub(crate) trait Private: State {}
+    pub(crate) trait Private: MrState {}
 }
 
 /// State of a registration: no memory.
@@ -74,15 +74,15 @@ pub(crate) struct Registered;
 /// device.
 pub(crate) struct Revoked;
 
-impl sealed::State for Idle {
+impl sealed::MrState for Idle {
     const EXPOSED: bool = false;
 }
-impl sealed::State for Mapped {
+impl sealed::MrState for Mapped {
     const EXPOSED: bool = false;
 }
 impl sealed::Private for Idle {}
 impl sealed::Private for Mapped {}
-impl sealed::State for Registered {
+impl sealed::MrState for Registered {
     const EXPOSED: bool = true;
 }
 
@@ -340,12 +340,12 @@ impl Mr<Idle> {
 }
 
 /// Registrations in one state.
-pub(crate) struct MrList<S: sealed::State> {
+pub(crate) struct MrList<S: sealed::MrState> {
     inners: BoxList<Inner>,
     _state: PhantomData<S>,
 }
 
-impl<S: sealed::State> MrList<S> {
+impl<S: sealed::MrState> MrList<S> {
     const fn empty() -> Self {
         Self {
             inners: BoxList::new(),
@@ -367,7 +367,7 @@ impl<S: sealed::State> MrList<S> {
         unsafe { self.inners.for_each(f) };
     }
 
-    fn into_state<R: sealed::State>(mut self) -> MrList<R> {
+    fn into_state<R: sealed::MrState>(mut self) -> MrList<R> {
         MrList {
             inners: take(&mut self.inners),
             _state: PhantomData,
@@ -582,7 +582,7 @@ impl MrList<Registered> {
     }
 }
 
-impl<S: sealed::State> Drop for MrList<S> {
+impl<S: sealed::MrState> Drop for MrList<S> {
     fn drop(&mut self) {
         if S::EXPOSED {
             while let Some(inner) = self.inners.pop() {

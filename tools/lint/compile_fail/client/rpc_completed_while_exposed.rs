@@ -5,7 +5,7 @@
 
 use super::complete::Waiter;
 use super::registrations::Exposed;
-use super::role::Client;
+use super::connection::Client;
 use crate::endpoint::Shared;
 use crate::rdma::cq::Completions;
 use crate::rdma::mr::*;
