@@ -11,7 +11,10 @@ import threading
 import time
 import traceback
 
-from tally import PROJECT, REPORTED, TIED, excerpt, parse, run_limited
+from collections.abc import Iterable
+from pathlib import Path
+
+from tally import PROJECT, REPORTED, TIED, Report, excerpt, parse, run_limited
 
 LAB = PROJECT / "tools/lab/lab"
 KDIR = PROJECT / "tools/lab/kdir"
@@ -26,17 +29,17 @@ END = re.compile(r"^(not )?ok \d+ selftests: rpcrdma: (.*?)( # .*)?$")
 class Boot:
     """Nodes to start and the programs to run on them."""
     name: str
-    programs: tuple
+    programs: tuple[str, ...]
     kernel: str = "uml"
-    options: tuple = ()
-    settings: dict = dataclasses.field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    settings: dict[str, int | str] = dataclasses.field(default_factory=dict)
     timeout: int = 900
-    environment: dict = dataclasses.field(default_factory=dict)
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
     cpus: int = 2
     # Regular expressions, one for each skip that this boot may have: PROGRAM: NAME # SKIP REASON.
-    skips: tuple = ()
+    skips: tuple[str, ...] = ()
 
-    def command(self, client, out):
+    def command(self, client: str, out: Path) -> list[str]:
         settings = [f"{key}={value}" for key, value in self.settings.items()]
         return [*TIED, str(LAB), "--client", client, "--server", "stock", "--mount", "none",
                 "--share", str(PROJECT / "selftests"), "--out", str(out),
@@ -44,18 +47,21 @@ class Boot:
                 "--cpus", str(self.cpus), *self.options, "--",
                 "env", *settings, "/share/run", *self.programs]
 
-    def run(self, client, out, report):
+    def run(self, client: str, out: Path, report: Report) -> None:
         """Runs the programs, reports each as it ends, and then reports the logs of the kernels."""
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         begun = time.monotonic()
         report.say(f"{self.name}: {' '.join(self.programs)}")
-        program, started, lines, around, failed, ended = None, 0, [], [], False, False
+        program, started, failed, ended = None, 0.0, False, False
+        lines: list[str] = []
+        around: list[str] = []
         with open(out / "output.log", "w", encoding="utf-8", errors="replace") as log, \
                 subprocess.Popen(self.command(client, out), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                  errors="replace",
                                  env=os.environ | self.environment) as process:
+            assert process.stdout
             for line in process.stdout:
                 line = line.rstrip("\n")
                 print(f"{time.monotonic() - begun:7.2f} {line}", file=log, flush=True)
@@ -84,7 +90,8 @@ class Boot:
         report.single(f"{self.name}: the kernels have nothing to report", not ending,
                       [ending, *excerpt(around, 80)] if ending else explained)
 
-    def _ended(self, report, program, started, lines, end):
+    def _ended(self, report: Report, program: str, started: float, lines: list[str],
+               end: re.Match[str] | None) -> bool:
         """Reports a program, whose last line is END if it came so far; returns whether it has failed."""
         tally, shown = parse(lines, self.skips)
         if (not end or end[1]) and not tally.failed:
@@ -98,10 +105,10 @@ class Boot:
 class Command:
     """A program of the host that speaks KTAP, run beside the boots."""
     name: str
-    argv: tuple
-    kernel = "uml"
+    argv: tuple[str | Path, ...]
+    kernel: str = "uml"
 
-    def run(self, _client, out, report):
+    def run(self, _client: str, out: Path, report: Report) -> None:
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         started = time.monotonic()
@@ -118,24 +125,25 @@ class Command:
 class Queue:
     """The boots that have not begun, and the kernels that are there for them."""
 
-    def __init__(self, boots, report):
+    def __init__(self, boots: Iterable[Boot | Command], report: Report) -> None:
         self.boots = list(boots)
         self.report = report
-        self.ready = set()
+        self.ready: set[str] = set()
         self.changed = threading.Condition()
 
-    def prepare(self, at_a_time):
+    def prepare(self, at_a_time: int) -> None:
         """Makes the kernels in the order of the boots, but Debian's first: they are only unpacked."""
         kernels = dict.fromkeys(boot.kernel for boot in self.boots)
         with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
             list(pool.map(self._make, sorted(kernels, key=lambda name: not name.startswith("debian"))))
 
-    def _make(self, kernel):
+    def _make(self, kernel: str) -> None:
         """Makes one kernel. If that fails, the boots will say why."""
         try:
             with subprocess.Popen((*TIED, KDIR, kernel), stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                   text=True, errors="replace") as process:
+                assert process.stderr
                 for line in process.stderr:
                     self.report.say(line.rstrip("\n"))
         finally:
@@ -143,7 +151,7 @@ class Queue:
                 self.ready.add(kernel)
                 self.changed.notify_all()
 
-    def next(self):
+    def next(self) -> Boot | Command | None:
         """Waits for a boot that can begin; returns nothing when all have begun."""
         with self.changed:
             while self.boots:
@@ -157,12 +165,12 @@ class Queue:
         return None
 
 
-def run_all(boots, client, home, report, at_a_time=2):
+def run_all(boots: Iterable[Boot | Command], client: str, home: Path, report: Report, at_a_time: int = 2) -> None:
     """Runs BOOTS, the first ones first, AT_A_TIME of them at a time, as soon as their kernels are
     there."""
     queue = Queue(boots, report)
 
-    def work():
+    def work() -> None:
         while boot := queue.next():
             try:
                 boot.run(client, home / boot.name.replace(" ", "-"), report)

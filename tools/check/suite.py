@@ -8,10 +8,11 @@ import typing
 import xml.etree.ElementTree as xml
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from boot import ENDINGS, LAB
-from tally import TIED, Tally, excerpt
+from tally import TIED, Report, Tally, excerpt
 
 HERE = Path(__file__).resolve().parent
 REPEATS = 2
@@ -22,7 +23,7 @@ class Failure(typing.NamedTuple):
     assertion: str
     message: str = ""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.assertion + self.message
 
 
@@ -32,26 +33,27 @@ NOT_RUN = Failure("was not run")
 class Verdicts:
     """The result of one run: for each test, the assertions that failed."""
 
-    def __init__(self, directory):
-        self.failures = {}
+    def __init__(self, directory: Path) -> None:
+        self.failures: dict[str, list[Failure]] = {}
         self.assertions = 0
         for case in xml.parse(directory / "report.xml").getroot().iter("testcase"):
             self.assertions += 1
-            failed = self.failures.setdefault(case.get("classname"), [])
+            failed = self.failures.setdefault(case.get("classname", ""), [])
             for failure in case:
                 if failure.tag in ("failure", "error"):
-                    failed.append(Failure(case.get("name"), failure.get("message") or ""))
+                    failed.append(Failure(case.get("name", ""), failure.get("message") or ""))
         captured = directory / "capture.log"
         log = captured.read_text(errors="replace") if captured.exists() else ""
         counts = re.findall(r"^(\d+) packets dropped by (?:kernel|interface)", log, re.M)
         self.lost = sum(map(int, counts))
         self.captures = len(re.findall(r"^\d+ packets captured", log, re.M))
 
-    def passed(self, test):
+    def passed(self, test: str) -> bool:
         return test in self.failures and not self.failures[test]
 
 
-def judge(name, home, options, arguments, report, captures=0, timeout=600):
+def judge(name: str, home: Path, options: Sequence[str], arguments: Sequence[str], report: Report,
+          captures: int = 0, timeout: int = 600) -> Verdicts | tuple[str, list[str]]:
     """Runs a suite with ARGUMENTS on nodes with OPTIONS until no capture has lost a frame and there are
     CAPTURES captures. Returns the reason and the end of the output if there is no verdict."""
     for attempt in range(REPEATS + 1):
@@ -75,7 +77,7 @@ def judge(name, home, options, arguments, report, captures=0, timeout=600):
     return "every capture has lost frames", []
 
 
-def explained(name):
+def explained(name: str) -> dict[tuple[str, str], str]:
     """The lines of a file with the form `SUITE TEST REASON`: tests that do not pass with the C module either;
     * stands for each test."""
     reasons = {}
@@ -86,7 +88,8 @@ def explained(name):
     return reasons
 
 
-def compare(suite, ours, stock, reasons, report):
+def compare(suite: str, ours: Verdicts, stock: Verdicts, reasons: Mapping[tuple[str, str], str],
+            report: Report) -> None:
     """Reports a suite: a test passes if no assertion failed with our server. It is skipped if there is
     a reason and each assertion that failed has failed with the kernel's own server, too."""
     tally, details = Tally(), []

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -26,7 +27,8 @@ REPORTED = re.compile(r"^(# )?lab: the \w+'s kernel (reported|stalled):")
 RESULT = re.compile(r"^(not ok|ok) \d+ ?(?:- )?(.*?)(?: # (SKIP|TIMEOUT)\b ?(.*))?$")
 
 
-def run_limited(command, environment=None):
+def run_limited(command: Iterable[str | Path],
+                environment: Mapping[str, str] | None = None) -> tuple[int, list[str]]:
     """Runs COMMAND, for SECONDS at most. Returns its status, 124 after that time, and its lines."""
     with subprocess.Popen((*TIED, *map(str, command)), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -46,10 +48,10 @@ def run_limited(command, environment=None):
 
 
 class Tally:
-    def __init__(self):
+    def __init__(self) -> None:
         self.passed = self.failed = self.skipped = 0
 
-    def count(self, ok, skipped):
+    def count(self, ok: bool, skipped: bool) -> None:
         if not ok:
             self.failed += 1
         elif skipped:
@@ -57,12 +59,12 @@ class Tally:
         else:
             self.passed += 1
 
-    def add(self, other):
+    def add(self, other: "Tally") -> None:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
 
-    def __str__(self):
+    def __str__(self) -> str:
         words = [f"{self.passed} passed", f"{self.failed} failed"]
         if self.skipped:
             words.append(f"{self.skipped} skipped")
@@ -72,7 +74,7 @@ class Tally:
 class Report:
     """The output of a part of the checks: a result for each program or step, details below failures."""
 
-    def __init__(self, title):
+    def __init__(self, title: str) -> None:
         self.title = title
         self.total = Tally()
         self.number = 0
@@ -80,7 +82,7 @@ class Report:
         self.lock = threading.Lock()
         print("TAP version 13", flush=True)
 
-    def result(self, name, tally, details=(), took=None):
+    def result(self, name: str, tally: Tally, details: Iterable[str] = (), took: float | None = None) -> None:
         with self.lock:
             self.number += 1
             self.total.add(tally)
@@ -93,17 +95,17 @@ class Report:
                 print(f"  {line}")
             sys.stdout.flush()
 
-    def single(self, name, ok, details=(), skipped=False):
+    def single(self, name: str, ok: bool, details: Iterable[str] = (), skipped: bool = False) -> None:
         """A result that is one test."""
         tally = Tally()
         tally.count(ok, skipped)
         self.result(name, tally, details)
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         with self.lock:
             print(f"# [at {time.monotonic() - self.begun:.0f} s] {text}", flush=True)
 
-    def end(self):
+    def end(self) -> int:
         """Prints the plan, hands the counts on, and returns the exit status."""
         print(f"1..{self.number}")
         total = os.environ.get("CHECK_TALLY")
@@ -116,13 +118,13 @@ class Report:
         return 1 if self.total.failed else 0
 
 
-def excerpt(lines, most=60):
+def excerpt(lines: list[str], most: int = 60) -> list[str]:
     """Returns the last lines, MOST of them, or all from the first report of a kernel on."""
     begin = max(len(lines) - most, 0)
     return lines[next((n for n, line in enumerate(lines[:begin]) if REPORTED.match(line)), begin):]
 
 
-def parse(lines, may_skip=()):
+def parse(lines: Iterable[str], may_skip: Iterable[str] = ()) -> tuple[Tally, list[str]]:
     """Counts the results of a KTAP program; returns the tally and the lines worth showing.
 
     A test may be skipped only if one of the regular expressions MAY_SKIP is found in its line, which
@@ -130,7 +132,9 @@ def parse(lines, may_skip=()):
     The number of results has to be the number in the only plan.
     """
     tally = Tally()
-    shown, diagnostics, plans = [], [], []
+    shown: list[str] = []
+    diagnostics: list[str] = []
+    plans: list[int] = []
     for line in lines:
         found = RESULT.match(line.strip())
         if found:
@@ -162,5 +166,5 @@ def parse(lines, may_skip=()):
     return tally, shown
 
 
-def is_listed(line, may_skip):
+def is_listed(line: str, may_skip: Iterable[str]) -> bool:
     return any(re.search(pattern, line) for pattern in may_skip)

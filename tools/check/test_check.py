@@ -10,6 +10,7 @@ import sys
 import tempfile
 import unittest
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from boot import Boot, Command, run_all
@@ -23,7 +24,7 @@ from lablib import klog  # pylint: disable=wrong-import-position
 HERE = Path(__file__).resolve().parent
 
 
-def counts(text, *may_skip):
+def counts(text: str, *may_skip: str) -> tuple[int, int, int]:
     tally, _ = parse(text.splitlines(), may_skip)
     return tally.passed, tally.failed, tally.skipped
 
@@ -31,31 +32,31 @@ def counts(text, *may_skip):
 class Parse(unittest.TestCase):
     """The parser of KTAP."""
 
-    def test_results(self):
+    def test_results(self) -> None:
         self.assertEqual(counts("1..3\nok 1 a\nnot ok 2 b\nok 3 c # SKIP why", "c # SKIP"), (1, 1, 1))
 
-    def test_a_skip_that_is_not_listed_fails(self):
+    def test_a_skip_that_is_not_listed_fails(self) -> None:
         self.assertEqual(counts("1..2\nok 1 a\nok 2 b # SKIP why"), (1, 1, 0))
         self.assertEqual(counts("1..2\nok 1 a\nok 2 b # SKIP why", "b # SKIP because"), (1, 1, 0))
 
-    def test_a_failure_that_says_skip_fails(self):
+    def test_a_failure_that_says_skip_fails(self) -> None:
         self.assertEqual(counts("1..2\nok 1 a\nnot ok 2 b # SKIP why", "b # SKIP"), (1, 1, 0))
 
-    def test_skipped_as_a_whole(self):
+    def test_skipped_as_a_whole(self) -> None:
         self.assertEqual(counts("TAP version 13\n1..0 # SKIP why", "SKIP why"), (0, 0, 1))
         self.assertEqual(counts("TAP version 13\n1..0 # SKIP why"), (0, 1, 0))
 
-    def test_more_results_than_planned(self):
+    def test_more_results_than_planned(self) -> None:
         self.assertEqual(counts("1..1\nok 1 a\nok 2 b"), (2, 1, 0))
 
-    def test_two_plans(self):
+    def test_two_plans(self) -> None:
         self.assertEqual(counts("1..1\nok 1 a\n1..1"), (1, 1, 0))
 
-    def test_no_test_at_all(self):
+    def test_no_test_at_all(self) -> None:
         self.assertEqual(counts("TAP version 13\n1..0"), (0, 1, 0))
         self.assertEqual(counts(""), (0, 1, 0))
 
-    def test_ends_early(self):
+    def test_ends_early(self) -> None:
         self.assertEqual(counts("1..2\nok 1 a"), (1, 1, 0))
 
 
@@ -64,7 +65,7 @@ class Played(Boot):
     """A run of the lab that only says something."""
     script: str = ""
 
-    def command(self, client, out):
+    def command(self, client: str, out: Path) -> list[str]:
         return ["sh", "-c", self.script]
 
 
@@ -74,40 +75,40 @@ BEGUN = "echo '# selftests: rpcrdma: a.sh'; echo 1..1; echo ok 1 x; "
 class Runs(unittest.TestCase):
     """Boots and commands."""
 
-    def failures(self, boot):
+    def failures(self, boot: Boot | Command) -> int:
         with tempfile.TemporaryDirectory() as home, contextlib.redirect_stdout(io.StringIO()):
             report = Report("test")
             boot.run("ours", Path(home) / "out", report)
             return report.total.failed
 
-    def boot(self, script):
+    def boot(self, script: str) -> int:
         return self.failures(Played("a boot", ("a.sh",), script=script))
 
-    def command(self, script):
+    def command(self, script: str) -> int:
         return self.failures(Command("a command", ("sh", "-c", script)))
 
-    def test_a_program_that_passes(self):
+    def test_a_program_that_passes(self) -> None:
         self.assertEqual(self.boot(BEGUN + "echo 'ok 1 selftests: rpcrdma: a.sh'"), 0)
 
-    def test_a_program_that_fails_without_a_failing_test(self):
+    def test_a_program_that_fails_without_a_failing_test(self) -> None:
         self.assertEqual(self.boot(BEGUN + "echo 'not ok 1 selftests: rpcrdma: a.sh'; exit 1"), 1)
 
-    def test_a_program_that_does_not_end(self):
+    def test_a_program_that_does_not_end(self) -> None:
         self.assertEqual(self.boot(BEGUN), 1)
 
-    def test_no_program_begins(self):
+    def test_no_program_begins(self) -> None:
         self.assertEqual(self.boot("exit 127"), 1)
 
-    def test_skips_of_a_boot(self):
+    def test_skips_of_a_boot(self) -> None:
         script = "echo '# selftests: rpcrdma: a.sh'; echo 1..2; echo ok 1 x; echo 'ok 2 y # SKIP z'; " \
                  "echo 'ok 1 selftests: rpcrdma: a.sh'"
         self.assertEqual(self.boot(script), 1)
         self.assertEqual(self.failures(Played("a boot", ("a.sh",), script=script, skips=("y # SKIP z",))), 0)
 
-    def test_a_kernel_reports(self):
+    def test_a_kernel_reports(self) -> None:
         self.assertEqual(self.boot(BEGUN + "echo 'ok 1 selftests: rpcrdma: a.sh'; exit 99"), 1)
 
-    def test_the_text_of_a_report_is_shown(self):
+    def test_the_text_of_a_report_is_shown(self) -> None:
         report = "echo \"lab: the client's kernel reported:\"; echo 'WARNING: the text'; seq 200; "
         # The nodes may end within a program or behind it.
         for script in (BEGUN + report + "exit 99",
@@ -119,22 +120,22 @@ class Runs(unittest.TestCase):
         self.assertEqual(excerpt(lines), lines)
         self.assertEqual(excerpt(lines[2:]), lines[-60:])
 
-    def test_commands(self):
+    def test_commands(self) -> None:
         self.assertEqual(self.command("echo 1..1; echo ok 1 x"), 0)
         self.assertEqual(self.command("echo 1..1; echo ok 1 x; exit 1"), 1)
         self.assertEqual(self.command("echo 1..1; echo not ok 1 x; exit 1"), 1)
 
-    def test_a_boot_that_cannot_be_run(self):
+    def test_a_boot_that_cannot_be_run(self) -> None:
         class Broken(Boot):
             """One with a fault of its own."""
-            def run(self, client, out, report):
+            def run(self, client: str, out: Path, report: Report) -> None:
                 raise ValueError("what")
 
         with tempfile.TemporaryDirectory() as home, contextlib.redirect_stdout(io.StringIO()) as said:
             report = Report("test")
-            boots = [Broken("a boot", (), kernel="none"),
-                     Command("a command", ("sh", "-c", "echo 1..1; echo ok 1 x"))]
-            boots[1].kernel = "none"
+            boots: list[Boot | Command] = [
+                Broken("a boot", (), kernel="none"),
+                Command("a command", ("sh", "-c", "echo 1..1; echo ok 1 x"), kernel="none")]
             run_all(boots, "ours", Path(home), report)
         self.assertEqual((report.total.passed, report.total.failed), (1, 1))
         self.assertIn("ValueError: what", said.getvalue())
@@ -143,7 +144,7 @@ class Runs(unittest.TestCase):
 class Logs(unittest.TestCase):
     """The patterns of the lab for kernel logs."""
 
-    def test_the_module_says_what_is_looked_for(self):
+    def test_the_module_says_what_is_looked_for(self) -> None:
         source = " ".join(path.read_text(encoding="utf-8") for path in (PROJECT / "rust").rglob("*.rs"))
         for words in (*klog.OF_MODULE, *klog.OF_DEVICE):
             self.assertIn(words, source)
@@ -151,12 +152,12 @@ class Logs(unittest.TestCase):
             self.assertEqual(klog.reports(line), [line])
             self.assertEqual(len(klog.reports(line, devices_fail=True)), words in klog.OF_MODULE)
 
-    def test_a_report_that_is_only_a_stall(self):
+    def test_a_report_that_is_only_a_stall(self) -> None:
         stall = "watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [sh:1]"
-        self.assertTrue(klog.is_stall(*klog.reports(stall)))
-        self.assertFalse(klog.is_stall(*klog.reports(f"{stall}\nWARNING: CPU: 0")))
+        for text, is_stall in ((stall, True), (f"{stall}\nWARNING: CPU: 0", False)):
+            self.assertEqual([klog.is_stall(report) for report in klog.reports(text)], [is_stall])
 
-    def test_what_is_explained_is_no_report(self):
+    def test_what_is_explained_is_no_report(self) -> None:
         warning = "WARNING: drivers/infiniband/sw/rxe/rxe_{}.c:827 at rxe_{}+0x6/0xe"
         self.assertEqual(klog.reports(warning.format("comp", "completer")), [])
         self.assertEqual(len(klog.reports(warning.format("req", "requester"))), 1)
@@ -165,19 +166,19 @@ class Logs(unittest.TestCase):
 class Total(unittest.TestCase):
     """The sum of all checks."""
 
-    def total(self, script):
+    def total(self, script: str) -> tuple[int, str]:
         ended = subprocess.run([HERE / "total", "sh", "-c", script], capture_output=True, text=True, check=False)
         return ended.returncode, ended.stdout.splitlines()[-1]
 
-    def test_checks_are_summed(self):
+    def test_checks_are_summed(self) -> None:
         self.assertEqual(self.total('echo 2 0 1 >>"$CHECK_TALLY"; echo 3 0 0 >>"$CHECK_TALLY"'),
                          (0, "5 passed, 0 failed"))
         self.assertEqual(self.total('echo 2 1 0 >>"$CHECK_TALLY"'), (1, "2 passed, 1 failed"))
 
-    def test_a_command_that_fails_without_a_count(self):
+    def test_a_command_that_fails_without_a_count(self) -> None:
         self.assertEqual(self.total('echo 2 0 0 >>"$CHECK_TALLY"; exit 1'), (1, "2 passed, 1 failed"))
 
-    def test_no_check_at_all(self):
+    def test_no_check_at_all(self) -> None:
         self.assertEqual(self.total("true"), (1, "0 passed, 1 failed"))
         self.assertEqual(self.total('echo 0 0 3 >>"$CHECK_TALLY"'), (1, "0 passed, 1 failed"))
 
@@ -185,7 +186,7 @@ class Total(unittest.TestCase):
 class Suites(unittest.TestCase):
     """Our server beside the kernel's own."""
 
-    def verdicts(self, **failed):
+    def verdicts(self, **failed: Iterable[int]) -> Verdicts:
         with tempfile.TemporaryDirectory() as home:
             cases = "".join(f'<testcase classname="{test}" name="x{n}">'
                             + ("<failure message=': y'/>" if n in numbers else "") + "</testcase>"
@@ -193,23 +194,24 @@ class Suites(unittest.TestCase):
             (Path(home) / "report.xml").write_text(f"<testsuite>{cases}</testsuite>")
             return Verdicts(Path(home))
 
-    def counts(self, ours, stock, reasons):
+    def counts(self, ours: Mapping[str, Iterable[int]], stock: Mapping[str, Iterable[int]],
+               reasons: Mapping[tuple[str, str], str]) -> tuple[int, int, int]:
         with contextlib.redirect_stdout(io.StringIO()):
             report = Report("test")
             compare("a suite", self.verdicts(**ours), self.verdicts(**stock), reasons, report)
             return report.total.passed, report.total.failed, report.total.skipped
 
-    def test_what_passes_with_ours_passes(self):
+    def test_what_passes_with_ours_passes(self) -> None:
         self.assertEqual(self.counts({"a": (), "b": ()}, {"a": (), "b": (0, 1)}, {}), (2, 0, 0))
 
-    def test_what_fails_with_ours_alone_fails(self):
+    def test_what_fails_with_ours_alone_fails(self) -> None:
         reasons = {("a suite", "a"): "why"}
         self.assertEqual(self.counts({"a": (0,)}, {"a": ()}, reasons), (0, 1, 0))
         self.assertEqual(self.counts({"a": (0, 1)}, {"a": (0,)}, reasons), (0, 1, 0))
         self.assertEqual(self.counts({"a": (0,)}, {"a": (1, 2)}, reasons), (0, 1, 0))
         self.assertEqual(self.counts({}, {"a": ()}, reasons), (0, 1, 0))
 
-    def test_what_fails_with_both_needs_a_reason(self):
+    def test_what_fails_with_both_needs_a_reason(self) -> None:
         self.assertEqual(self.counts({"a": (0,)}, {"a": (0,)}, {}), (0, 1, 0))
         self.assertEqual(self.counts({"a": (0,)}, {"a": (0, 1)}, {("a suite", "a"): "why"}), (0, 0, 1))
 

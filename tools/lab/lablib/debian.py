@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Debian's kernel packages: their versions and their files."""
 
-import inspect
 import re
 import shutil
 import subprocess
 
+from collections.abc import Callable, Iterable
 from itertools import chain
+from pathlib import Path
 
 from . import cache, progress, roots
 from .cache import LAB
@@ -27,39 +28,39 @@ IN_INITRD = ("virtio_pci", "virtio_blk", "erofs", "overlay", "virtio_console", "
 ASKED_FOR = {"libcrc32c": "crc32c_generic", "rdma_rxe": "crc32_generic", "krb5": "krb5enc"}
 
 
-def release(version):
+def release(version: str) -> str:
     """The output of `uname -r` under Debian's kernel VERSION."""
     return f"{version}+deb13-amd64"
 
 
-def series(version):
+def series(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _in_root(*argv):
-    done = subprocess.run(roots.in_build_root(argv), capture_output=True, text=True)
+def _in_root(*argv: str) -> str:
+    done = subprocess.run(roots.in_build_root(argv), capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"{' '.join(argv)} failed in the build root: {done.stderr.strip()}")
     return done.stdout
 
 
-def _offered():
+def _offered() -> dict[str, list[str]]:
     """All kernel packages that apt offers, with their versions, newest first."""
     names = [n for n in _in_root("apt-cache", "pkgnames", "linux-").split()
              if re.match(r"linux-(source|binary|binary-unsigned|base|modules|headers)-7\.", n)
              or re.fullmatch(r"linux-image-6\.12\.\d+\+deb13-amd64(-unsigned)?", n)]
-    offered = {}
+    offered: dict[str, list[str]] = {}
     for line in _in_root("apt-cache", "madison", *names).splitlines():
         name, version, _ = (field.strip() for field in line.split("|", 2))
         offered.setdefault(name, []).append(version)
     return offered
 
 
-def has_rust(version):
+def has_rust(version: str) -> bool:
     return series(version) not in WITHOUT_RUST
 
 
-def _packages(version, offered):
+def _packages(version: str, offered: dict[str, list[str]]) -> dict[str, str] | None:
     """The packages of kernel VERSION as apt-get names them; None unless all are there."""
     of = release(version)
     # A new kernel is first there unsigned, which boots as well.
@@ -77,19 +78,19 @@ def _packages(version, offered):
     return {kind: names[0] for kind, names in found.items()}
 
 
-def _version_key(version):
+def _version_key(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
 
 
-def _newest(offered, wanted):
+def _newest(offered: dict[str, list[str]], wanted: str) -> str | None:
     """The newest complete version of the same series as WANTED."""
     versions = {v.split("-")[0] for all_ in offered.values() for v in all_}
     complete = [v for v in versions
                 if has_rust(v) == has_rust(wanted) and _packages(v, offered)]
-    return max(complete, key=_version_key, default=None)
+    return max(complete, key=_version_key) if complete else None
 
 
-def _use_snapshot():
+def _use_snapshot() -> None:
     """Adds the snapshot archive to apt's sources, if it can be reached."""
     source = "\n".join(f"deb [check-valid-until=no] {SNAPSHOT} {suite} main"
                        for suite in ("trixie", "trixie-backports"))
@@ -99,7 +100,7 @@ def _use_snapshot():
     _in_root("sh", "-c", script, "sh", source)
 
 
-def _find(version, exactly):
+def _find(version: str, exactly: bool) -> tuple[str, dict[str, str]]:
     """The version to use and its packages: VERSION, else unless EXACTLY the newest complete one."""
     offered = _offered()
     if not _packages(version, offered):
@@ -115,20 +116,20 @@ def _find(version, exactly):
         say(f"looking for Debian's kernel {version} in the snapshot archive")
         _use_snapshot()
         offered = _offered()
-    packages = _packages(version, offered)
-    if not packages:
+    found = _packages(version, offered)
+    if not found:
         needed = ("linux-source, linux-binary, linux-base, linux-modules and linux-headers"
                   if has_rust(version) else "linux-image")
         raise LabError(f"no Debian kernel {version}: there must be {needed} of it; choose another "
                        "with LAB_KERNEL_VERSION (`apt-cache search linux-binary-7` in "
                        "tools/lab/buildroot lists them)")
-    return version, packages
+    return version, found
 
 
-def packages(version, exactly):
+def fetch(version: str, exactly: bool) -> tuple[str, Path]:
     """The cache entry with the packages of kernel VERSION, and the version it really has."""
-    def build_for(names):
-        def build(tmp, _final):
+    def build_for(names: dict[str, str]) -> Callable[[Path, Path], None]:
+        def build(tmp: Path, _final: Path) -> None:
             script = "set -e; umask 022; cd $1; chown _apt .; shift; apt-get download -qq \"$@\""
             progress.run(f"fetching Debian's kernel {version}", roots.in_build_root(
                 ["sh", "-c", script, "sh", tmp, *names.values()]), tmp / "log")
@@ -137,8 +138,8 @@ def packages(version, exactly):
                 next(tmp.glob(f"{stem}_*.deb")).rename(tmp / f"{kind}.deb")
         return build
 
-    def inputs():
-        return [version, inspect.getsource(_packages)]
+    def inputs() -> list[str]:
+        return [version, cache.source_of(_packages)]
 
     known = cache.HOME / f"packages-{version}-{cache.digest(inputs())}"
     if known.is_dir():
@@ -148,19 +149,19 @@ def packages(version, exactly):
     return version, cache.entry(f"packages-{version}", inputs(), build_for(names))
 
 
-def unpack(package, target):
+def unpack(package: Path, target: Path) -> None:
     """Unpacks the .deb PACKAGE into TARGET."""
     done = subprocess.run(roots.in_build_root(["dpkg-deb", "-x", package, target]),
-                          capture_output=True, text=True)
+                          capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"cannot unpack {package}: {done.stderr.strip()}")
 
 
-def _module(path):
+def _module(path: str) -> str:
     return path.split("/")[-1].split(".")[0].replace("-", "_")
 
 
-def _with_dependencies(tree, names):
+def _with_dependencies(tree: Path, names: Iterable[str]) -> list[str]:
     """The files of modules NAMES and of their dependencies, each after its dependencies."""
     needs = {}
     for line in (tree / "modules.dep").read_text().splitlines():
@@ -168,10 +169,10 @@ def _with_dependencies(tree, names):
         needs[path] = rest.split()
     paths = {_module(path): path for path in needs}
     built_in = {_module(line) for line in (tree / "modules.builtin").read_text().splitlines()}
-    for path, rest in needs.items():
-        rest += [paths[asked] for asker, asked in ASKED_FOR.items()
-                 if asked in paths and asker in map(_module, (path, *rest))]
-    ordered = []
+    for path, needed in needs.items():
+        needed += [paths[asked] for asker, asked in ASKED_FOR.items()
+                   if asked in paths and asker in map(_module, (path, *needed))]
+    ordered: list[str] = []
     for name in names:
         if name not in paths and name not in built_in:
             raise LabError(f"Debian's kernel has no module {name}")
@@ -180,7 +181,7 @@ def _with_dependencies(tree, names):
     return ordered
 
 
-def _build_boot(version, packages, listed, tmp, _final):
+def _build_boot(version: str, packages: Path, listed: list[str], tmp: Path, _final: Path) -> None:
     log = tmp / "log"
     full = tmp / "full"
     full.mkdir()
@@ -220,11 +221,11 @@ def _build_boot(version, packages, listed, tmp, _final):
     shutil.rmtree(initrd)
 
 
-def boot(version, packages_):
+def boot(version: str, packages: Path) -> Path:
     """The files that a node boots: vmlinuz, initrd.cpio, and the modules that a node may use."""
     listed = [line for line in cache.text_of("kernels/debian.modules")[0].splitlines()
               if not line.startswith("#")]
     inputs = [version, listed, IN_INITRD, ASKED_FOR, cache.text_of("node/initrd-init"),
-              inspect.getsource(_build_boot)]
+              cache.source_of(_build_boot)]
     return cache.entry(f"boot-{version}", inputs, lambda tmp, final: _build_boot(
-        version, packages_, listed, tmp, final))
+        version, packages, listed, tmp, final))

@@ -16,7 +16,7 @@ PACKAGES = {
 }
 
 
-def need(*programs):
+def need(*programs: str) -> None:
     """Makes sure that PROGRAMS are there, or says which command installs them."""
     if os.geteuid() != 0:
         raise LabError("the lab mounts file systems and enters root directories: run it as root")
@@ -28,8 +28,8 @@ def need(*programs):
     if not Path("/etc/debian_version").exists():
         raise LabError(f"{', '.join(missing)} not found: install the packages {' '.join(packages)}")
     say(f"{', '.join(missing)} not found; running {' '.join(install)}")
-    subprocess.run(["apt-get", "update", "-qq"], stdout=subprocess.DEVNULL)
-    done = subprocess.run(install, stdout=subprocess.DEVNULL,
+    subprocess.run(["apt-get", "update", "-qq"], stdout=subprocess.DEVNULL, check=False)
+    done = subprocess.run(install, stdout=subprocess.DEVNULL, check=False,
                           env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
     if done.returncode or any(not shutil.which(p) for p in missing):
         raise LabError(f"{', '.join(missing)} not found: apt-get update && {' '.join(install)}")

@@ -3,6 +3,8 @@
 
 import shutil
 
+from pathlib import Path
+
 from . import cache, progress, roots
 from .cache import LAB
 
@@ -10,12 +12,12 @@ SCRIPTS = ("node/init", "node/server", "node/client", "node/finish", "node/lab-s
            "node/lab-speak", "../../selftests/leaks")
 
 
-def image():
+def image() -> Path:
     """The image file, made of the node root and the scripts that play its roles."""
     root = roots.node_root()
     inputs = [root.parent.name, cache.text_of(*SCRIPTS)]
 
-    def build(tmp, _final):
+    def build(tmp: Path, _final: Path) -> None:
         # The scripts go in through a second layer, so that the root is not touched.
         layer = tmp / "layer"
         home = layer / "lab-node"

@@ -11,26 +11,29 @@ import os
 import signal
 import subprocess
 
+from collections.abc import Callable, Iterable
+from types import FrameType
+
 from .progress import LabError
-from .sandbox import die_with_parent
+from .sandbox import Word, die_with_parent
 
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def check(command):
+def check(command: Iterable[Word]) -> None:
     """Runs COMMAND, which must succeed."""
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
 
 
-def mount(*arguments):
+def mount(*arguments: Word) -> None:
     check(["mount", *arguments])
 
 
-def run(function):
+def run(function: Callable[[], int]) -> int:
     """Calls FUNCTION in new namespaces and returns the exit status it returned.
 
     A signal that asks to stop ends the namespaces and then this process in the usual way.
@@ -42,7 +45,7 @@ def run(function):
     if child == 0:
         os._exit(_first_process(function))
 
-    def stop(number, _frame):
+    def stop(number: int, _frame: FrameType | None) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         signal.signal(number, signal.SIG_DFL)
@@ -55,7 +58,7 @@ def run(function):
     return os.waitstatus_to_exitcode(status)
 
 
-def _first_process(function):
+def _first_process(function: Callable[[], int]) -> int:
     die_with_parent()
     os.setsid()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)

@@ -6,12 +6,12 @@ more fragments of kernels/. A version number as flavour means Debian's kernel of
 """
 
 import dataclasses
-import inspect
 import os
 import re
 import shutil
 import subprocess
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from . import cache, debian, progress, roots
@@ -43,22 +43,22 @@ class Kernel:
     release: str
     kdir: Path | None
     boot: Path
-    make: tuple
+    make: tuple[str, ...]
 
     @property
-    def is_uml(self):
+    def is_uml(self) -> bool:
         return self.flavour in UML
 
     @property
-    def image(self):
+    def image(self) -> Path:
         return self.boot / ("linux" if self.is_uml else "vmlinuz")
 
     @property
-    def modules(self):
+    def modules(self) -> Path:
         return self.boot / "lib/modules" / self.release
 
 
-def _wanted(flavour):
+def _wanted(flavour: str) -> tuple[str, bool]:
     """The Debian version a flavour is made from, and whether it must be exactly that."""
     chosen = os.environ.get("LAB_KERNEL_VERSION")
     if re.fullmatch(r"7\.\d+\.\d+", flavour):
@@ -73,15 +73,15 @@ def _wanted(flavour):
     return debian.PINNED["7.2"], False
 
 
-def refuse_ours(flavour):
+def refuse_ours(flavour: str) -> None:
     """Says of a flavour that our module is not built for it, if that is so."""
     if flavour.removeprefix("debian-") in debian.WITHOUT_RUST:
         raise LabError(f"our module is not built for {flavour}: Debian builds that kernel without Rust")
 
 
-def _source(version, packages):
+def _source(version: str, packages: Path) -> Path:
     """The source tree of a kernel version, as Debian patches it."""
-    def build(tmp, _final):
+    def build(tmp: Path, _final: Path) -> None:
         name = f"linux-source-{debian.series(version)}"
         script = ('dpkg-deb --fsys-tarfile "$1" | tar -xO "./usr/src/$2.tar.xz" | xz -dcT2 '
                   '| tar -x -C "$3" --strip-components=1')
@@ -92,13 +92,13 @@ def _source(version, packages):
     return cache.entry(f"source-{version}", version, build)
 
 
-def _patches():
+def _patches() -> list[str]:
     return cache.text_of(*(f"kernels/{name}.patch" for name in PATCHES))
 
 
-def _uml_source(version, packages):
+def _uml_source(version: str, packages: Path) -> Path:
     """The same with PATCHES, and the same files except for the files that these change."""
-    def build(tmp, _final):
+    def build(tmp: Path, _final: Path) -> None:
         shutil.copytree(_source(version, packages), tmp, copy_function=os.link, symlinks=True,
                         dirs_exist_ok=True)
         for patch in PATCHES:
@@ -110,18 +110,18 @@ def _uml_source(version, packages):
     return cache.entry(f"source-uml-{version}", [version, *_patches()], build)
 
 
-def _make(tree, output, arguments):
+def _make(tree: Path, output: Path, arguments: Iterable[str]) -> list[str]:
     return roots.in_build_root(["make", f"-j{os.cpu_count()}", "-C", tree, f"O={output}",
                                 *arguments])
 
 
-def _settle(tmp, final):
+def _settle(tmp: Path, final: Path) -> None:
     """Makes a tree that was built under a temporary name good under its final one."""
     makefile = tmp / "kdir/Makefile"
     makefile.write_text(makefile.read_text().replace(str(tmp), str(final)))
 
 
-def _check_config(config, fragment):
+def _check_config(config: Path, fragment: str) -> None:
     """A symbol the kernel's Kconfig did not take would be missed much later and elsewhere."""
     taken = set(config.read_text().splitlines())
     last = {line.split("=")[0]: line for line in fragment.splitlines() if line.startswith("CONFIG_")}
@@ -130,7 +130,7 @@ def _check_config(config, fragment):
         raise LabError("the kernel configuration did not take " + ", ".join(lost))
 
 
-def _build_uml(name, tree, fragment, arguments, tmp, final):
+def _build_uml(name: str, tree: Path, fragment: str, arguments: Iterable[str], tmp: Path, final: Path) -> None:
     kdir = tmp / "kdir"
     kdir.mkdir()
     (tmp / "fragment").write_text(fragment)
@@ -150,11 +150,11 @@ def _build_uml(name, tree, fragment, arguments, tmp, final):
     _settle(tmp, final)
 
 
-def _uml(flavour):
-    version, packages = debian.packages(*_wanted(flavour))
+def _uml(flavour: str) -> Kernel:
+    version, packages = debian.fetch(*_wanted(flavour))
     fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in UML[flavour])))
     inputs = [version, fragment, *_patches(), UML_MAKE, roots.compilers(),
-              [inspect.getsource(step) for step in (_build_uml, _make, _settle)]]
+              [cache.source_of(step) for step in (_build_uml, _make, _settle)]]
     home = cache.entry(f"{flavour}-{version}", inputs, lambda tmp, final: _build_uml(
         f"the {flavour} kernel {version}", _uml_source(version, packages), fragment, UML_MAKE,
         tmp, final))
@@ -162,7 +162,7 @@ def _uml(flavour):
     return Kernel(flavour, release, home / "kdir", home / "boot", UML_MAKE)
 
 
-def _build_debian(version, release, tree, packages, tmp, final):
+def _build_debian(version: str, release: str, tree: Path, packages: Path, tmp: Path, final: Path) -> None:
     """Debian's headers lack the Rust metadata: it is made again from the source."""
     debian.unpack(packages / "headers.deb", tmp)
     headers = tmp / f"usr/src/linux-headers-{release}"
@@ -177,19 +177,19 @@ def _build_debian(version, release, tree, packages, tmp, final):
     _settle(tmp, final)
 
 
-def _debian(flavour):
-    version, packages = debian.packages(*_wanted(flavour))
+def _debian(flavour: str) -> Kernel:
+    version, packages = debian.fetch(*_wanted(flavour))
     release = debian.release(version)
     if not debian.has_rust(version):
         return Kernel(flavour, release, None, debian.boot(version, packages), ())
     inputs = [version, roots.compilers(),
-              [inspect.getsource(step) for step in (_build_debian, _make, _settle)]]
+              [cache.source_of(step) for step in (_build_debian, _make, _settle)]]
     home = cache.entry(f"debian-{version}", inputs, lambda tmp, final: _build_debian(
         version, release, _source(version, packages), packages, tmp, final))
     return Kernel(flavour, release, home / "kdir", debian.boot(version, packages), DEBIAN_MAKE)
 
 
-def kernel(flavour):
+def kernel(flavour: str) -> Kernel:
     """The kernel of FLAVOUR, built if need be."""
     flavour = SAME.get(flavour, flavour)
     return _uml(flavour) if flavour in UML else _debian(flavour)

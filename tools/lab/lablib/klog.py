@@ -18,7 +18,8 @@ REPORT = re.compile("|".join((
     *STALLS,
     r"\bBUG: ", r"kernel BUG at", r"\bWARNING: ", r"\bOops\b", r"Kernel panic", r"rust_kernel: panicked",
     r"\bKASAN: ", r"\bUBSAN: ", r"\bKFENCE: ", r"general protection fault",
-    r"INFO: task .* blocked for more than", r"workqueue lockup", r"possible (circular|recursive) locking", r"inconsistent lock state",
+    r"INFO: task .* blocked for more than", r"workqueue lockup",
+    r"possible (circular|recursive) locking", r"inconsistent lock state",
     r"bad unlock balance", r"suspicious RCU usage", r"held lock freed", r"lock held when returning",
     r"scheduling while atomic", r"sleeping function called from invalid context",
     r"refcount_t: ", r"list_(add|del) corruption", r"DEBUG_LOCKS_WARN_ON",
@@ -39,10 +40,12 @@ EXPLAINED = re.compile("|".join(
 FOLLOWING = 40
 
 
-def reports(text, devices_fail=False):
+def reports(text: str, devices_fail: bool = False) -> list[str]:
     """The reports in the log TEXT, each with the lines that follow it. Where devices are made to fail, the log may
     say that they do."""
-    is_report = lambda line: REPORT.search(line) or not devices_fail and FAILED_DEVICE.search(line)
+    def is_report(line: str) -> bool:
+        return bool(REPORT.search(line) or not devices_fail and FAILED_DEVICE.search(line))
+
     lines = text.splitlines()
     found = []
     end = 0
@@ -53,12 +56,12 @@ def reports(text, devices_fail=False):
     return found
 
 
-def is_stall(report):
+def is_stall(report: str) -> bool:
     """Whether nothing in a report is worse than a stall."""
     return all(STALL.search(line) for line in report.splitlines()
                if REPORT.search(line) or FAILED_DEVICE.search(line))
 
 
-def explained(text):
+def explained(text: str) -> list[str]:
     """The lines of the log TEXT that would be reports if their cause were not known."""
     return [line for line in text.splitlines() if EXPLAINED.search(line)]

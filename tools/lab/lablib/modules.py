@@ -3,12 +3,17 @@
 
 import shutil
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from . import cache, progress, roots
 from .cache import HOME, PROJECT
+from .kernels import Kernel
 from .progress import LabError
+from .sandbox import Word
 
 
-def ours(kernel, variant=()):
+def ours(kernel: Kernel, variant: Sequence[str] = ()) -> bytes:
     """Builds the project's module for KERNEL and returns the file's bytes.
 
     VARIANT are variables for make. The objects stay in the cache, one directory per work tree,
@@ -18,8 +23,8 @@ def ours(kernel, variant=()):
     objects = HOME / "modules" / cache.digest([str(PROJECT), str(kernel.kdir), *variant])
     objects.mkdir(parents=True, exist_ok=True)
     make = [a for a in kernel.make if a.startswith(("ARCH=", "LLVM="))]
-    command = ["make", "-C", PROJECT, "modules", f"KDIR={kernel.kdir}", f"MO={objects}",
-               *variant, *make]
+    command: list[Word] = ["make", "-C", PROJECT, "modules", f"KDIR={kernel.kdir}", f"MO={objects}",
+                           *variant, *make]
     with cache.locked(f"modules/{objects.name}"):
         log = objects / "lab.log"
         log.unlink(missing_ok=True)
@@ -32,7 +37,7 @@ def ours(kernel, variant=()):
         return built[0].read_bytes()
 
 
-def install(kernel, module, base):
+def install(kernel: Kernel, module: bytes | None, base: Path) -> None:
     """Fills BASE/lib/modules with KERNEL's modules and rpcrdma.ko: MODULE, or stock if None."""
     tree = base / "lib/modules" / kernel.release
     shutil.copytree(kernel.modules, tree, symlinks=True)

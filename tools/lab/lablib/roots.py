@@ -4,26 +4,28 @@
 import shutil
 import subprocess
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from . import cache, host, progress, sandbox
 from .cache import HOME, LAB, PROJECT
+from .sandbox import Bind, Word
 
 SUITE = "trixie"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 COMPILERS = ("rustc", "bindgen", "gcc-14", "clang-19", "lld-19", "binutils", "dwarves")
 
 
-def packages(name):
+def packages(name: str) -> list[str]:
     lines = (LAB / f"roots/{name}.packages").read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def debian(name, options):
+def debian(name: str, options: list[str]) -> Path:
     """The root directory made of the packages of roots/NAME.packages."""
     inputs = [SUITE, packages(name), options, cache.text_of("roots/sources.list")]
 
-    def build(tmp, _final):
+    def build(tmp: Path, _final: Path) -> None:
         host.need("mmdebstrap", "unshare")
         sources = tmp / "sources.list"
         shutil.copy(LAB / "roots/sources.list", sources)
@@ -37,17 +39,17 @@ def debian(name, options):
     return cache.entry(f"{name}-root", inputs, build)
 
 
-def build_root():
+def build_root() -> Path:
     """The root directory with the compilers; apt works in it, to fetch kernel packages."""
     return debian("build", ["--skip=cleanup/apt"]) / "root"
 
 
-def node_root():
+def node_root() -> Path:
     """The root directory that the nodes run."""
     return debian("node", []) / "root"
 
 
-def compilers():
+def compilers() -> list[str]:
     """The versions of the compilers of a kernel, to be part of the kernel's key."""
     shown = subprocess.run(["dpkg-query", "--admindir", build_root() / "var/lib/dpkg", "-W",
                             "-f", "${Package} ${Version}\n", *COMPILERS],
@@ -55,7 +57,8 @@ def compilers():
     return sorted(shown.stdout.split("\n"))
 
 
-def in_build_root(argv, binds=(), cwd="/", env=None):
+def in_build_root(argv: Iterable[Word], binds: Iterable[Bind] = (), cwd: Word = "/",
+                  env: Mapping[str, str] | None = None) -> list[str]:
     """The command line that runs ARGV in the build root.
 
     The project and the cache are at their own paths there; cargo keeps its state in the cache.

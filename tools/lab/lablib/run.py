@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
 """One run: boots the nodes, carries messages between them, and says how it ended."""
 
+import argparse
 import os
 import selectors
 import shutil
 import signal
 import time
 
+from io import FileIO
 from pathlib import Path
+from socket import socket
 
 from . import jail, klog, modules, nodes, roots
 from .cache import HOME
+from .kernels import Kernel
 from .progress import LabError, say
 from .sandbox import mounts
 
@@ -26,28 +30,29 @@ FINISH_TIMEOUT = 60
 class Run:
     """The work of the lab in the private namespaces of jail.run(), as process 1 of them."""
 
-    def __init__(self, options, kernels, image, wanted):
+    def __init__(self, options: argparse.Namespace, kernels: dict[str, Kernel], image: Path,
+                 wanted: dict[str, bytes | None]) -> None:
         self.options = options
         self.kernels = kernels      # per node name
         self.image = image
         self.wanted = wanted        # per node name: the bytes of our module, or None for stock
         self.root = HOME / "run/root"
         self.lab = self.root / "lab"
-        self.nodes = {}
-        self.logs = {}
-        self.status = None          # the command's
-        self.outcome = None         # the run's
-        self.deadline = None
-        self.pending = {}           # per channel: the beginning of a line
-        self.ready = set()
-        self.begun = None
+        self.nodes: dict[str, nodes.Node] = {}
+        self.logs: dict[str, FileIO] = {}
+        self.status: int | None = None      # the command's
+        self.outcome: int | None = None     # the run's
+        self.deadline = 0.0
+        self.pending: dict[socket, bytes] = {}      # per channel: the beginning of a line
+        self.ready: set[str] = set()
+        self.begun = 0.0
         self.started_again = False
-        self.nudge_at = 0
+        self.nudge_at = 0.0
         self.selector = selectors.DefaultSelector()
         # The source of this run's file systems in the mount table, by the caller's process number.
         self.source = f"rpcrdma-lab-{os.getpid()}"
 
-    def __call__(self):
+    def __call__(self) -> int:
         try:
             self._prepare()
             self._boot()
@@ -58,7 +63,7 @@ class Run:
         self._stop()
         return self._judge()
 
-    def _prepare(self):
+    def _prepare(self) -> None:
         """Makes the root that the nodes' processes live in; it is in memory and private."""
         run = HOME / "run"
         run.mkdir(exist_ok=True)
@@ -70,11 +75,11 @@ class Run:
         for step in mounts(self.root):
             jail.check(step)
         jail.check(["chroot", self.root, "ip", "link", "set", "lo", "up"])
-        for path, bound in (("lab/exchange", None), ("lab/share", self.options.share),
+        for name, bound in (("lab/exchange", None), ("lab/share", self.options.share),
                             ("lab/out", self.options.out)):
-            (self.root / path).mkdir(parents=True)
+            (self.root / name).mkdir(parents=True)
             if bound:
-                jail.mount("--bind", bound, self.root / path)
+                jail.mount("--bind", bound, self.root / name)
         for path in dict.fromkeys((self.image, *(k.boot for k in self.kernels.values()))):
             target = self.root / str(path)[1:]
             if path.is_dir():
@@ -84,7 +89,7 @@ class Run:
                 target.touch()
             jail.mount("--bind", path, target)
 
-    def _boot(self):
+    def _boot(self) -> None:
         roles = self._roles()
         for name in roles:
             home = self.lab / name
@@ -97,12 +102,12 @@ class Run:
             self.logs[name] = self._log(name)
         self._start()
 
-    def _roles(self):
+    def _roles(self) -> dict[str, tuple[str, ...]]:
         if self.options.nodes == 2:
             return {"server": ("server",), "client": ("client",)}
         return {"client": ("server", "client")}
 
-    def _start(self):
+    def _start(self) -> None:
         self.begun = time.monotonic()
         roles = self._roles()
         ends = nodes.link(self.kernels["client"]) if len(roles) == 2 else [None]
@@ -119,13 +124,13 @@ class Run:
                 relay = {"stdout": self._stdout, "stderr": self._stderr}.get(channel, self._lines)
                 self.selector.register(end, selectors.EVENT_READ, (relay, node, channel))
 
-    def _look_after_boot(self, seconds):
+    def _look_after_boot(self, seconds: float) -> None:
         if seconds > KERNEL_TIMEOUT and not self.started_again and self._hangs():
             self._start_again()
         elif seconds > BOOT_TIMEOUT:
             raise LabError(f"the nodes did not start within {BOOT_TIMEOUT} s")
 
-    def _start_again(self):
+    def _start_again(self) -> None:
         say(f"a kernel has not come to its first process in {KERNEL_TIMEOUT} s: once more")
         self.started_again = True
         for node in self.nodes.values():
@@ -137,16 +142,16 @@ class Run:
         self.pending.clear()
         self._start()
 
-    def _hangs(self):
+    def _hangs(self) -> bool:
         """Whether some kernel has not come to its first process."""
         return any(FIRST_PROCESS not in os.pread(log.fileno(), 1 << 20, 0)
                    for log in self.logs.values())
 
-    def _log(self, name):
+    def _log(self, name: str) -> FileIO:
         directory = Path(self.options.out) if self.options.out else HOME / "run"
         return open(directory / f"{name}.log", "w+b", buffering=0)
 
-    def _serve(self):
+    def _serve(self) -> None:
         self.deadline = self.begun + self.options.timeout
         while self.outcome is None:
             now = time.monotonic()
@@ -166,7 +171,7 @@ class Run:
                 if self.outcome is None and node.process.poll() is not None:
                     raise LabError(f"the {node.name} node ended by itself")
 
-    def _nudge(self, now):
+    def _nudge(self, now: float) -> None:
         """Makes User Mode Linux poll its devices once a second. It polls them when it gets the signal of a
         device, and has once missed the signal of its network: the node was without a network for ten
         minutes."""
@@ -177,27 +182,27 @@ class Run:
             if self.kernels[node.name].is_uml:
                 node.process.send_signal(signal.SIGIO)
 
-    def _console(self, descriptor, node):
+    def _console(self, descriptor: int, node: nodes.Node) -> None:
         text = os.read(descriptor, 65536)
         if text:
             self.logs[node.name].write(text)
         else:
             self.selector.unregister(descriptor)
 
-    def _stdout(self, end, _node, _channel):
+    def _stdout(self, end: socket, _node: nodes.Node, _channel: str) -> None:
         self._relay(end, 1)
 
-    def _stderr(self, end, _node, _channel):
+    def _stderr(self, end: socket, _node: nodes.Node, _channel: str) -> None:
         self._relay(end, 2)
 
-    def _relay(self, end, descriptor):
+    def _relay(self, end: socket, descriptor: int) -> None:
         text = end.recv(65536)
         if not text:
             self.selector.unregister(end)
         while text:
             text = text[os.write(descriptor, text):]
 
-    def _lines(self, end, _node, channel):
+    def _lines(self, end: socket, _node: nodes.Node, channel: str) -> None:
         text = end.recv(65536)
         if not text:
             self.selector.unregister(end)
@@ -206,7 +211,7 @@ class Run:
             verb, _, rest = line.decode(errors="replace").partition(" ")
             self._message(channel, verb, rest)
 
-    def _message(self, channel, verb, rest):
+    def _message(self, channel: str, verb: str, rest: str) -> None:
         if verb == "failed":
             raise LabError(rest)
         if verb in ("up", "ready"):
@@ -231,11 +236,11 @@ class Run:
         else:
             raise LabError(f"the {channel}'s role says: {verb} {rest}")
 
-    def _send(self, role, text):
+    def _send(self, role: str, text: str) -> None:
         node = next(n for n in self.nodes.values() if role in n.roles)
         node.channels[role].sendall(f"{text}\n".encode())
 
-    def _stop(self):
+    def _stop(self) -> None:
         """Ends the nodes, and reads the rest of their output."""
         for node in self.nodes.values():
             node.process.kill()
@@ -243,7 +248,8 @@ class Run:
         while ready := self.selector.select(0):
             for key, _ in ready:
                 handle, *arguments = key.data
-                if handle == self._lines:
+                # A bound method is a new object at each access.
+                if handle == self._lines:  # pylint: disable=comparison-with-callable
                     self.selector.unregister(key.fileobj)
                 else:
                     handle(key.fileobj, *arguments)
@@ -251,7 +257,7 @@ class Run:
         if self.options.pcap and pcap.exists():
             shutil.copyfile(pcap, self.options.pcap)
 
-    def _judge(self):
+    def _judge(self) -> int:
         """The exit status: a report of a kernel has priority over the status of the command."""
         reported = set()
         devices_fail = "ours-faults" in (self.options.client, self.options.server)
@@ -266,4 +272,5 @@ class Run:
                 say(f"the {name}'s kernel reported what is known of it: {line}")
             if self.outcome == LAB_FAILED and not reported:
                 say(f"the end of the {name}'s log:\n" + "\n".join(text.splitlines()[-15:]))
+        assert self.outcome is not None
         return max(reported, default=self.outcome)

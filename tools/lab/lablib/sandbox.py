@@ -9,18 +9,22 @@ import ctypes
 import shlex
 import signal
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+# A word of a command line, and the source and the target of a mount.
+Word = str | Path
+Bind = tuple[Word, Word]
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     """For preexec_fn: the kernel kills the child when the lab is gone."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def mounts(root):
+def mounts(root: Path) -> list[list[str]]:
     """The mount commands that a root directory needs before programs run in it."""
     return [["mount", "-t", "proc", "proc", f"{root}/proc"],
             ["mount", "--rbind", "/sys", f"{root}/sys"],
@@ -28,7 +32,7 @@ def mounts(root):
             ["mount", "-t", "tmpfs", "-o", "size=90%", "tmpfs", f"{root}/dev/shm"]]
 
 
-def _bind(root, source, target):
+def _bind(root: Path, source: Word, target: Word) -> str:
     target = f"{root}/{str(target).lstrip('/')}"
     make = f"mkdir -p {shlex.quote(target)}"
     if Path(source).is_file():
@@ -37,7 +41,8 @@ def _bind(root, source, target):
     return f"{make}; mount --rbind {shlex.quote(str(source))} {shlex.quote(target)}"
 
 
-def command(root, argv, binds=(), cwd="/", env=None):
+def command(root: Path, argv: Iterable[Word], binds: Iterable[Bind] = (), cwd: Word = "/",
+            env: Mapping[str, str] | None = None) -> list[str]:
     """The command line that runs ARGV in ROOT with BINDS, pairs of (source, target)."""
     steps = ["set -e", *(shlex.join(step) for step in mounts(root))]
     steps += [_bind(root, source, target) for source, target in binds]
