@@ -99,7 +99,7 @@ check: python ## Every test; ends with: N passed, N failed
 # Runs these targets in parallel, one for each processor.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
-lint_parts = layers map unsafe text prose spelling shell mypy docs format conformance conformance-tool lints checks probe
+lint_parts = layers map unsafe text prose spelling shell pylint mypy docs format conformance conformance-tool lints checks probe
 host_parts = core oracle fuzzing model mistakes cost dissector
 build_parts = debian debian-7.3 clippy ownership
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
@@ -120,6 +120,8 @@ lint-spelling:
 	@$(step) 'spelling' sh -c 'git ls-files | grep -v "corpus\|Cargo.lock" | $(buildroot) xargs codespell'
 lint-shell:
 	@$(step) 'shell' sh -c 'git grep -lI "^#!/bin/sh" | $(buildroot) xargs shellcheck'
+lint-pylint:
+	@$(step) 'pylint' sh -c '{ git ls-files "*.py"; git grep -lIP "^#!.*\bpython3?\b"; } | sort -u | $(buildroot) xargs pylint'
 lint-mypy:
 	@$(step) 'mypy' $(buildroot) mypy --config-file tools/lint/mypy.ini
 lint-docs:

@@ -38,7 +38,7 @@ from pyverbs.enums import (IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_A
                            IBV_WR_SEND_WITH_IMM)
 from pyverbs.mr import MR
 from pyverbs.pd import PD
-from pyverbs.pyverbs_error import PyverbsError, PyverbsRDMAError
+from pyverbs.pyverbs_error import PyverbsError
 
 from verbs import RECEIVES, SENDS, QueuePair, descriptors, waiting
 from wire import (INLINE, NFS, PRIVATE_DATA, RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG,
@@ -197,7 +197,6 @@ def as_answer(message):
 class Client(QueuePair):
     """A connection to the server."""
 
-    # pylint: disable-next=too-many-arguments
     def __init__(self, caller, *, private_data=PRIVATE_DATA, receives=RECEIVES, rnr_retry=7,
                  resources=16, patient=True):
         self.caller = caller
@@ -300,7 +299,6 @@ class Client(QueuePair):
             got.add(answer.xid)
         return got
 
-    # pylint: disable-next=too-many-arguments
     def message(self, call=rpc(), kind=RDMA_MSG, *, read=(), write=(), reply=None, lists=None,
                 version=VERSION, credits=32):
         """The XID and the bytes of a Call; CALL is not sent if it is None."""
@@ -407,7 +405,6 @@ def release(*objects):
 CASES = {}
 
 
-# pylint: disable-next=too-many-arguments
 def case(*, stock="", harms=False, counted=True, slow=False, named=False):
     """A test. STOCK: the faults of the C server in it; if they HARM the server, the test is left out.
     COUNTED: each message that was sent reaches the server. NAMED: it runs only if it is named."""
@@ -441,7 +438,7 @@ def thresholds(private_data, inline):
     return check
 
 
-for title, private, most in (
+for title, private, limit in (
         ("no_private_data", b"", 1024),
         ("private_data", PRIVATE_DATA, 4096),
         ("private_data_of_others", bytes(range(50)), 1024),
@@ -453,7 +450,7 @@ for title, private, most in (
         ("private_data_with_small_sizes", PRIVATE_DATA[:6] + b"\0\0", 1024),
         ("private_data_before_others", PRIVATE_DATA + announcement(2), 4096),
         ("private_data_behind_others", bytes(13) + PRIVATE_DATA, 4096)):
-    test = thresholds(private, most)
+    test = thresholds(private, limit)
     test.__name__ = title
     case(stock="sends more than the client can receive")(test)
 
@@ -810,8 +807,7 @@ def as_much_as_a_call_has(c):
 @case()
 def as_many_chunks_as_are_taken(c):
     def many(count):
-        return {"call": lambda xid: rpc()(xid), "read": [(40 + 4 * n, c.piece(n * 4))
-                                                         for n in range(count)]}
+        return {"call": rpc(), "read": [(40 + 4 * n, c.piece(n * 4)) for n in range(count)]}
     c.replies(**many(32))
     if not STOCK:
         c.refuses(**many(33))
@@ -1524,6 +1520,8 @@ PHASES = ("resolved", "asked", "accepted", "established", "called", "read", "wri
 @case(counted=False, slow=True)
 def killed_in_every_phase(c):
     """A process that ends, at once."""
+    # A test that fails leaves its processes to the end of the node.
+    # pylint: disable-next=consider-using-with
     children = [subprocess.Popen([sys.executable, __file__, c.caller.server, c.caller.port,
                                   "--phase", phase], stdout=subprocess.PIPE) for phase in PHASES]
     for child, phase in zip(children, PHASES):
@@ -1676,6 +1674,7 @@ class Session:
     def lent(self):
         """The name of a file. nfsd lends none before it has looked at the way back, and none for a
         while that was recalled, or that has the hash of such a one."""
+        name = ""
         for attempt in range(100):
             if attempt % 20 == 0:
                 name = f"lent{self.c.caller.next_lent()}"

@@ -553,8 +553,7 @@ def parts_of_more_calls_than_there_is_memory_for(talk):
                 connection.close()
         talk.lives()
         time.sleep(2)
-    first, second = counts
-    expect(second > first * 3 // 4, "there was room for", first, "Calls, and later for", second)
+    expect(counts[1] > counts[0] * 3 // 4, "there was room for", counts[0], "Calls, and later for", counts[1])
 
 
 #= V2-040, V2-100, V2-127
@@ -920,7 +919,7 @@ def parts_of_a_reply_that_never_ends(talk):
     xid = talk.caller.next_xid()
     talk.part(words(xid, 1, 0, 0, 0, 0), xid, flags=RESPONSE | MORE)
     talk.silent()
-    ends(talk, lambda: talk.ask())
+    ends(talk, talk.ask)
 
 
 def more_messages_than_credits(talk):

@@ -25,14 +25,14 @@ FAULTS = {}
 
 def register(faults):
     """A decorator that adds a fault to FAULTS."""
-    def strikes(procedure):
+    def of_procedure(procedure):
         """The fault is one for Replies of this procedure of NFS version 3; None is any."""
         def add(fault):
             faults[fault.__name__] = fault
             fault.suits = lambda call: procedure in (call.procedure, None)
             return fault
         return add
-    return strikes
+    return of_procedure
 
 
 strikes = register(FAULTS)
@@ -114,7 +114,7 @@ def flood_of_replies(_, reply):
 
 
 @strikes(READ)
-def call(_, reply):
+def server_call(_, reply):
     """A Call of the server, where no service of the client takes any."""
     reply.connection.send(callback(reply.xid))
     reply.send()
@@ -675,11 +675,11 @@ def callback_that_waits(xid, call):
     answers this and later callbacks."""
     operations = call.operations()
     operations.word()
-    session = operations.data[operations.at:operations.at + 16]
+    session_id = operations.data[operations.at:operations.at + 16]
     operations.at += 16
     sequence, slot = operations.word(), operations.word()
     return callback(xid, 1, words(1, 20, 0, 0, 0, 0, 0),
-                    words(0, 1, 0, 1, CB_SEQUENCE) + session + words(1, 0, 0, 0) +
+                    words(0, 1, 0, 1, CB_SEQUENCE) + session_id + words(1, 0, 0, 0) +
                     words(1) + session + words(1, sequence, slot))
 
 
@@ -765,8 +765,7 @@ def session(peer, reply):
     operations = reply.call.operations()
     operations.at += 4 + 8 + 4 + 4
     for _ in "fore", "back":
-        _, request, response, cached, operation_count, requests = (
-            operations.word() for _ in range(6))
+        _, request, _, _, _, requests = (operations.word() for _ in range(6))
         for _ in range(operations.word()):
             operations.word()
     reply.send()

@@ -58,8 +58,8 @@ class Keyed(Talk):
         expect(answer == said(SERVER, self.server_nonce, self.proof(SERVER)), "no proof:", answer.hex())
         return self
 
-    def proof(self, which, key=KEY, ends=None):
-        return proof(key, which, (self.nonce, self.server_nonce), ends or self.ends)
+    def proof(self, which, key=KEY, between=None):
+        return proof(key, which, (self.nonce, self.server_nonce), between or self.ends)
 
     def proven(self):
         self.material(CLIENT, self.proof(CLIENT))
@@ -146,7 +146,8 @@ def a_proof_of_another_channel(talk):
                  (server, client)):
         talk = Keyed(talk.caller)
         talk.challenged()
-        other = talk.proof(CLIENT, ends=between)
+        other = talk.proof(CLIENT, between=between)
+        # ends() calls the function at once.
         # pylint: disable-next=cell-var-from-loop
         ends(talk, lambda: talk.material(CLIENT, other))
 
@@ -177,7 +178,7 @@ def material_of_another_mechanism(talk):
 
 
 #= D-29
-def material_that_is_no_XDR(talk):
+def material_that_is_no_xdr(talk):
     ends(talk, lambda: talk.send(CONNPROP, words(1, HOSTAUTH, 8) + b"tokenn12"))
 
 

@@ -1019,7 +1019,7 @@ for fault in invalidate_nothing other_version too_long hang_up; do
 	set -- "$@" "costs_the_connection $fault"
 done
 tests \
-	"is_dropped bad_messages runt empty call error_cut_short versions_reversed flood" \
+	"is_dropped bad_messages runt empty server_call error_cut_short versions_reversed flood" \
 	"is_dropped bad_xids foreign_xid twice flood_of_replies" \
 	"fails_its_rpc error_version error_chunk error_unknown type_msgp type_done type_unknown" \
 	"fails_its_rpc header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk no_payload" \

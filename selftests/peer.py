@@ -52,6 +52,7 @@ class Call:
         if words.word():
             self.reply = words.segments()
         self.payload = words.rest()
+        self.program = self.program_version = self.procedure = None
 
     def gather(self, connection):
         """Reads the Read chunks and makes the Call whole."""

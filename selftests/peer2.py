@@ -74,6 +74,7 @@ def numbers(*values):
 class Call2(Call):
     """A Call of version 2; the payload of earlier parts comes along."""
 
+    # The header of version 1 has another layout.
     # pylint: disable-next=super-init-not-called
     def __init__(self, message, before):
         at = Decoder(message)
@@ -316,7 +317,6 @@ class Connection2(Connection):
 class Reply2(Reply):
     """A Reply as it goes over the wire, in either version."""
 
-    # pylint: disable-next=super-init-not-called
     def __init__(self, connection, call, answer):
         self.two = isinstance(call, Call2)
         if not self.two:

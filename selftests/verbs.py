@@ -76,7 +76,7 @@ class QueuePair:
         attributes.qp_access_flags |= access
         self.qp.modify(attributes, mask)
         for number in range(count):
-            self._receive(number)
+            self.post_receive(number)
 
     def go(self):
         """The other side is known. Returns the attributes that it asked for."""
@@ -101,7 +101,7 @@ class QueuePair:
         self.qp.modify(attributes, mask)
         return attributes
 
-    def _receive(self, number):
+    def post_receive(self, number):
         self.qp.post_recv(RecvWR(wr_id=number, num_sge=1, sg=[
             SGE(self.messages.buf + number * INLINE, INLINE, self.messages.lkey)]))
 
@@ -114,7 +114,7 @@ class QueuePair:
         if done.status != IBV_WC_SUCCESS:
             raise Lost(f"a Receive ended with status {done.status}")
         message = self.messages.read(done.byte_len, done.wr_id * INLINE)
-        self._receive(done.wr_id)
+        self.post_receive(done.wr_id)
         return message
 
     def _do(self, opcode, length, remote=None, invalidate=0):

@@ -73,6 +73,8 @@ class Tree:
     """A source tree with a handful of requirements and the given files."""
 
     def __init__(self, files):
+        # The folder ends with the tree.
+        # pylint: disable-next=consider-using-with
         self.folder = tempfile.TemporaryDirectory()
         self.root = Path(self.folder.name)
         tables = {

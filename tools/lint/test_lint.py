@@ -15,9 +15,9 @@ class Lint(unittest.TestCase):
     """Runs a lint over a crate made for the test."""
 
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.top = Path(scratch.name).resolve()
+        # The directory ends with the test.
+        # pylint: disable-next=consider-using-with
+        self.top = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
     def write(self, name, text):
         path = self.top / name
@@ -25,7 +25,7 @@ class Lint(unittest.TestCase):
         path.write_text(text)
 
     def run_lint(self, *argv):
-        done = subprocess.run([HERE / argv[0], *argv[1:]], capture_output=True, text=True)
+        done = subprocess.run([HERE / argv[0], *argv[1:]], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
 
@@ -280,7 +280,6 @@ class Text(Lint):
 
     def test_scripts_can_be_read(self):
         self.assert_refused("a", f"#!/bin/sh\n# {SPDX}\nif true; then\n", "1:")
-        self.assert_refused("b.py", f"# {SPDX}\ndef f(:\n", "2:")
 
 
 class House(Lint):
