@@ -10,13 +10,11 @@
 #include "bindings_helper.h"
 
 #define SIZE(type) \
-	asm volatile("\n.ascii \"->size " #type " %0\"" : : "i" (sizeof(struct type)))
+	({ asm volatile("\n.ascii \"->size " #type " %0\"" : : "i" (sizeof(struct type))); })
 
-#define FIELD(type, field)                                          \
-	asm volatile("\n.ascii \"->field " #type " " #field " %0\"" \
-		     : : "i" (offsetof(struct type, field)))
-
-int main(void);
+#define FIELD(type, field)                                             \
+	({ asm volatile("\n.ascii \"->field " #type " " #field " %0\"" \
+			: : "i" (offsetof(struct type, field))); })
 
 int main(void)
 {

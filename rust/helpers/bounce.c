@@ -18,6 +18,8 @@
 #include <linux/xarray.h>
 #include <rdma/rw.h>
 
+#include "wrapped.h"
+
 /* The place of a copy within its pages. */
 enum {
 	/* The offset of the memory within its page. */
@@ -177,14 +179,17 @@ static void bounce_domain_gone(void)
 /* The rest has the names that the helpers use. */
 
 #define BOUNCES true
-#define ib_dma_map_single(dev, ptr, size, dir)		bounce_map(ptr, size, dir, GFP_ATOMIC)
-#define ib_dma_mapping_error(dev, addr)			((addr) == 0)
-#define ib_dma_unmap_single(dev, addr, size, dir)	bounce_unmap(addr, size, dir)
+#define ib_dma_map_single(dev, ptr, size, dir) \
+	((void)(dev), bounce_map(ptr, size, dir, GFP_ATOMIC))
+#define ib_dma_mapping_error(dev, addr)	((void)(dev), (addr) == 0)
+#define ib_dma_unmap_single(dev, addr, size, dir) \
+	((void)(dev), bounce_unmap(addr, size, dir))
 #define ib_dma_map_page(dev, page, offset, size, dir) \
-	bounce_map(page_address(page) + (offset), size, dir, GFP_ATOMIC)
-#define ib_dma_unmap_page(dev, addr, size, dir)		bounce_unmap(addr, size, dir)
+	((void)(dev), bounce_map(page_address(page) + (offset), size, dir, GFP_ATOMIC))
+#define ib_dma_unmap_page(dev, addr, size, dir) \
+	((void)(dev), bounce_unmap(addr, size, dir))
 /* Short enough for the pages of each piece to be had, and for memory to have many of them. */
-#define ib_dma_max_seg_size(dev)			(16 << 10)
+#define ib_dma_max_seg_size(dev)	((void)(dev), 16 << 10)
 
 static int bounce_map_sg(struct scatterlist *sgl, int nents, enum dma_data_direction dir)
 {
@@ -214,8 +219,8 @@ static void bounce_unmap_sg(struct scatterlist *sgl, int nents, enum dma_data_di
 		bounce_unmap(sg_dma_address(sg), sg_dma_len(sg), dir);
 }
 
-#define ib_dma_map_sg(dev, sg, nents, dir)		bounce_map_sg(sg, nents, dir)
-#define ib_dma_unmap_sg(dev, sg, nents, dir)		bounce_unmap_sg(sg, nents, dir)
+#define ib_dma_map_sg(dev, sg, nents, dir)	((void)(dev), bounce_map_sg(sg, nents, dir))
+#define ib_dma_unmap_sg(dev, sg, nents, dir)	((void)(dev), bounce_unmap_sg(sg, nents, dir))
 
 static void bounce_for_cpu(u64 addr, size_t size, enum dma_data_direction dir)
 {
@@ -233,19 +238,10 @@ static void bounce_for_device(u64 addr, size_t size, enum dma_data_direction dir
 		memcpy(b->copy, b->memory, size);
 }
 
-#define ib_dma_sync_single_for_cpu(dev, addr, size, dir)	bounce_for_cpu(addr, size, dir)
-#define ib_dma_sync_single_for_device(dev, addr, size, dir)	bounce_for_device(addr, size, dir)
-
-/*
- * The linker redirects the module's calls of rdma_rw_ctx_init_bvec() and rdma_rw_ctx_destroy_bvec()
- * to these wrappers (rust/Kbuild).
- */
-int __real_rdma_rw_ctx_init_bvec(struct rdma_rw_ctx *ctx, struct ib_qp *qp, u32 port,
-				 const struct bio_vec *bvecs, u32 nr_bvec, struct bvec_iter iter,
-				 u64 remote_addr, u32 rkey, enum dma_data_direction dir);
-void __real_rdma_rw_ctx_destroy_bvec(struct rdma_rw_ctx *ctx, struct ib_qp *qp, u32 port,
-				     const struct bio_vec *bvecs, u32 nr_bvec,
-				     enum dma_data_direction dir);
+#define ib_dma_sync_single_for_cpu(dev, addr, size, dir) \
+	((void)(dev), bounce_for_cpu(addr, size, dir))
+#define ib_dma_sync_single_for_device(dev, addr, size, dir) \
+	((void)(dev), bounce_for_device(addr, size, dir))
 
 /* The copies of a context. */
 struct bounce_rw {

@@ -10,8 +10,7 @@
 #include <linux/sunrpc/sched.h>
 #include <linux/sunrpc/xprt.h>
 
-void __real_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task);
-void __wrap_xprt_release_xprt_cong(struct rpc_xprt *xprt, struct rpc_task *task);
+#include "wrapped.h"
 
 /*
  * xprt_release() takes the request off the receive queue, takes the transport lock, and calls this.

@@ -226,8 +226,10 @@ __rust_helper size_t rust_helper_bitmap_take_first(unsigned long *map, size_t wo
 /* Gives a bit back, after all that was done before and before all that is done after. */
 __rust_helper void rust_helper_bitmap_put(unsigned long *map, size_t bit)
 {
+	/* The next owner of the bit finds the work of this owner complete. */
 	smp_mb__before_atomic();
 	set_bit(bit, map);
+	/* Pairs with rust_helper_full_barrier() of a task that waits for a bit. */
 	smp_mb__after_atomic();
 }
 
@@ -239,6 +241,7 @@ __rust_helper void rust_helper_svc_xprt_set_flag(struct svc_xprt *xprt, unsigned
 __rust_helper void rust_helper_svc_xprt_clear_flag(struct svc_xprt *xprt, unsigned int flag)
 {
 	clear_bit(flag, &xprt->xpt_flags);
+	/* Work that came before the flag was set is found by a look after this. */
 	smp_mb__after_atomic();
 }
 
@@ -265,8 +268,10 @@ __rust_helper void rust_helper_svc_xprt_connects(struct svc_xprt *xprt,
 	rpc_set_port((struct sockaddr *)&xprt->xpt_remote, 0);
 }
 
-/* Sets the sender of the Call in @rqst. RDMA has no privileged ports, so every port counts as one.
- * */
+/*
+ * Sets the sender of the Call in @rqst. RDMA has no privileged ports, so every port counts as
+ * privileged.
+ */
 __rust_helper void rust_helper_svc_rqst_accept(struct svc_rqst *rqst)
 {
 	svc_xprt_copy_addrs(rqst, rqst->rq_xprt);
@@ -290,6 +295,7 @@ __rust_helper bool rust_helper_svc_xprt_set_backchannel(struct svc_xprt *svc,
 __rust_helper struct rpc_rqst *
 rust_helper_svc_xprt_lookup_call(struct svc_xprt *svc, __be32 xid)
 {
+	/* Pairs with the cmpxchg() of rust_helper_svc_xprt_set_backchannel(). */
 	struct rpc_xprt *xprt = smp_load_acquire(&svc->xpt_bc_xprt);
 
 	return xprt ? rust_helper_xprt_lookup_and_pin(xprt, xid) : NULL;

@@ -95,6 +95,7 @@ __rust_helper bool rust_helper_mod_delayed_work(struct workqueue_struct *queue,
 /* The kernel crate's smp_mb() takes an argument from Linux 7.3 on. */
 __rust_helper void rust_helper_full_barrier(void)
 {
+	/* The caller names the barrier that it pairs with. */
 	smp_mb();
 }
 

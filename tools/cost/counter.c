@@ -14,61 +14,7 @@
 #include <string.h>
 
 #include "marker.h"
-
-/* The part of QEMU's plugin interface, version 4, that is used here; Debian ships no header for it.
- * */
-
-typedef uint64_t qemu_plugin_id_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-struct qemu_plugin_register;
-struct qemu_plugin_scoreboard;
-typedef struct {
-	struct qemu_plugin_scoreboard *score;
-	size_t offset;
-} qemu_plugin_u64;
-typedef struct {
-	char *data;
-	unsigned int len;
-} GArray;
-typedef struct {
-	uint8_t *data;
-	unsigned int len;
-} GByteArray;
-struct register_descriptor {
-	struct qemu_plugin_register *handle;
-	const char *name;
-	const char *feature;
-};
-enum { CB_NO_REGS, CB_R_REGS };
-enum { COND_NE = 3 };
-typedef void (*executed)(unsigned int vcpu, void *data);
-
-GByteArray *g_byte_array_new(void);
-GByteArray *g_byte_array_set_size(GByteArray *array, unsigned int length);
-void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t id,
-				       void (*cb)(qemu_plugin_id_t id, unsigned int vcpu));
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id,
-					   void (*cb)(qemu_plugin_id_t id,
-						      struct qemu_plugin_tb *tb));
-void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *tb, executed cb, int flags,
-					       int cond, qemu_plugin_u64 entry, uint64_t imm,
-					       void *data);
-void qemu_plugin_register_vcpu_insn_exec_cond_cb(struct qemu_plugin_insn *insn, executed cb,
-						 int flags, int cond, qemu_plugin_u64 entry,
-						 uint64_t imm, void *data);
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, executed cb, int flags,
-					    void *data);
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
-size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t length);
-uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
-GArray *qemu_plugin_get_registers(void);
-int qemu_plugin_read_register(struct qemu_plugin_register *handle, GByteArray *to);
-bool qemu_plugin_read_memory_vaddr(uint64_t address, GByteArray *to, size_t length);
-struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t element_size);
-void qemu_plugin_u64_set(qemu_plugin_u64 entry, unsigned int vcpu, uint64_t value);
+#include "qemu_plugin.h"
 
 __attribute__((visibility("default"))) int qemu_plugin_version = 4;
 
@@ -77,7 +23,7 @@ __attribute__((visibility("default"))) int qemu_plugin_version = 4;
 enum { RCX, RDX, RSI, RSP, REGISTERS };
 static const char *const register_names[REGISTERS] = { "rcx", "rdx", "rsi", "rsp" };
 static struct qemu_plugin_register *registers[REGISTERS];
-static GByteArray *scratch;
+static struct g_byte_array *scratch;
 
 static uint64_t reg(int which)
 {
@@ -242,7 +188,7 @@ struct string_insn {
 	uint64_t width;
 };
 
-static qemu_plugin_u64 on;	/* a phase is being counted */
+static struct qemu_plugin_u64 on;	/* a phase is being counted */
 
 static struct block *block_for(uint64_t pc, uint32_t insns, uint32_t locked, uint64_t repeated,
 			       bool iret)
@@ -277,8 +223,10 @@ static void resolve(struct block *block)
 
 struct entry {
 	uint64_t pc, from, count;
-	/* Instructions from the entry to the exit of the module, and the instructions in the module
-	 * itself. */
+	/*
+	 * Instructions from the entry to the exit of the module, and the instructions in the module
+	 * itself.
+	 */
 	uint64_t within, own;
 };
 
@@ -486,8 +434,7 @@ static void write_counts(void)
 	FILE *file = fopen(counts_path, phase ? "a" : "w");
 
 	fprintf(file, "phase %u\n", phase++);
-	fprintf(file, "total %lu entered %lu left %lu lost %lu copied %lu copies %lu receives %lu "
-		"signaled %lu\n",
+	fprintf(file, "total %lu entered %lu left %lu lost %lu copied %lu copies %lu receives %lu signaled %lu\n",
 		total, entered, left, lost, copied, copy_calls, receives, signaled);
 	for (int i = 0; i < 256; i++)
 		if (wrs[i])
@@ -594,7 +541,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 static void vcpu_made(qemu_plugin_id_t id, unsigned int vcpu)
 {
-	GArray *array = qemu_plugin_get_registers();
+	struct g_array *array = qemu_plugin_get_registers();
 	const struct register_descriptor *all = (const void *)array->data;
 
 	for (unsigned int i = 0; i < array->len; i++)

@@ -27,7 +27,7 @@
 	case kind: \
 		asm volatile(".byte 0x0f, 0x1f, 0x84, 0x00; .long %c0" \
 			     :: "i"(MARKER_BASE + (kind))); \
-		break;
+		break
 
 #define FILE_SIZE (16l << 20)
 #define PAGE 4096l
@@ -60,10 +60,10 @@ static void mark(enum marker marker)
 		return;
 	}
 	switch (marker) {
-	MARK(MARKER_SYMBOLS)
-	MARK(MARKER_ON)
-	MARK(MARKER_OFF)
-	MARK(MARKER_END)
+	MARK(MARKER_SYMBOLS);
+	MARK(MARKER_ON);
+	MARK(MARKER_OFF);
+	MARK(MARKER_END);
 	}
 }
 
@@ -156,6 +156,7 @@ static void transfer(long count, int opcode)
 		started += begin;
 		going += begin;
 		long ended = syscall(SYS_io_getevents, context, 1l, MAX_DEPTH, events, NULL);
+
 		if (ended < 1)
 			err(1, "io_getevents");
 		for (long i = 0; i < ended; i++) {
@@ -167,7 +168,7 @@ static void transfer(long count, int opcode)
 	}
 }
 
-static void drop_caches(void)
+static void forget_caches(void)
 {
 	int caches = open("/proc/sys/vm/drop_caches", O_WRONLY);
 
@@ -185,7 +186,7 @@ static long readdir_all(long count, bool counted)
 		static char entries[1 << 16];
 		int dir;
 
-		drop_caches();
+		forget_caches();
 		dir = open(path, O_RDONLY | O_DIRECTORY);
 		if (dir < 0)
 			err(1, "%s", path);

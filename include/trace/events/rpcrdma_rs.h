@@ -566,8 +566,7 @@ TRACE_EVENT(svcrdma_post_send,
 		__entry->sqecount = sqecount;
 		__entry->handle = handle;
 	),
-	TP_printk("cid=%u xid=0x%08x len=%u %s segments=%u written=%u sqecount=%u "
-		  "invalidates=0x%08x",
+	TP_printk("cid=%u xid=0x%08x len=%u %s segments=%u written=%u sqecount=%u invalidates=0x%08x",
 		__entry->cid, __entry->xid, __entry->len, __get_str(wtype), __entry->segments,
 		__entry->written, __entry->sqecount, __entry->handle)
 );
@@ -616,8 +615,7 @@ TRACE_EVENT(rpcrdma_protocol_config,
 		__entry->inband = inband;
 		memcpy(__get_dynamic_array(set), set->data, set->len);
 	),
-	TP_printk("cid=%u ceiling=%u continued=%u keep=%llu answer=%llu auth=%u inband=%u "
-		  "set=%s",
+	TP_printk("cid=%u ceiling=%u continued=%u keep=%llu answer=%llu auth=%u inband=%u set=%s",
 		__entry->cid, __entry->ceiling, __entry->continued, __entry->keep,
 		__entry->answer, __entry->auth, __entry->inband,
 		__print_hex_str(__get_dynamic_array(set), __get_dynamic_array_len(set)))
@@ -656,8 +654,7 @@ TRACE_EVENT(rpcrdma_protocol_connect,
 		__entry->xid = xid;
 		memcpy(__get_dynamic_array(peer), peer->data, peer->len);
 	),
-	TP_printk("cid=%u now=%llu first=%u low=%u high=%u inval=%u send=%u recv=%u calls=%u "
-		  "grants=%u xid=0x%08x peer=%s",
+	TP_printk("cid=%u now=%llu first=%u low=%u high=%u inval=%u send=%u recv=%u calls=%u grants=%u xid=0x%08x peer=%s",
 		__entry->cid, __entry->now, __entry->first, __entry->low, __entry->high,
 		__entry->inval, __entry->send, __entry->recv, __entry->calls, __entry->grants,
 		__entry->xid,
@@ -690,8 +687,7 @@ TRACE_EVENT(rpcrdma_protocol_send,
 		__entry->limit = limit;
 		memcpy(__get_dynamic_array(header), header->data, header->len);
 	),
-	TP_printk("cid=%u now=%llu xid=0x%08x call=%u nomsg=%u more=%u result=%u header=%s "
-		  "limit=%u",
+	TP_printk("cid=%u now=%llu xid=0x%08x call=%u nomsg=%u more=%u result=%u header=%s limit=%u",
 		__entry->cid, __entry->now, __entry->xid, __entry->call, __entry->nomsg,
 		__entry->more, __entry->result,
 		__print_hex_str(__get_dynamic_array(header), __get_dynamic_array_len(header)),
