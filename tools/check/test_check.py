@@ -19,7 +19,7 @@ from tally import PROJECT, Report, excerpt, parse
 
 sys.path.insert(0, str(PROJECT / "tools/lab"))
 
-from lablib import klog  # pylint: disable=wrong-import-position
+from lablib import cache, klog  # pylint: disable=wrong-import-position
 
 HERE = Path(__file__).resolve().parent
 
@@ -139,6 +139,18 @@ class Runs(unittest.TestCase):
             run_all(boots, "ours", Path(home), report)
         self.assertEqual((report.total.passed, report.total.failed), (1, 1))
         self.assertIn("ValueError: what", said.getvalue())
+
+
+def annotated(path: Path, names: dict[str, tuple[int, ...]], *rest: str) -> list[str]:
+    return [str(path), *names, *rest]
+
+
+class Keys(unittest.TestCase):
+    """The keys of the lab's cache."""
+
+    def test_annotations_are_no_part_of_a_key(self) -> None:
+        self.assertEqual(cache.source_of(annotated),
+                         "def annotated(path, names, *rest):\n    return [str(path), *names, *rest]\n")
 
 
 class Logs(unittest.TestCase):
