@@ -287,7 +287,8 @@ class House(Lint):
         return self.run_lint("house", "-v", str(self.top / "rust"))[1]
 
     def test_a_name_of_two_types(self):
-        shown = self.figures(a__x="struct Entry;\nmod inner { enum Kind { A } }\n", b__y="pub(crate) trait Entry {}\nenum Kind {}\n",
+        shown = self.figures(a__x="struct Entry;\nmod inner { enum Kind { A } }\n",
+                             b__y="pub(crate) trait Entry {}\nenum Kind {}\n",
                              c__z="impl Entry { type Kind = u8; }\nfn f() { struct Entry; }\n")
         self.assertIn("Entry: rust/a/x.rs, rust/b/y.rs\n", shown)
         self.assertIn("Kind: rust/a/x.rs, rust/b/y.rs\n", shown)
@@ -300,8 +301,10 @@ class House(Lint):
         self.assertIn("functions over 60 lines: 1 (1 of 2)", shown)
 
     def test_a_circle(self):
-        shown = self.figures(a__mod="pub(crate) use x::Entry;\nmod x;\n", a__x="use crate::b::y::Kind;\nstruct Entry;\n",
-                             b__y="use crate::a::x::Entry;\nstruct Kind;\n", b__z="use super::y::Kind;\nuse crate::a::Entry;\n")
+        shown = self.figures(a__mod="pub(crate) use x::Entry;\nmod x;\n",
+                             a__x="use crate::b::y::Kind;\nstruct Entry;\n",
+                             b__y="use crate::a::x::Entry;\nstruct Kind;\n",
+                             b__z="use super::y::Kind;\nuse crate::a::Entry;\n")
         self.assertIn("circle: rust/a/x.rs, rust/b/y.rs\n", shown)
         self.assertIn("files that use each other: 50 % (2 of 4)", shown)
 

@@ -4,8 +4,8 @@
 //! proof, which only an invalidation gives, or a list of exposed registrations that is empty.
 
 use super::complete::Waiter;
-use super::registrations::Exposed;
 use super::connection::Client;
+use super::registrations::Exposed;
 use crate::endpoint::Shared;
 use crate::rdma::cq::Completions;
 use crate::rdma::mr::*;
