@@ -361,7 +361,8 @@ impl CmId {
             _context: context,
         };
         let lock = this.lock_handler();
-        // SAFETY: the id is valid, and its handler, which alone reads this field, is locked.
+        // SAFETY: type invariant: the id is valid. `rdma_cm_id.context` is read by the handler only, whose mutex
+        // is held (rdma_lock_handler()).
         unsafe { (*this.as_raw()).context = pointer };
         // SAFETY: the id is valid, and rdma_cm reads this field with the handler's lock.
         unsafe { (*this.as_raw()).event_handler = Some(event_callback::<H>) };
@@ -396,7 +397,7 @@ pub(super) unsafe fn link(id: NonNull<bindings::rdma_cm_id>) -> NetInterface {
     // SAFETY: set before the event that the address is resolved, or that a peer asks
     // (rdma_copy_src_l2_addr()).
     let index = unsafe { (*address).bound_dev_if };
-    // SAFETY: set since the id was made.
+    // SAFETY: __rdma_create_id() has set `dev_addr.net`, and it is not changed.
     let net = unsafe { NonNull::new_unchecked((*address).net) };
     // SAFETY: the id holds a reference to the namespace (__rdma_create_id()).
     NetInterface::new(unsafe { Net::new(net) }, index)

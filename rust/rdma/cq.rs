@@ -183,7 +183,7 @@ impl<H: Handler> Cq<H> {
         )?;
         let shared = NonNull::from(KBox::leak(shared));
         // The locks of RPC are plain spinlocks, so completions must run in process context.
-        // SAFETY: the device is valid while the id is, and the context outlives the queue.
+        // SAFETY: `rdma_cm_id.device` is valid while the id is. The context is freed after ib_destroy_cq_user().
         let raw = unsafe {
             bindings::ib_alloc_cq_any(
                 id.device(),
@@ -200,7 +200,7 @@ impl<H: Handler> Cq<H> {
                 _id: id,
             }),
             Err(error) => {
-                // SAFETY: leaked above, and there is no queue that would know it.
+                // SAFETY: leaked above. ib_alloc_cq_any() has failed, so no queue has the pointer.
                 drop(unsafe { KBox::from_raw(shared.as_ptr()) });
                 Err(error)
             }

@@ -37,7 +37,7 @@ pub(super) struct Ledger {
 /// The first entry of a ledger.
 struct List(*mut LedgerEntry);
 
-// SAFETY: an entry belongs to no task, and its links are used with the lock of the ledger only.
+// SAFETY: an entry belongs to no task. Type invariant: its links are used with the lock of the ledger only.
 unsafe impl Send for List {}
 
 /// The links of an entry to the two beside it.
@@ -52,7 +52,7 @@ struct Links {
 /// # Invariants
 ///
 /// `kind` is the kind of the box. While `listed` is set, the box stays where it is. While `posted` is set, the
-/// box belongs to the queue pair of the ledger.
+/// box belongs to the queue pair of the ledger. `links` are used with the lock of the ledger only.
 pub(super) struct LedgerEntry {
     /// Set when the box is posted for the first time.
     ledger: Option<Arc<Ledger>>,
@@ -63,9 +63,9 @@ pub(super) struct LedgerEntry {
     _pin: PhantomPinned,
 }
 
-// SAFETY: an entry belongs to no task, and its links are used with the lock of the ledger only.
+// SAFETY: an entry belongs to no task. Type invariant: its links are used with the lock of the ledger only.
 unsafe impl Send for LedgerEntry {}
-// SAFETY: a shared entry is only read, but for the links, which are used with the lock of the ledger.
+// SAFETY: a shared entry is only read, but for the links. Type invariant: the lock of the ledger protects them.
 unsafe impl Sync for LedgerEntry {}
 
 /// The operations that end a box.
@@ -141,7 +141,8 @@ impl Drop for LedgerEntry {
     fn drop(&mut self) {
         if let Some(ledger) = self.ledger.take() {
             let mut list = ledger.list.lock();
-            // SAFETY: the lock is held; the entry is valid until this returns.
+            // SAFETY: the lock is held, as the contract of [`List::remove`] demands; the entry is valid until this
+            // returns.
             unsafe { list.remove(self) };
         }
     }
@@ -162,11 +163,11 @@ impl List {
         if links.prev.is_null() {
             self.0 = links.next;
         } else {
-            // SAFETY: an entry of the list, whose lock is held.
+            // SAFETY: the lock is held. A listed entry stays (invariant of [`LedgerEntry`]).
             unsafe { LedgerEntry::links(links.prev) }.next = links.next;
         }
         if !links.next.is_null() {
-            // SAFETY: an entry of the list, whose lock is held.
+            // SAFETY: the lock is held. A listed entry stays (invariant of [`LedgerEntry`]).
             unsafe { LedgerEntry::links(links.next) }.prev = links.prev;
         }
     }
@@ -202,7 +203,7 @@ impl Ledger {
             listed: true,
         };
         if !first.is_null() {
-            // SAFETY: an entry of the list, whose lock is held.
+            // SAFETY: the lock is held. A listed entry stays (invariant of [`LedgerEntry`]).
             unsafe { LedgerEntry::links(first) }.prev = entry;
         }
         list.0 = entry;
@@ -218,14 +219,14 @@ impl Ledger {
         let list = self.list.lock();
         let mut at = list.0;
         while !at.is_null() {
-            // SAFETY: an entry of the list, whose lock is held, is valid.
+            // SAFETY: the lock is held. A listed entry stays (invariant of [`LedgerEntry`]).
             let (posted, kind) = unsafe { ((*at).posted.get(), (*at).kind) };
             if posted {
                 // SAFETY: a box of that kind, which belongs to the queue pair; the rest is promised by
                 // the caller.
                 unsafe { (kind.withdraw)(at, qp) };
             }
-            // SAFETY: an entry of the list, whose lock is held.
+            // SAFETY: the lock is held. A listed entry stays (invariant of [`LedgerEntry`]).
             at = unsafe { LedgerEntry::links(at) }.next;
         }
     }
@@ -237,7 +238,7 @@ impl Ledger {
         if first.is_null() {
             return None;
         }
-        // SAFETY: an entry of the list, whose lock is held.
+        // SAFETY: the lock is held. A listed entry stays (invariant of [`LedgerEntry`]).
         unsafe { list.remove(first) };
         // SAFETY: the owner of the box cannot drop it before the lock is given up (`LedgerEntry::drop`).
         let (posted, kind) = unsafe { ((*first).posted.get(), (*first).kind) };
@@ -265,7 +266,7 @@ impl Ledger {
         while let Some(struck) = self.strike() {
             match struck {
                 Struck::Posted(entry) => {
-                    // SAFETY: the entry lies in the box, which stays until it is reclaimed.
+                    // SAFETY: by the caller's promise, the entry lies in a box, which stays until it is reclaimed.
                     let kind = unsafe { (*entry).kind };
                     // SAFETY: a box of that kind. It belonged to the queue pair, which the caller has
                     // destroyed, so it belongs to nothing else.

@@ -111,11 +111,12 @@ impl CmListener {
             _context: context,
         };
         // So that there can be a listener for each family on one port.
-        // SAFETY: a new id, which no other code uses.
+        // SAFETY: a new id of rdma_create_id(), which no other code uses.
         to_result(unsafe { bindings::rdma_set_afonly(raw.as_ptr(), 1) })?;
-        // SAFETY: a new id, which no other code uses; the address is copied.
+        // SAFETY: a new id of rdma_create_id(), which no other code uses. rdma_bind_addr() copies the address.
         to_result(unsafe { bindings::rdma_bind_addr(raw.as_ptr(), address.as_raw()) })?;
-        // SAFETY: the id is bound; its callback may run from now on, and has its context.
+        // SAFETY: rdma_bind_addr() has bound the id. `listen_callback` may run from now on, and
+        // `rdma_cm_id.context` is set.
         to_result(unsafe { bindings::rdma_listen(raw.as_ptr(), backlog) })?;
         Ok(this)
     }
@@ -160,7 +161,7 @@ pub(crate) struct ConnectRequest {
 /// Peers that wait to be accepted.
 pub(crate) type ConnectRequests = BoxList<ConnectRequest>;
 
-// SAFETY: the offset is the offset of the field, which only lists use.
+// SAFETY: contract of the trait: `offset_of!` gives the offset of the field, which only lists use.
 unsafe impl Node for ConnectRequest {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -215,7 +216,7 @@ impl ConnectRequest {
         // SAFETY: the id is valid by the type invariant; both fields are constant since it was made.
         let (device, port) =
             unsafe { ((*self.raw.as_ptr()).device, (*self.raw.as_ptr()).port_num) };
-        // SAFETY: the device is valid while the id is, and has the port of the id.
+        // SAFETY: `rdma_cm_id.device` is valid while the id is, and has the port `port_num`.
         unsafe { Registers::of(device, port) }
     }
 
@@ -225,10 +226,10 @@ impl ConnectRequest {
     /// Context: process, may sleep.
     pub(crate) fn into_id<H: Handler>(this: KBox<Self>, handler: Arc<H>) -> CmId {
         let this = ManuallyDrop::new(KBox::into_inner(this));
-        // SAFETY: the id is this object's, which does not destroy it any more; its context is kept
-        // until the function has returned.
+        // SAFETY: the id is this object's, whose `drop` does not run any more. Its context is kept until
+        // `CmId::adopt` has returned.
         let id = unsafe { CmId::adopt(this.raw, handler) };
-        // SAFETY: this object is not used again, so the context is taken out once.
+        // SAFETY: `ManuallyDrop` keeps `drop` from running, so the context is taken out once.
         drop(unsafe { core::ptr::read(&this.listener) });
         id
     }
@@ -254,7 +255,7 @@ impl Drop for ConnectRequest {
 /// Leaves the id of a request to rdma_cm, which destroys it and so refuses the peer.
 fn give_up(request: ConnectRequest) {
     let request = ManuallyDrop::new(request);
-    // SAFETY: the request is not used again, so the context is taken out once.
+    // SAFETY: `ManuallyDrop` keeps `drop` from running, so the context is taken out once.
     drop(unsafe { core::ptr::read(&request.listener) });
 }
 

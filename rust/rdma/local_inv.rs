@@ -53,7 +53,7 @@ pub(crate) type LocalInvBox<H> = KBox<LocalInvWqe<H>>;
 /// Invalidations that are not posted.
 pub(crate) type LocalInvList<H> = BoxList<LocalInvWqe<H>>;
 
-// SAFETY: the offset is the offset of the field, which only lists use.
+// SAFETY: contract of the trait: `offset_of!` gives the offset of the field, which only lists use.
 unsafe impl<H: Handler> Listed for LocalInv<H> {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -116,8 +116,8 @@ impl<H: Handler> QpRef<H> {
         }
         let cqe = Wqe::give(inv, self)?;
         self.shared().owed.fetch_add(1, Relaxed);
-        // SAFETY: the chain lies in the registrations, which the box owns; the completion entry of
-        // its last is the box, which was given away.
+        // SAFETY: contract of `post_chain`: the chain lies in the registrations, which the box owns. `wr_cqe` of
+        // its last work request is the box, which was given away.
         let ret = unsafe { self.post_chain(chain) };
         if ret == 0 {
             return Ok(());

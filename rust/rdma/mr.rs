@@ -121,7 +121,7 @@ pub(super) struct Inner {
 // different ones), and `raw` is not copied.
 unsafe impl Send for Inner {}
 
-// SAFETY: the offset is the offset of the field, which only lists use.
+// SAFETY: contract of the trait: `offset_of!` gives the offset of the field, which only lists use.
 unsafe impl Node for Inner {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -363,7 +363,7 @@ impl<S: sealed::MrState> MrList<S> {
     }
 
     pub(super) fn for_each(&mut self, f: impl FnMut(&mut Inner)) {
-        // SAFETY: nothing in this folder exchanges whole registrations.
+        // SAFETY: contract of `BoxList::for_each`: no closure of this folder exchanges whole registrations.
         unsafe { self.inners.for_each(f) };
     }
 

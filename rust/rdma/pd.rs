@@ -93,7 +93,8 @@ impl Pd {
 
 impl Drop for Pd {
     fn drop(&mut self) {
-        // SAFETY: everything made in the domain keeps a reference to it, so nothing is left.
+        // SAFETY: each object made in the domain keeps a reference to it, so `usecnt` is zero, as
+        // ib_dealloc_pd_user() demands.
         unsafe { bindings::ib_dealloc_pd(self.as_raw()) };
     }
 }

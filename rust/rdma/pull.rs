@@ -50,7 +50,7 @@ pub(crate) type PullWqe<H> = Wqe<Pull<H>>;
 /// Data to be read that is not posted.
 pub(crate) type PullBox<H> = KBox<PullWqe<H>>;
 
-// SAFETY: the offset is the offset of the field, which only lists use.
+// SAFETY: contract of the trait: `offset_of!` gives the offset of the field, which only lists use.
 unsafe impl<H: Pulls> Listed for Pull<H> {
     const LINK: usize = offset_of!(Self, link);
 }

@@ -125,7 +125,8 @@ impl<H: Handler> QpRef<H> {
     pub(super) unsafe fn post_chain(&self, chain: *const bindings::ib_send_wr) -> i32 {
         // SAFETY: the `ib_qp` is valid; `device` is set by ib_create_qp() and constant.
         let device = unsafe { (*self.as_raw()).device };
-        // SAFETY: a device stays while it has queue pairs, and has its operations set before.
+        // SAFETY: `rdma_cm_id.device` stays while the id does, which is destroyed after the queue pair.
+        // ib_set_device_ops() has set the operations before the device was registered.
         let post_send = unsafe { (*device).ops.post_send };
         // A device that fails on demand (rust/helpers/faults.c).
         #[cfg(rpcrdma_faults)]
@@ -200,7 +201,7 @@ impl<H: Handler> Qp<H> {
         // ib_core adds entries for registrations to the send queue (rdma_rw_init_qp).
         let added = match size.rw_registrations {
             0 => 0,
-            // SAFETY: the device is valid while the id is; nothing is kept.
+            // SAFETY: `rdma_cm_id.device` is valid while the id is. rdma_rw_max_send_wr() keeps nothing.
             contexts => unsafe {
                 bindings::rdma_rw_max_send_wr(cm_id.device(), cm_id.port(), contexts, 0)
             },
@@ -238,14 +239,15 @@ impl<H: Handler> Qp<H> {
             destroyed: false,
             id: QpId::next(),
             size,
-            // SAFETY: the device is valid while the id is.
+            // SAFETY: `rdma_cm_id.device` is valid while the id is, and has the port `port_num`.
             registers: unsafe { Registers::of(cm_id.device(), cm_id.port()) },
             most_pieces: (0, 0),
             cm_id,
             pd,
             cq,
         };
-        // SAFETY: created with this queue, and nothing was posted yet.
+        // SAFETY: rdma_create_qp() has made the queue pair with this queue. No work request was posted yet, as the
+        // contract of `set_qp` demands.
         unsafe { qp.cq.set_qp(qp.raw.as_ptr(), qp.id) };
         if size.rw_registrations != 0 {
             qp.prepare_for_rw();
@@ -257,9 +259,9 @@ impl<H: Handler> Qp<H> {
     fn prepare_for_rw(&mut self) {
         let raw = self.raw.as_ptr();
         if self.registers.uncertain {
-            // SAFETY: a new queue pair, which was created with registrations.
+            // SAFETY: rdma_create_qp() has made the queue pair, with registrations (`max_rdma_ctxs`).
             unsafe { Registers::learn(raw) };
-            // SAFETY: the device is valid while the id is.
+            // SAFETY: `rdma_cm_id.device` is valid while the id is, and has the port `port_num`.
             self.registers = unsafe { Registers::of(self.cm_id.device(), self.cm_id.port()) };
         }
         // SAFETY: a valid queue pair, whose limits are constant since ib_create_qp().
@@ -366,7 +368,8 @@ impl<H: Handler> Qp<H> {
         // SAFETY: `raw` is the queue pair of the id, by the type invariant, and not borrowed.
         unsafe { bindings::rdma_destroy_qp(self.cm_id.as_raw()) };
         let handler: *const H = shared.handler();
-        // SAFETY: the queue pair has been destroyed, and its completions stopped. The handler is its.
+        // SAFETY: rdma_destroy_qp() has destroyed the queue pair, and ib_destroy_cq_user() has ended its
+        // completions. The handler is the queue pair's.
         unsafe { shared.ledger.reclaim(handler.cast(), &self.pd) };
         let owed = shared.owed.load(Relaxed);
         if owed != 0 {
@@ -382,7 +385,7 @@ impl<H: Handler> Qp<H> {
     ///
     /// Receives come first, because handling a message posts invalidations.
     fn drain(&self) {
-        // SAFETY: the queue pair is valid.
+        // SAFETY: type invariant: the queue pair is valid.
         if let Err(error) = to_result(unsafe { bindings::ib_qp_fail(self.as_raw()) }) {
             // ib_drain_rq() and ib_drain_sq() could not do it either, and would only warn.
             pr_warn_once!(
@@ -394,10 +397,12 @@ impl<H: Handler> Qp<H> {
         // Not when there is nothing in it: soft RoCE that finds no memory while it connects a
         // queue pair stops receiving for good (rxe_qp_from_attr), and gives back no marker.
         if self.shared().receives.load(Relaxed) {
-            // SAFETY: the queue pair is valid, and its queues have room for the marker.
+            // SAFETY: type invariant: the queue pair is valid. Its queues have an entry for the marker of
+            // ib_drain_qp().
             unsafe { bindings::ib_drain_rq(self.as_raw()) };
         }
-        // SAFETY: the queue pair is valid, and its queues have room for the marker.
+        // SAFETY: type invariant: the queue pair is valid. Its queues have an entry for the marker of
+        // ib_drain_qp().
         unsafe { bindings::ib_drain_sq(self.as_raw()) };
     }
 }

@@ -66,7 +66,7 @@ pub(crate) type RecvWqe<H> = Wqe<RecvBuf<H>>;
 /// A Receive buffer that is not posted.
 pub(crate) type RecvBox<H> = KBox<RecvWqe<H>>;
 
-// SAFETY: the offset is the offset of the field, which only lists use.
+// SAFETY: contract of the trait: `offset_of!` gives the offset of the field, which only lists use.
 unsafe impl<H: Handler> Listed for RecvBuf<H> {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -325,12 +325,12 @@ impl<H: Handler> ReceivedList<H> {
     }
 }
 
-// SAFETY: a box of its own is the pointer; the message lies in a buffer of its own, which is used
+// SAFETY: contract of the trait: the pointer comes from a box, and the message lies in a buffer that is used
 // through the box only.
 unsafe impl<H: Handler> Lent for Received<H> {
     fn into_ptr(self) -> NonNull<c_void> {
         let buffer = KBox::into_raw(self.buffer);
-        // SAFETY: the pointer of a box is not null.
+        // SAFETY: `KBox::into_raw` returns no null pointer.
         unsafe { NonNull::new_unchecked(buffer.cast()) }
     }
 

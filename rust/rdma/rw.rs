@@ -71,12 +71,12 @@ struct RwContext {
     link: Link<RwContext>,
 }
 
-// SAFETY: the data of a context belong to no task; only its owner changes them.
+// SAFETY: `struct rdma_rw_ctx` belongs to no task; only the owner of the context changes it.
 unsafe impl Send for RwContext {}
-// SAFETY: a shared one gives access to nothing.
+// SAFETY: a shared `RwContext` gives access to nothing.
 unsafe impl Sync for RwContext {}
 
-// SAFETY: the offset is the offset of the field, which only lists use.
+// SAFETY: contract of the trait: `offset_of!` gives the offset of the field, which only lists use.
 unsafe impl Node for RwContext {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -324,7 +324,7 @@ impl Transfer {
                 wr = next;
             }
         };
-        // SAFETY: the closure exchanges no whole contexts.
+        // SAFETY: contract of `BoxList::for_each`: the closure exchanges no whole contexts.
         unsafe { self.contexts.for_each(link) };
         first
     }
@@ -373,7 +373,7 @@ impl Transfer {
             // rdma_rw_ctx_unmap() only, which is all that follows.
             unsafe { bindings::rdma_rw_ctx_withdraw(context.raw.get(), qp.as_raw()) };
         };
-        // SAFETY: the closure exchanges no whole contexts.
+        // SAFETY: contract of `BoxList::for_each`: the closure exchanges no whole contexts.
         unsafe { self.contexts.for_each(withdraw) };
     }
 
@@ -382,8 +382,8 @@ impl Transfer {
     pub(super) fn reclaim(&mut self, pd: &Pd) {
         self.work_requests = 0;
         while let Some(context) = self.contexts.pop() {
-            // SAFETY: initialised with this number of pieces for a queue pair of this domain, which is
-            // destroyed, and out of the list.
+            // SAFETY: rdma_rw_ctx_init() has initialised the context with this number of pieces. Its queue pair,
+            // of this domain, is destroyed, and the context is in no list any more.
             unsafe {
                 bindings::rdma_rw_ctx_unmap(
                     context.raw.get(),
@@ -498,7 +498,7 @@ struct ContextEntry {
     link: Link<ContextEntry>,
 }
 
-// SAFETY: the offset is the offset of the field, which only lists use.
+// SAFETY: contract of the trait: `offset_of!` gives the offset of the field, which only lists use.
 unsafe impl Node for ContextEntry {
     const LINK: usize = offset_of!(Self, link);
 }

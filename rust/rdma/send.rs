@@ -80,7 +80,7 @@ pub(crate) type SendBox<H> = KBox<SendWqe<H>>;
 /// Send buffers that are not posted.
 pub(crate) type SendList<H> = BoxList<SendWqe<H>>;
 
-// SAFETY: the offset is the offset of the field, which only lists use.
+// SAFETY: contract of the trait: `offset_of!` gives the offset of the field, which only lists use.
 unsafe impl<H: Handler> Listed for SendBuf<H> {
     const LINK: usize = offset_of!(Self, link);
 }
@@ -171,7 +171,7 @@ impl<H: Handler> SendBufs<H> {
     pub(crate) fn take_unmarked(&mut self) -> u32 {
         let mut count = 0;
         let look = |buffer: &mut SendWqe<H>| count += u32::from(!take(&mut buffer.mark));
-        // SAFETY: the closure exchanges no whole buffers.
+        // SAFETY: contract of `BoxList::for_each`: the closure exchanges no whole buffers.
         unsafe { self.list.for_each(look) };
         count
     }
@@ -392,8 +392,8 @@ impl<H: Handler> QpRef<H> {
         buffer.wr.0.__bindgen_anon_1.wr_cqe = unit_cqe::<H>();
         buffer.wr.0.send_flags = 0;
         queue.unsignaled.list.push_last(buffer);
-        // SAFETY: the chain lies in the registrations and in the buffer, which stays in a list
-        // until a later completion covers it or the queue pair is destroyed.
+        // SAFETY: contract of `post_chain`: the chain lies in the registrations and in the buffer, which stays in
+        // `unsignaled` until a later completion covers it or the queue pair is destroyed.
         unsafe { self.post_chain(chain) }
     }
 
@@ -416,8 +416,8 @@ impl<H: Handler> QpRef<H> {
             return EINVAL.to_errno();
         }
         self.shared().owed.fetch_add(1, Relaxed);
-        // SAFETY: the chain lies in the registrations and in the box that was given away, which is
-        // its completion entry.
+        // SAFETY: contract of `post_chain`: the chain lies in the registrations and in the box that was given
+        // away, which is its `wr_cqe`.
         let ret = unsafe { self.post_chain(chain) };
         if ret != 0 {
             // The Send is the last of the chain, so ib_post_send() has not taken it. The connection ends; the

@@ -81,7 +81,7 @@ impl SgTable {
             if is_link {
                 run = run.min(index);
                 at = linked(word);
-                // SAFETY: the link leads to the entry that follows.
+                // SAFETY: a chain entry (SG_CHAIN) has the address of the entry that follows.
                 word = unsafe { (*at).page_link };
             }
             if word & CHAIN != 0 || is_link != (index != 0 && index % run.max(1) == 0) {
@@ -168,7 +168,7 @@ impl SgTable {
         let mut last = self.table.sgl;
         let mut end = last.wrapping_add(run - 1);
         for &page in rest {
-            // SAFETY: the entry that was written last, in this table, which is borrowed.
+            // SAFETY: `last` is the entry that was written last, in this table, which is borrowed.
             let length = unsafe { &mut (*last).length };
             if PAGES_ARE_AN_ARRAY && ptr::eq(page, next) && *length <= longest {
                 *length += PAGE_SIZE;
@@ -185,8 +185,8 @@ impl SgTable {
                 } else {
                     last = last.wrapping_add(1);
                 }
-                // SAFETY: the next entry: of the same run, which does not end yet, or the first of
-                // the next one.
+                // SAFETY: `last` is the next entry: of the same chunk of sg_alloc_table(), which does not end yet,
+                // or the first of the next chunk.
                 let entry = unsafe { &mut *last };
                 entry.page_link = page.addr();
                 entry.offset = 0;
@@ -194,7 +194,7 @@ impl SgTable {
             }
             next = page.wrapping_add(1);
         }
-        // SAFETY: the entry that was written last, in this table, which is borrowed.
+        // SAFETY: `last` is the entry that was written last, in this table, which is borrowed.
         let entry = unsafe { &mut *last };
         // The memory ends within the last page.
         entry.length -= count * PAGE_SIZE - (offset + len);

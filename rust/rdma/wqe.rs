@@ -181,7 +181,7 @@ impl<W: WorkRequest> Wqe<W> {
     where
         W: Listed,
     {
-        // SAFETY: the closure exchanges no boxes.
+        // SAFETY: contract of `BoxList::for_each`: the closure exchanges no boxes.
         unsafe { list.for_each(|this| this.entry.set_posted(true)) };
         list.leak();
     }
@@ -228,7 +228,7 @@ impl<W: WorkRequest> Wqe<W> {
     /// As for [`BoxKind::reclaim`]: `entry` must be the entry of a box of `W` that was posted to a queue pair which
     /// has been destroyed, and `handler` the handler of this queue pair.
     unsafe fn reclaim(entry: *mut LedgerEntry, handler: *const c_void, pd: &Pd) {
-        // SAFETY: the box was the queue pair's, which has been destroyed.
+        // SAFETY: the caller promises that the box was the queue pair's, which is destroyed.
         let this = unsafe { Self::take(Self::of(entry).cast()) };
         // SAFETY: the handler, as the caller promises.
         W::reclaim(this, unsafe { &*handler.cast::<W::Handler>() }, pd);
@@ -277,7 +277,8 @@ pub(super) struct Prepared<R>(pub(super) R);
 // SAFETY: the pointers in it are set when the work request is posted, and not used once ib_post_send() or
 // ib_post_recv() has returned.
 unsafe impl<R> Send for Prepared<R> {}
-// SAFETY: shared, it gives its address to C, which only reads it.
+// SAFETY: a shared `Prepared` gives its address to ib_post_recv() and ib_post_send(), which only read the work
+// request.
 unsafe impl<R> Sync for Prepared<R> {}
 
 /// Called by ib_core (`__ib_process_cq`) with a completion entry that [`Wqe::give`] made.
@@ -297,7 +298,7 @@ unsafe extern "C" fn work_done_callback<W: WorkRequest>(
     let wc = Wc(unsafe { &*wc });
     // SAFETY: kernel users of a queue from ib_alloc_cq() set the arm `wr_cqe`, and ours do.
     let cqe = unsafe { wc.0.__bindgen_anon_1.wr_cqe };
-    // SAFETY: this completion is the only one of the work request that has the box.
+    // SAFETY: ib_cq calls `ib_cqe.done` once for the work request that has the box.
     let wqe = unsafe { Wqe::<W>::take(cqe) };
     if !wc.status().is_success() {
         cx.handler().lost(wc.status());

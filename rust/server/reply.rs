@@ -245,8 +245,9 @@ impl Open<'_> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `ETIMEDOUT`: other Replies do not give registrations back, or the connection has to be closed. Any other error is final: the
-    /// Reply needs more than the queue pair has, or the device's driver or IOMMU refuses the memory.
+    /// `ENOMEM`; `ETIMEDOUT`: other Replies do not give registrations back, or the connection has to be closed.
+    /// Any other error is final: the Reply needs more than the queue pair has, or the device's driver or IOMMU
+    /// refuses the memory.
     fn write(
         &self,
         reply: &mut SvcReply<'_, ServerMessage>,

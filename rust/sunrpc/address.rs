@@ -35,7 +35,8 @@ unsafe fn set(xprt: *mut bindings::rpc_xprt, what: u32, text: fmt::Arguments<'_>
     }
     // SAFETY: `xprt` is valid and its strings are the caller's.
     let entry = unsafe { &raw mut (*xprt).address_strings[what as usize] };
-    // SAFETY: a string is a pointer, which readers of sysfs and debugfs load at once.
+    // SAFETY: an entry of `address_strings` is a pointer, which readers of sysfs and debugfs load at once
+    // (READ_ONCE()).
     let old = unsafe { core::ptr::replace(entry, copy) };
     // SAFETY: null, or kmalloc'ed by the caller's promise.
     unsafe { bindings::kfree(old.cast()) };
@@ -56,7 +57,7 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
     let addr = unsafe { &raw const (*xprt).addr };
     let netid = match u32::from(family) {
         bindings::AF_INET => {
-            // SAFETY: the family is the type of the address.
+            // SAFETY: `sa_family` is the type of the address.
             let sin = unsafe { &*addr.cast::<bindings::sockaddr_in>() };
             let hex = u32::from_be(sin.sin_addr.s_addr);
             // SAFETY: `xprt` is not published yet, and the string is kmalloc'ed.
@@ -70,9 +71,9 @@ pub(super) unsafe fn format_strings(xprt: *mut bindings::rpc_xprt, family: u16) 
             NETID
         }
         bindings::AF_INET6 => {
-            // SAFETY: the family is the type of the address.
+            // SAFETY: `sa_family` is the type of the address.
             let sin6 = unsafe { &*addr.cast::<bindings::sockaddr_in6>() };
-            // SAFETY: all arms of the union are 16 bytes of any value.
+            // SAFETY: all arms of `in6_u` (struct in6_addr) are 16 bytes of any value.
             let bytes = unsafe { sin6.sin6_addr.in6_u.u6_addr8 };
             let hex = u128::from_be_bytes(bytes);
             // SAFETY: `xprt` is not published yet, and the string is kmalloc'ed.

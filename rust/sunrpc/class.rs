@@ -105,11 +105,11 @@ impl<C: Class> ClassRegistration<C> {
             GFP_KERNEL,
         )?;
         let raw: *mut bindings::xprt_class = class.get().cast();
-        // SAFETY: the list head is part of pinned memory that lives until it is unregistered.
+        // SAFETY: `xprt_class.list` is part of pinned memory that lives until xprt_unregister_transport().
         unsafe { bindings::INIT_LIST_HEAD(&raw mut (*raw).list) };
         // Before the core knows the class, since it may call `setup` at once.
         C::registered().store(raw, Release);
-        // SAFETY: the class is complete, and unregistered in drop before it goes.
+        // SAFETY: the class is complete. `drop` calls xprt_unregister_transport() before the class goes.
         to_result(unsafe { bindings::xprt_register_transport(raw) })?;
         Ok(Self {
             class,
@@ -202,7 +202,8 @@ impl NewXprt {
                 args.addrlen,
             )
         };
-        // SAFETY: the address was copied, the strings are empty, and the transport is not published yet.
+        // SAFETY: `xprt.addr` was copied, the entries of `address_strings` are null, and the transport is not
+        // published yet.
         unsafe { address::format_strings(raw, family) }?;
         Ok(this)
     }

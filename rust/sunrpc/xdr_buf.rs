@@ -274,7 +274,7 @@ impl ReplyBuf<'_> {
     /// `rqst` must be pinned for `'a`, and no other code may use its receive buffer then.
     #[inline]
     pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // SAFETY: the pin keeps the request.
+        // SAFETY: the pin (xprt_pin_rqst()) keeps the request.
         let buf = unsafe { XdrBuf::from_raw(&raw const (*rqst.as_ptr()).rq_rcv_buf) };
         Self { rqst, buf }
     }
@@ -326,11 +326,12 @@ impl ReplyBuf<'_> {
     pub(crate) fn trim_head(&mut self, len: usize) {
         let len = len.min(self.head_len() as usize);
         let rqst = self.rqst.as_ptr();
-        // SAFETY: the pin keeps the request; only its Reply's handler, which this is, changes
-        // its receive buffer.
+        // SAFETY: the pin (xprt_pin_rqst()) keeps the request. Only the handler of its Reply, which this is,
+        // changes `rq_rcv_buf`.
         unsafe { (*rqst).rq_rcv_buf.head[0].iov_len = len };
         // The core compares the two buffers, so the copy must follow (call_decode).
-        // SAFETY: the pin keeps the request, and the task does not look before it is woken.
+        // SAFETY: the pin (xprt_pin_rqst()) keeps the request, and the task reads `rq_private_buf` only after
+        // xprt_complete_rqst() has woken it.
         unsafe { (*rqst).rq_private_buf.head[0].iov_len = len };
     }
 }

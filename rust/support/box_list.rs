@@ -21,7 +21,7 @@ pub(crate) struct Link<N>(*mut N);
 
 // SAFETY: a link is used through the list only, and the list is `Send` only if its boxes are.
 unsafe impl<N> Send for Link<N> {}
-// SAFETY: without the list, nothing can be done with a link.
+// SAFETY: a shared `Link` gives access to nothing without the list.
 unsafe impl<N> Sync for Link<N> {}
 
 impl<N> Link<N> {
@@ -54,9 +54,9 @@ pub(crate) struct BoxList<N: Node> {
     _owned: PhantomData<KBox<N>>,
 }
 
-// SAFETY: the list owns its boxes as a vector would, so it may go where they may.
+// SAFETY: type invariant: the list owns its boxes as a vector would, so it may go where they may.
 unsafe impl<N: Node + Send> Send for BoxList<N> {}
-// SAFETY: a shared list gives out shared references to its boxes only.
+// SAFETY: a shared `BoxList` gives out shared references to its boxes only.
 unsafe impl<N: Node + Sync> Sync for BoxList<N> {}
 
 impl<N: Node> BoxList<N> {
@@ -108,7 +108,7 @@ impl<N: Node> BoxList<N> {
     /// Adds a box in front of all others.
     pub(crate) fn push(&mut self, node: KBox<N>) {
         let node = KBox::into_raw(node);
-        // SAFETY: the box was given to the list just now.
+        // SAFETY: `node` is the pointer of a box that was given to the list just now (KBox::into_raw).
         unsafe { Self::set_next(node, self.head) };
         if self.head.is_null() {
             self.tail = node;
@@ -120,7 +120,7 @@ impl<N: Node> BoxList<N> {
     /// Adds a box behind all others.
     pub(crate) fn push_last(&mut self, node: KBox<N>) {
         let node = KBox::into_raw(node);
-        // SAFETY: the box was given to the list just now.
+        // SAFETY: `node` is the pointer of a box that was given to the list just now (KBox::into_raw).
         unsafe { Self::set_next(node, ptr::null_mut()) };
         if self.head.is_null() {
             self.head = node;
@@ -172,7 +172,7 @@ impl<N: Node> BoxList<N> {
         core::iter::from_fn(move || {
             // SAFETY: null, or a box of the list (type invariant), which is borrowed.
             let node = unsafe { at.as_ref() }?;
-            // SAFETY: a box of the list, whose links do not change while it is borrowed.
+            // SAFETY: type invariant: a box of the list, whose links do not change while the list is borrowed.
             at = unsafe { Self::next(at) };
             Some(node)
         })
@@ -264,9 +264,9 @@ pub(crate) struct BoxStack<N: Node> {
     _owned: PhantomData<KBox<N>>,
 }
 
-// SAFETY: the stack owns its boxes as a vector would, so it may go where they may.
+// SAFETY: type invariant: the stack owns its boxes as a vector would, so it may go where they may.
 unsafe impl<N: Node + Send> Send for BoxStack<N> {}
-// SAFETY: a shared stack gives boxes away and takes them, but gives out no reference to any.
+// SAFETY: a shared `BoxStack` gives boxes away and takes them, but gives out no reference to any.
 unsafe impl<N: Node + Send> Sync for BoxStack<N> {}
 
 impl<N: Node> BoxStack<N> {
@@ -304,7 +304,8 @@ impl<N: Node> BoxStack<N> {
         let mut at = head;
         while !at.is_null() {
             tail = at;
-            // SAFETY: a box of the chain that was taken, which this function owns.
+            // SAFETY: type invariant: a box of the chain that was taken by an exchange of `head`, which this
+            // function owns.
             at = unsafe { BoxList::next(at) };
         }
         // INVARIANT: the chain that was taken, and its last.

@@ -25,7 +25,7 @@ impl Completion {
     /// Makes an event that has not happened.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            // SAFETY: the slot is valid, uninitialised memory that stays pinned.
+            // SAFETY: contract of `Opaque::ffi_init`: the slot is valid, uninitialised memory that stays pinned.
             inner <- Opaque::ffi_init(|slot| unsafe { bindings::init_completion(slot) }),
         })
     }

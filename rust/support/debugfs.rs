@@ -30,7 +30,7 @@ pub(crate) trait Show: Send + Sync + 'static {
 /// `0` is the return value of `debugfs_create_dir`, which may be an error pointer.
 struct Dir(*mut bindings::dentry);
 
-// SAFETY: a dentry belongs to no task; debugfs takes the locks of the file system.
+// SAFETY: `struct dentry` belongs to no task; debugfs_remove() takes the locks of the file system.
 unsafe impl Send for Dir {}
 // SAFETY: a shared `Dir` is only named as the parent of files (`debugfs_create_file_full`, which
 // takes the directory's inode lock).
@@ -55,7 +55,7 @@ impl Root {
     ///
     /// `EEXIST`: there was one already. `ENOMEM`.
     pub(crate) fn new(name: &CStr) -> Result<Self> {
-        // SAFETY: the name is a C string; no parent means the root of debugfs.
+        // SAFETY: the name is a C string. debugfs_create_dir() takes a null parent as the root.
         let dentry =
             unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), core::ptr::null_mut()) };
         // INVARIANT: just returned.
@@ -152,7 +152,7 @@ impl<T: Show> Operations<T> {
         inode: *mut bindings::inode,
         file: *mut bindings::file,
     ) -> kernel::ffi::c_int {
-        // SAFETY: the inode is valid during the call.
+        // SAFETY: full_proxy_open_regular() calls with a valid inode.
         let data = unsafe { (*inode).i_private };
         // SAFETY: the file is being opened; `show_callback` gets `data`.
         unsafe { bindings::single_open(file, Some(Self::show_callback), data) }
@@ -168,7 +168,7 @@ impl<T: Show> Operations<T> {
         // SAFETY: `private` is the pointer that `open_callback` passed to single_open, to a `T` that
         // lives until the file is removed.
         let shown = unsafe { &*(*seq).private.cast::<T>() };
-        // SAFETY: valid for the duration of the call.
+        // SAFETY: seq_read() calls with a valid `seq_file`.
         shown.show(unsafe { SeqFile::from_raw(seq) });
         0
     }

@@ -104,8 +104,8 @@ impl<T: Send + Sync> Gate<T> {
         if self.users.fetch_add(CLOSED, Full) != 0 {
             self.left.wait();
         }
-        // SAFETY: no user is left, none enters a closed gate, and the first call of this takes the object
-        // once.
+        // SAFETY: type invariant: no user is left, no user enters a closed gate, and the first call of `end` takes
+        // the object once.
         end(unsafe { ManuallyDrop::take(&mut *self.value.get()) });
         self.done.complete_all();
     }
@@ -145,7 +145,7 @@ impl<T: Send + Sync> Deref for Inside<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: a user until it is dropped.
+        // SAFETY: type invariant: `self` is a user until it is dropped.
         unsafe { self.0.value() }
     }
 }
@@ -180,7 +180,7 @@ impl<T: Send + Sync> Deref for Entered<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: a user until it is dropped.
+        // SAFETY: type invariant: `self` is a user until it is dropped.
         unsafe { self.0.value() }
     }
 }

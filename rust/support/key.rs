@@ -52,7 +52,7 @@ impl Reference {
     ///
     /// `ENOKEY`, `EKEYREVOKED`, `EKEYEXPIRED`: the key was invalidated or revoked, or has expired.
     fn validate(&self) -> Result {
-        // SAFETY: the key is alive; reads its flags and its time once each.
+        // SAFETY: type invariant: the key is alive. key_validate() reads `flags` and `expiry` once each.
         to_result(unsafe { bindings::key_validate(self.0.as_ptr()) })
     }
 }
@@ -70,7 +70,7 @@ impl Key {
         // SAFETY: key_lookup() accepts any number, and takes a reference to a key that still has one.
         let found = from_err_ptr(unsafe { bindings::key_lookup(serial) }).ok()?;
         let reference = Reference(NonNull::new(found)?);
-        // SAFETY: the key is alive, and its type is constant.
+        // SAFETY: the key is alive, and key_alloc() has set `type`, which is constant.
         let kind = unsafe { bindings::key_type(found) };
         // INVARIANT: the type was compared.
         (kind == &raw const bindings::key_type_logon).then_some(Self(reference))
@@ -78,7 +78,7 @@ impl Key {
 
     /// Returns the key's serial number.
     pub(crate) fn serial(&self) -> i32 {
-        // SAFETY: the key is alive, and its number is constant.
+        // SAFETY: type invariant: the key is alive. key_alloc() has set `serial`, which is constant.
         unsafe { bindings::key_number(self.0 .0.as_ptr()) }
     }
 
@@ -87,7 +87,7 @@ impl Key {
         let Self(Reference(key)) = self;
         // SAFETY: the key is alive, and its description is constant (key_alloc()).
         let name = unsafe { bindings::key_description(key.as_ptr()) };
-        // SAFETY: a C string that lives as long as the key.
+        // SAFETY: `description` is a C string that lives as long as the key.
         unsafe { CStr::from_char_ptr(name) }.to_str().ok()
     }
 
@@ -161,7 +161,7 @@ impl Run for EnteredWork {
     fn run(&self) {
         let Self(tell) = self;
         if let Some(Reference(ring)) = &ring() {
-            // SAFETY: the key is alive; waits for its semaphore, whose holders do not wait for this work.
+            // SAFETY: the key is alive. The helper waits for `key.sem`, whose holders do not wait for this work.
             unsafe { bindings::wait_for_links(ring.as_ptr()) };
         }
         tell();
@@ -266,7 +266,7 @@ unsafe extern "C" fn link_callback<P: Purpose>(
     payload: *const bindings::key_payload,
     _restriction: *mut bindings::key,
 ) -> c_int {
-    // SAFETY: reads the credentials of the current task.
+    // SAFETY: capable() reads the credentials of the current task.
     if !unsafe { bindings::capable(bindings::CAP_SYS_ADMIN as c_int) } {
         return EPERM.to_errno();
     }

@@ -66,7 +66,7 @@ impl NofsScope {
     /// Enters the scope. Context: process, does not sleep.
     pub(crate) fn enter() -> Self {
         Self {
-            // SAFETY: changes a flag of the current task only.
+            // SAFETY: memalloc_flags_save() changes `flags` of the current task only.
             flags: unsafe { bindings::memalloc_nofs_save() },
             _task: NotThreadSafe,
         }
@@ -96,7 +96,7 @@ impl ReserveScope {
     #[inline(never)]
     pub(crate) fn enter(work: &'static str) -> Self {
         let this = Self {
-            // SAFETY: changes a flag of the current task only.
+            // SAFETY: memalloc_flags_save() changes `flags` of the current task only.
             flags: unsafe { bindings::memalloc_noreclaim_save() },
             _task: NotThreadSafe,
         };
@@ -141,7 +141,7 @@ impl Drop for NoWaitScope {
     #[inline(always)]
     fn drop(&mut self) {
         if IS_CHECKED {
-            // SAFETY: as this task has entered the scope, its counter is not zero.
+            // SAFETY: non_block_start() was called by this task, so `non_block_count` is not zero.
             unsafe { bindings::non_block_end() };
         }
     }

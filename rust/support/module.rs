@@ -15,13 +15,13 @@ pub(crate) fn this_module() -> *mut bindings::module {
 
 /// Returns the parameter `host_auth`, a text.
 pub(crate) fn host_auth() -> &'static CStr {
-    // SAFETY: a C string that is not written after the module's parameters were parsed.
+    // SAFETY: the helper returns a C string, which is not written after parse_args().
     unsafe { CStr::from_char_ptr(bindings::host_auth()) }
 }
 
 /// Returns the parameter `svc_host_auth`, a text.
 pub(crate) fn svc_host_auth() -> &'static CStr {
-    // SAFETY: a C string that is not written after the module's parameters were parsed.
+    // SAFETY: the helper returns a C string, which is not written after parse_args().
     unsafe { CStr::from_char_ptr(bindings::svc_host_auth()) }
 }
 

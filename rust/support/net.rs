@@ -59,12 +59,12 @@ impl SockAddr {
         let family = unsafe { (*address.cast::<bindings::sockaddr>()).sa_family };
         let (address, port): (IpAddr, u16) = match u32::from(family) {
             bindings::AF_INET => {
-                // SAFETY: the family is the type of the address.
+                // SAFETY: `sa_family` is the type of the address.
                 let v4 = unsafe { &*address.cast::<bindings::sockaddr_in>() };
                 (v4.sin_addr.s_addr.to_ne_bytes().into(), v4.sin_port)
             }
             bindings::AF_INET6 => {
-                // SAFETY: the family is the type of the address.
+                // SAFETY: `sa_family` is the type of the address.
                 let v6 = unsafe { &*address.cast::<bindings::sockaddr_in6>() };
                 // SAFETY: all arms of the union are 16 bytes (`struct in6_addr`).
                 let bytes = unsafe { v6.sin6_addr.in6_u.u6_addr8 };
@@ -129,7 +129,7 @@ impl NetInterface {
 #[derive(Clone, Copy)]
 pub(crate) struct Net(NonNull<bindings::net>);
 
-// SAFETY: a network namespace does not belong to a task.
+// SAFETY: `struct net` does not belong to a task.
 unsafe impl Send for Net {}
 // SAFETY: a shared `Net` gives out its pointer only.
 unsafe impl Sync for Net {}

@@ -63,9 +63,9 @@ pub(crate) struct PageBuf {
     tail: Option<PageRun>,
 }
 
-// SAFETY: pages do not belong to a task, and the references to them are this object's.
+// SAFETY: `struct page` does not belong to a task, and the references to the pages are this object's.
 unsafe impl Send for PageBuf {}
-// SAFETY: a shared buffer gives out pointers to pages only, and can be neither read nor written.
+// SAFETY: a shared `PageBuf` gives out pointers to pages only, and can be neither read nor written.
 unsafe impl Sync for PageBuf {}
 
 /// Where the pieces of a message lie among pages.

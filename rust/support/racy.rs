@@ -27,14 +27,16 @@ impl<T: Copy> Racy<T> {
     /// Reads it. Context: any.
     #[inline]
     pub(crate) fn get(&self) -> T {
-        // SAFETY: valid and aligned, being borrowed; concurrent writers write volatile words.
+        // SAFETY: a borrowed `UnsafeCell` is valid and aligned. Concurrent writers write volatile words, as
+        // WRITE_ONCE() does.
         unsafe { self.0.get().read_volatile() }
     }
 
     /// Writes it. Context: any.
     #[inline]
     pub(crate) fn set(&self, value: T) {
-        // SAFETY: valid and aligned, being borrowed; concurrent readers read volatile words.
+        // SAFETY: a borrowed `UnsafeCell` is valid and aligned. Concurrent readers read volatile words, as
+        // READ_ONCE() does.
         unsafe { self.0.get().write_volatile(value) }
     }
 }

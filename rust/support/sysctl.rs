@@ -141,7 +141,8 @@ unsafe extern "C" fn text_callback<T: Text>(
     len: *mut usize,
     position: *mut bindings::loff_t,
 ) -> kernel::ffi::c_int {
-    // SAFETY: sysctl keeps the table registered during the call and does not write it; a copy owns nothing.
+    // SAFETY: proc_sys_call_handler() keeps the `ctl_table` registered during the call and does not write it. A
+    // copy owns nothing.
     let mut table = unsafe { core::ptr::read(table) };
     // SAFETY: the data is a `T`, which is static.
     let setting = unsafe { &*table.data.cast::<T>() };
@@ -207,7 +208,8 @@ unsafe extern "C" fn counter_callback<C: Count>(
     len: *mut usize,
     position: *mut bindings::loff_t,
 ) -> kernel::ffi::c_int {
-    // SAFETY: sysctl keeps the table registered during the call and does not write it; a copy owns nothing.
+    // SAFETY: proc_sys_call_handler() keeps the `ctl_table` registered during the call and does not write it. A
+    // copy owns nothing.
     let mut table = unsafe { core::ptr::read(table) };
     // SAFETY: the data is a `C`, which is static.
     let counter = unsafe { &*table.data.cast::<C>() };
@@ -230,7 +232,7 @@ pub(crate) struct Table {
     header: NonNull<bindings::ctl_table_header>,
 }
 
-// SAFETY: a registered table belongs to no task; sysctl protects it by a lock of its own.
+// SAFETY: a registered `ctl_table_header` belongs to no task; `sysctl_lock` protects it.
 unsafe impl Send for Table {}
 // SAFETY: a shared `Table` gives access to nothing.
 unsafe impl Sync for Table {}

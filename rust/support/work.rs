@@ -39,7 +39,7 @@ impl Workqueue {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(name: &CStr) -> Result<Self> {
-        // SAFETY: the name is a C string, which is copied.
+        // SAFETY: the name is a C string, which alloc_workqueue() copies.
         let queue = unsafe { bindings::alloc_long_queue(name.as_char_ptr()) };
         if queue.is_null() {
             return Err(ENOMEM);
@@ -88,7 +88,7 @@ pub(crate) struct Job<T: Run> {
 
 // SAFETY: `struct work_struct` does not belong to a task (kernel/workqueue.c).
 unsafe impl<T: Run> Send for Job<T> {}
-// SAFETY: it is changed by the workqueue's own functions only, which take its pool's lock.
+// SAFETY: `work_struct` is changed by functions of the workqueue only, which take `pool->lock`.
 unsafe impl<T: Run> Sync for Job<T> {}
 
 impl<T: Run> Job<T> {
@@ -149,7 +149,7 @@ pub(crate) struct Clock<T: Tick> {
 
 // SAFETY: `struct delayed_work` does not belong to a task (kernel/workqueue.c).
 unsafe impl<T: Tick> Send for Clock<T> {}
-// SAFETY: it is changed by the workqueue's own functions only, which take its pool's lock.
+// SAFETY: `work_struct` is changed by functions of the workqueue only, which take `pool->lock`.
 unsafe impl<T: Tick> Sync for Clock<T> {}
 
 impl<T: Tick> Clock<T> {

@@ -129,7 +129,8 @@ impl<T: Service> BackchannelVTable<T> {
         // SAFETY: an atomic operation on `state` of a transport that is alive during the call.
         unsafe { bindings::xprt_clear_connecting(xprt) };
         let error = errno::not_connected().to_errno();
-        // SAFETY: alive during the call; takes the queue's own lock.
+        // SAFETY: the core calls with a transport that is alive. xprt_wake_pending_tasks() takes the lock of the
+        // queue.
         unsafe { bindings::xprt_wake_pending_tasks(xprt, error) };
     }
 
@@ -137,18 +138,18 @@ impl<T: Service> BackchannelVTable<T> {
     ///
     /// Called by call_allocate() only: `task` has a request, which is not encoded yet.
     unsafe extern "C" fn buf_alloc_callback(task: *mut bindings::rpc_task) -> c_int {
-        // SAFETY: the task has its request for itself, until it is queued.
+        // SAFETY: `tk_rqstp` is the task's alone, until xprt_request_enqueue_transmit() queues it.
         let rqst = unsafe { (*task).tk_rqstp };
         // SAFETY: set by call_allocate() before.
         let (call, reply) = unsafe { ((*rqst).rq_callsize, (*rqst).rq_rcvsize) };
-        // SAFETY: allocates only, with the flags of the current task.
+        // SAFETY: rpc_kzalloc() only allocates, with the flags of the current task.
         let buffer = unsafe { bindings::rpc_kzalloc(call + reply) };
         if buffer.is_null() {
             return ENOMEM.to_errno();
         }
-        // SAFETY: the task has its request for itself, until it is queued.
+        // SAFETY: `tk_rqstp` is the task's alone, until xprt_request_enqueue_transmit() queues it.
         unsafe { (*rqst).rq_buffer = buffer };
-        // SAFETY: the task has its request for itself, until it is queued.
+        // SAFETY: `tk_rqstp` is the task's alone, until xprt_request_enqueue_transmit() queues it.
         unsafe { (*rqst).rq_rbuffer = buffer.wrapping_byte_add(call) };
         0
     }
@@ -168,9 +169,9 @@ impl<T: Service> BackchannelVTable<T> {
     /// Called by xprt_request_transmit() only: `rqst` is encoded and pinned, and its transport,
     /// one of ours, is locked.
     unsafe extern "C" fn send_request_callback(rqst: *mut bindings::rpc_rqst) -> c_int {
-        // SAFETY: a request's transport is alive.
+        // SAFETY: `rq_xprt` is alive: the task has a reference (`tk_xprt`) until the request is released.
         let xprt = unsafe { (*rqst).rq_xprt };
-        // SAFETY: takes the transport lock itself; the request is pinned.
+        // SAFETY: xprt_request_get_cong() takes `transport_lock` itself. The request is pinned (xprt_pin_rqst()).
         if !unsafe { bindings::xprt_request_get_cong(xprt, rqst) } {
             return errno::no_slot().to_errno();
         }
@@ -187,13 +188,14 @@ impl<T: Service> BackchannelVTable<T> {
         unsafe { (*rqst).rq_xtime = now };
         // SAFETY: set by xprt_request_init() and constant while the request is in use.
         let xid = u32::from_be_bytes(unsafe { (*rqst).rq_xid }.to_ne_bytes());
-        // SAFETY: encoded and pinned: the message does not change during the call.
+        // SAFETY: call_encode() has made the message. The request is pinned (xprt_pin_rqst()), so the message does
+        // not change during the call.
         let call = unsafe { CallBuf::from_raw(&raw const (*rqst).rq_snd_buf) };
-        // SAFETY: a request's transport is alive; the helper takes the transport lock.
+        // SAFETY: `rq_xprt` is alive: the task has a reference (`tk_xprt`). The helper takes `transport_lock`.
         let alone = || unsafe { bindings::xprt_has_one_request(xprt) };
         match connection.call(xid, &call, alone) {
             Ok(()) => {
-                // SAFETY: the request stays with its sender while it is pinned.
+                // SAFETY: `rq_xmit_bytes_sent` is the sender's while the request is pinned (xprt_pin_rqst()).
                 unsafe { (*rqst).rq_xmit_bytes_sent += (*rqst).rq_snd_buf.len as usize };
                 0
             }
@@ -205,7 +207,8 @@ impl<T: Service> BackchannelVTable<T> {
     ///
     /// Called by svc_delete_xprt() and by the core's autoclose, with a transport of ours.
     unsafe extern "C" fn close_callback(xprt: *mut bindings::rpc_xprt) {
-        // SAFETY: alive during the call; takes the transport lock itself.
+        // SAFETY: the core calls with a transport that is alive. xprt_disconnect_done() takes `transport_lock`
+        // itself.
         unsafe { bindings::xprt_disconnect_done(xprt) };
     }
 
@@ -266,13 +269,13 @@ impl PinnedCall {
     ///
     /// Context: process, does not sleep. Takes the transport lock and the queue lock.
     pub(crate) fn complete(self, reply: &[u8], credits: u32) {
-        // SAFETY: the request is pinned, so the task leaves its buffers alone, and this is its
-        // only handler.
+        // SAFETY: xprt_wait_on_pinned_rqst() keeps the task from the buffers while the request is pinned. This is
+        // the only handler of the Reply (xprt_lookup_rqst() finds a request once).
         let written = unsafe { ReplyBuf::new(self.0) }.write(0, reply);
         if written.is_err() {
             return self.fail(EIO);
         }
-        // SAFETY: a pinned request's transport is alive; the helper takes the transport lock.
+        // SAFETY: `rq_xprt` of a pinned request is alive. The helper takes `transport_lock`.
         unsafe { bindings::xprt_set_window((*self.0.as_ptr()).rq_xprt, credits as usize) };
         let rqst = self.0.as_ptr();
         // The helper gives the pin back.

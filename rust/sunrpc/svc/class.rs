@@ -59,7 +59,7 @@ impl<T: Service> SvcRegistration<T> {
         )?;
         // Before the core knows the class, since it may use it at once.
         CLASS.store(class.get(), Release);
-        // SAFETY: the class is complete and pinned, and unregistered in drop before it goes.
+        // SAFETY: the class is complete and pinned. `drop` calls svc_unreg_xprt_class() before it goes.
         to_result(unsafe { bindings::svc_reg_xprt_class(class.get()) })?;
         Ok(Self {
             class,

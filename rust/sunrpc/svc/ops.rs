@@ -85,7 +85,7 @@ impl<T: Service> SvcVTable<T> {
     /// Called by svc_handle_xprt() with a listener of `T` that the thread has for itself
     /// (`XPT_BUSY`), and a reference to the module for the transport to come.
     unsafe extern "C" fn accept_callback(xprt: *mut bindings::svc_xprt) -> *mut bindings::svc_xprt {
-        // SAFETY: a transport of ours that is alive during the call.
+        // SAFETY: svc_handle_xprt() calls with a listener of ours, to which the thread has a reference.
         let Some(SvcPart::Listener(listener)) = (unsafe { SvcInstance::<T>::part(xprt) }) else {
             return null_mut();
         };
@@ -100,7 +100,7 @@ impl<T: Service> SvcVTable<T> {
         unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_CONN) };
         // SAFETY: set by svc_xprt_init() and constant.
         let (serv, net) = unsafe { ((*xprt).xpt_server, (*xprt).xpt_net) };
-        // SAFETY: the listener keeps its service and its namespace.
+        // SAFETY: the listener keeps `xpt_server` and `xpt_net`, as svc_xprt_init() has set them.
         unsafe { accept::<T>(serv, net, request) }.unwrap_or(null_mut())
     }
 
@@ -109,9 +109,10 @@ impl<T: Service> SvcVTable<T> {
     /// Called by svc_handle_xprt() with the thread's own request, for a connection of `T` that the
     /// thread has for itself (`XPT_BUSY`).
     unsafe extern "C" fn recvfrom_callback(rqst: *mut bindings::svc_rqst) -> c_int {
-        // SAFETY: the thread's own request, whose transport is set while the thread handles it.
+        // SAFETY: the thread's own request. `rq_xprt` is set from svc_xprt_dequeue() to svc_xprt_release().
         let xprt = unsafe { (*rqst).rq_xprt };
-        // SAFETY: a transport of ours that is alive during the call.
+        // SAFETY: `rq_xprt` is a transport of ours, to which svc_xprt_dequeue() has taken a reference for the
+        // thread.
         let part = unsafe { SvcInstance::<T>::part(xprt) };
         let (Some(SvcPart::Connection(connection)), Some(rqst)) = (part, NonNull::new(rqst)) else {
             return 0;
@@ -127,8 +128,8 @@ impl<T: Service> SvcVTable<T> {
             // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
             unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_DATA) };
         }
-        // SAFETY: the thread has the transport for itself until here. It keeps a reference, so the
-        // transport stays, and only functions for several threads are called from now on.
+        // SAFETY: XPT_BUSY gives the thread the transport for itself until here. `rq_xprt` keeps a reference, so
+        // the transport stays, and only functions for several threads are called from now on.
         unsafe { bindings::svc_xprt_received(xprt) };
         match next.work {
             Some(work) => connection.work(work, rqst).len() as c_int,
@@ -141,14 +142,15 @@ impl<T: Service> SvcVTable<T> {
     /// Called by svc_send() with the thread's own request, after a Call of `T` was delivered to it
     /// and its Reply is complete.
     unsafe extern "C" fn sendto_callback(rqst: *mut bindings::svc_rqst) -> c_int {
-        // SAFETY: the thread's own request, whose transport is set while the thread handles it.
+        // SAFETY: the thread's own request. `rq_xprt` is set from svc_xprt_dequeue() to svc_xprt_release().
         let xprt = unsafe { (*rqst).rq_xprt };
-        // SAFETY: a transport of ours that is alive during the call.
+        // SAFETY: `rq_xprt` is a transport of ours, to which svc_xprt_dequeue() has taken a reference for the
+        // thread.
         let part = unsafe { SvcInstance::<T>::part(xprt) };
         let (Some(SvcPart::Connection(connection)), Some(rqst)) = (part, NonNull::new(rqst)) else {
             return ENOTCONN;
         };
-        // SAFETY: the thread's own request, whose context is a Call that was delivered.
+        // SAFETY: the thread's own request. `rq_xprt_ctxt` is a Call that was delivered.
         let reply = unsafe { SvcReply::from_raw(rqst) };
         match connection.reply(reply) {
             Ok(()) => 0,
@@ -165,9 +167,10 @@ impl<T: Service> SvcVTable<T> {
         offset: c_uint,
         len: c_uint,
     ) -> c_int {
-        // SAFETY: the thread's own request, whose transport is set while the thread handles it.
+        // SAFETY: the thread's own request. `rq_xprt` is set from svc_xprt_dequeue() to svc_xprt_release().
         let (xprt, call) = unsafe { ((*rqst).rq_xprt, (*rqst).rq_xprt_ctxt) };
-        // SAFETY: a transport of ours that is alive during the call.
+        // SAFETY: `rq_xprt` is a transport of ours, to which svc_xprt_dequeue() has taken a reference for the
+        // thread.
         let part = unsafe { SvcInstance::<T>::part(xprt) };
         let (Some(SvcPart::Connection(connection)), Some(call)) = (part, NonNull::new(call)) else {
             return 0;
@@ -188,9 +191,11 @@ impl<T: Service> SvcVTable<T> {
         let Some(call) = NonNull::new(call) else {
             return;
         };
-        // SAFETY: a Call of ours that no other code has.
+        // SAFETY: svc_xprt_release() and free_deferred() pass a value of `rq_xprt_ctxt` once; no other code has the
+        // Call.
         let call = unsafe { CallOf::<T>::from_ptr(call) };
-        // SAFETY: a transport of ours that is alive during the call.
+        // SAFETY: svc_xprt_release() and free_deferred() call with a transport of ours to which they have a
+        // reference.
         if let Some(SvcPart::Connection(connection)) = unsafe { SvcInstance::<T>::part(xprt) } {
             connection.drop_call(call);
         }
@@ -200,7 +205,7 @@ impl<T: Service> SvcVTable<T> {
     ///
     /// Called by svc_xprt_ready() with a transport of `T`.
     unsafe extern "C" fn has_wspace_callback(xprt: *mut bindings::svc_xprt) -> c_int {
-        // SAFETY: a transport of ours that is alive during the call.
+        // SAFETY: svc_xprt_ready() calls with a transport of ours to which its caller has a reference.
         match unsafe { SvcInstance::<T>::part(xprt) } {
             Some(SvcPart::Connection(connection)) => connection.has_space().into(),
             _ => 1,
@@ -211,7 +216,7 @@ impl<T: Service> SvcVTable<T> {
     ///
     /// Called by svc_delete_xprt(), once, with a transport of `T` that the caller has for itself.
     unsafe extern "C" fn detach_callback(xprt: *mut bindings::svc_xprt) {
-        // SAFETY: a transport of ours that is alive during the call.
+        // SAFETY: svc_delete_xprt() calls with a transport of ours, whose reference it puts afterwards.
         match unsafe { SvcInstance::<T>::part(xprt) } {
             Some(SvcPart::Connection(connection)) => connection.detach(),
             Some(SvcPart::Listener(listener)) => listener.detach(),
@@ -333,7 +338,8 @@ unsafe fn create<T: Service>(
     let net = unsafe { Net::new(NonNull::new(net).ok_or(EINVAL)?) };
     let listener = T::listen(unfinished.handle(), net, SockAddr::new(storage))?;
     let mut address = listener.address();
-    // SAFETY: initialised, and not published yet; the address is copied.
+    // SAFETY: svc_xprt_init() has initialised the transport, which is not published yet. The helper copies the
+    // address.
     unsafe { bindings::svc_xprt_listens(unfinished.as_raw(), address.as_raw()) };
     Ok(unfinished.finish(SvcPart::Listener(listener)))
 }
@@ -354,10 +360,11 @@ unsafe fn accept<T: Service>(
 ) -> Result<*mut bindings::svc_xprt> {
     // SAFETY: promised by the caller.
     let unfinished = unsafe { Unfinished::<T>::new(serv, net) }?;
-    // SAFETY: the service is valid; it sets this when it is created.
+    // SAFETY: the service is valid. __svc_create() has set `sv_max_mesg`.
     let most = unsafe { (*serv).sv_max_mesg };
     let (connection, mut who) = T::accept(unfinished.handle(), request, most)?;
-    // SAFETY: initialised, and no thread knows of the transport yet; the addresses are copied.
+    // SAFETY: svc_xprt_init() has initialised the transport, and no thread knows it yet. The helper copies the
+    // addresses.
     unsafe {
         bindings::svc_xprt_connects(unfinished.as_raw(), who.local.as_raw(), who.peer.as_raw())
     };

@@ -148,7 +148,8 @@ impl<C: Lent> SvcRqst<'_, C> {
             rq_prot: bindings::IPPROTO_MAX,
         }
         let raw = self.raw.as_ptr();
-        // SAFETY: the request and its transport are valid; copies the transport's addresses.
+        // SAFETY: type invariant: the request and its `rq_xprt` are valid. The helper copies the addresses of the
+        // transport.
         unsafe { bindings::svc_rqst_accept(raw) };
         Delivered(len)
     }
@@ -372,9 +373,9 @@ impl<C: Lent> SvcReply<'_, C> {
         let start = first.wrapping_add(pages.start);
         // SAFETY: svc_init_buffer() allocated `rq_maxpages` entries, which only this thread uses.
         let entries = unsafe { core::slice::from_raw_parts_mut(start, pages.len()) };
-        // SAFETY: the pages are in the request's array with a reference each, and not any more when
-        // they are taken. They are of order 0, or pages of a folio of the page cache, in the direct
-        // map of a kernel without high memory.
+        // SAFETY: contract of `take_message`: the pages are in `rq_pages` with a reference each, and not any more
+        // when they are taken. They are of order 0, or pages of a folio of the page cache, in the direct map of a
+        // kernel without high memory.
         unsafe { memory.take_message(entries, pieces) }
     }
 

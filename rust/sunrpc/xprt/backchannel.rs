@@ -57,7 +57,7 @@ struct CallbackSlot {
     reply: KVec<u8>,
 }
 
-// SAFETY: a slot belongs to the pool or to one callback; nothing in it belongs to a task.
+// SAFETY: a `CallbackSlot` belongs to the pool or to one callback; no field belongs to a task.
 unsafe impl Send for CallbackSlot {}
 
 impl CallbackSlot {
@@ -186,7 +186,7 @@ impl Backchannel {
         // SAFETY: the request is complete, and of a transport that is alive. The callback
         // service gives it back by the `bc_free_rqst` operation.
         if !unsafe { bindings::xprt_try_enqueue_bc_request(rqst) } {
-            // SAFETY: the request was not passed on, so the box is still ours.
+            // SAFETY: xprt_try_enqueue_bc_request() did not take the request, so the box is still ours.
             self.put(unsafe { KBox::from_raw(rqst.cast::<CallbackSlot>()) });
             return Err(CallbackRefused::NoService);
         }
@@ -242,7 +242,7 @@ impl<T: Transport> Ops<T> {
         let slot = unsafe { KBox::from_raw(rqst.cast::<CallbackSlot>()) };
         // SAFETY: the slot is ours again, and `fill` has set the field.
         let xprt = unsafe { (*slot.rqst.get()).rq_xprt };
-        // SAFETY: the request has a reference of the transport, which is one of ours.
+        // SAFETY: `rq_xprt` has a reference, which xprt_get() took for the request; the transport is one of ours.
         let this = unsafe { Instance::<T>::from_raw(xprt) };
         this.shared().transport.backchannel().put(slot);
         // SAFETY: the reference that xprt_try_enqueue_bc_request took.

@@ -80,7 +80,7 @@ impl<T: Transport> Class for Requester<T> {
         // SAFETY: `id` is set by xprt_alloc and never changes.
         let id = unsafe { (*raw).id };
         let shared = InstanceShared::new(transport, slots, id)?;
-        // SAFETY: the transport is not published yet.
+        // SAFETY: `setup` has not returned the transport yet, so no other code has it.
         unsafe { Instance::provide(this, shared) };
 
         Ok(new)

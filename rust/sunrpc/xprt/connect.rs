@@ -56,7 +56,7 @@ const SHORTEST_TIMEOUT: c_ulong = 10 * HZ;
 /// `struct rpc_timeout` as the core wants it for our connections.
 struct Timeout(bindings::rpc_timeout);
 
-// SAFETY: constant data without interior mutability.
+// SAFETY: `struct rpc_timeout` is constant data here, without interior mutability.
 unsafe impl Sync for Timeout {}
 
 static DEFAULT_TIMEOUT: Timeout = Timeout(bindings::rpc_timeout {
@@ -232,7 +232,8 @@ impl<C: Unpin> Connecting<C> {
 /// for the one after it. Context: process, does not sleep. The send lock is held, and the caller is
 /// `connect`.
 fn back_off(xprt: &Xprt) -> c_ulong {
-    // SAFETY: reads fields of a live transport that only connecting changes.
+    // SAFETY: xprt_reconnect_delay() reads `reestablish_timeout` and `stat.connect_start` of a live transport,
+    // which only connecting changes.
     let delay = unsafe { bindings::xprt_reconnect_delay(xprt.as_raw()) };
     // SAFETY: writes `reestablish_timeout`; the send lock serialises the calls.
     unsafe { bindings::xprt_reconnect_backoff(xprt.as_raw(), FIRST_BACKOFF) };
@@ -302,7 +303,8 @@ pub(super) unsafe extern "C" fn connect_callback<T: Transport>(
             // SAFETY: an atomic operation on `state`; this call has set the mark.
             unsafe { bindings::xprt_clear_connecting(xprt) };
             connected(&this.xprt, &lock, attempt.since);
-            // SAFETY: takes the queue's own lock; the transport is alive.
+            // SAFETY: xprt_wake_pending_tasks() takes the lock of the queue. `destroy` cancels this work, so the
+            // transport is alive.
             unsafe { bindings::xprt_wake_pending_tasks(xprt, EAGAIN.to_errno()) };
         }
     }
@@ -339,8 +341,8 @@ unsafe extern "C" fn worker_callback<T: Transport>(work: *mut bindings::work_str
 /// Queues a work of a transport on sunrpc's queue, to run `delay` jiffies from now, or changes the delay
 /// of work that is queued.
 pub(super) fn queue_work(work: &Opaque<bindings::delayed_work>, delay: c_ulong) {
-    // SAFETY: set once, before sunrpc has any transport, and valid while sunrpc is loaded, on
-    // which this module depends.
+    // SAFETY: rpciod_start() sets `xprtiod_workqueue` once, before sunrpc has any transport. It is valid while
+    // sunrpc is loaded, on which this module depends.
     let queue = unsafe { bindings::xprtiod_workqueue };
     // SAFETY: `setup` initialises the works of a transport, and `destroy` cancels them.
     unsafe {
@@ -391,7 +393,7 @@ pub(super) unsafe extern "C" fn set_connect_timeout_callback<T: Transport>(
         unsafe { core::ptr::write_volatile(&raw mut (*timeout).to_initval, limit) };
         // SAFETY: `timeout` is only written here, with the transport lock.
         unsafe { core::ptr::write_volatile(&raw mut (*timeout).to_maxval, limit) };
-        // SAFETY: the pointer's target lives as long as the transport, and is filled.
+        // SAFETY: `timeout` points to a field of this transport that is filled and lives as long as the transport.
         unsafe { core::ptr::write_volatile(&raw mut (*xprt.as_raw()).timeout, timeout) };
         write_once!(&lock, connect_timeout = connect_timeout);
     }

@@ -92,7 +92,7 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
     }
     // The Reply may have come since the request left the receive queue. `buf_free`, which may take
     // the lock under which Replies are handled, finds out.
-    // SAFETY: a request with a credit was given it by our send operation, so it is in a slot.
+    // SAFETY: `rq_cong` was set by our send operation, so the request is in a slot.
     if unsafe { Slot::<T::Request>::from_rqst(request) }.is_outstanding() {
         return;
     }
@@ -103,7 +103,7 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
 impl<S> Rqst<S> {
     /// The transport of the request.
     fn xprt(&self) -> &Xprt {
-        // SAFETY: a request's transport is alive.
+        // SAFETY: `rq_xprt` is alive: the task has a reference (`tk_xprt`) until the request is released.
         let xprt = unsafe { (*self.as_raw()).rq_xprt };
         // SAFETY: a request in a slot belongs to a transport of ours, so the pointer points to an `Xprt`
         // (its type invariant).
@@ -120,7 +120,7 @@ impl<S> Rqst<S> {
     pub(crate) fn keep_credit(&self) -> bool {
         let xprt = self.xprt();
         let mut lock = xprt.lock_transport();
-        // SAFETY: protected by the transport lock.
+        // SAFETY: `transport_lock`, which is held, protects `rq_cong`.
         let credit = unsafe { &mut (*self.as_raw()).rq_cong };
         if core::mem::take(credit) == 0 {
             return false;
@@ -140,7 +140,7 @@ impl<S> Rqst<S> {
     #[cold]
     pub(crate) fn release_credit(&self) {
         let _lock = self.xprt().lock_transport();
-        // SAFETY: the request is its task's.
+        // SAFETY: `rq_task` is set by xprt_request_init() and not changed while the task has the request.
         let task = unsafe { (*self.as_raw()).rq_task };
         // SAFETY: the task has this request still, and the transport lock is held, as
         // xprt_release_rqst_cong demands.
@@ -158,8 +158,7 @@ impl Orphans {
 impl TransportLock<'_> {
     /// The number of credits that no request has.
     fn orphans(&mut self) -> &mut u32 {
-        // SAFETY: the transport lock protects it, and there is one such object while the lock is
-        // held.
+        // SAFETY: `transport_lock` protects the count, and there is one such object while the lock is held.
         unsafe { &mut *self.0.orphans.count.get() }
     }
 
@@ -203,7 +202,7 @@ impl Xprt {
 
 /// Gives a credit back that no request has, and wakes the sender that waits for it.
 fn put_credit(lock: &TransportLock<'_>) {
-    // SAFETY: the transport is alive, and its transport lock held, as the helper demands.
+    // SAFETY: the transport is alive, and its `transport_lock` is held, as the helper demands.
     unsafe { bindings::xprt_put_credit(lock.xprt().as_raw()) };
 }
 

@@ -113,7 +113,7 @@ impl<T: Transport> Instance<T> {
             &*lock,
             connect_cookie = self.xprt.connection().wrapping_add(1)
         );
-        // SAFETY: takes the transport lock itself; the transport is alive.
+        // SAFETY: xprt_disconnect_done() takes `transport_lock` itself. The transport is alive.
         unsafe { bindings::xprt_disconnect_done(self.xprt.as_raw()) };
     }
 

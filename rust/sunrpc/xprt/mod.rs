@@ -275,7 +275,7 @@ impl Xprt {
         if read_once!(self, state) & (1 << bindings::XPRT_WRITE_SPACE) == 0 {
             return;
         }
-        // SAFETY: takes the transport lock itself; the transport is alive while borrowed.
+        // SAFETY: xprt_write_space() takes `transport_lock` itself. The transport is alive while borrowed.
         unsafe { bindings::xprt_write_space(self.as_raw()) };
     }
 

@@ -95,9 +95,9 @@ impl<T: Transport> XprtVTable<T> {
         // SAFETY: the core calls with a transport of ours.
         let this = unsafe { Self::this(xprt) };
         if let Some(rqst) = this.shared().slots.take() {
-            // SAFETY: only the task itself, which runs, changes its request.
+            // SAFETY: only the task itself, which runs, changes `tk_rqstp`.
             unsafe { (*task).tk_rqstp = rqst.as_ptr() };
-            // SAFETY: only the task itself, which runs, changes its status.
+            // SAFETY: only the task itself, which runs, changes `tk_status`.
             unsafe { (*task).tk_status = 0 };
         } else {
             // SAFETY: `task` runs this and has no request.
@@ -112,13 +112,13 @@ impl<T: Transport> XprtVTable<T> {
     /// As for [`Self::alloc_slot_callback`].
     #[cold]
     unsafe fn wait_for_slot(this: &Instance<T>, task: *mut bindings::rpc_task) {
-        // SAFETY: only the task itself, which runs, changes its status.
+        // SAFETY: only the task itself, which runs, changes `tk_status`.
         unsafe { (*task).tk_status = EAGAIN.to_errno() };
         // SAFETY: `task` runs, so it is on no queue yet.
         unsafe { bindings::xprt_add_backlog_noncongested(this.xprt.as_raw(), task) };
         // A slot that came free before the task was on the queue woke no task: look again. Pairs
         // with the barrier of `SlotTable::put`.
-        // SAFETY: orders accesses to memory and makes none.
+        // SAFETY: smp_mb() orders accesses to memory and makes none.
         unsafe { bindings::full_barrier() };
         Self::serve_backlog(this);
     }
@@ -134,11 +134,12 @@ impl<T: Transport> XprtVTable<T> {
             let Some(rqst) = this.shared().slots.take() else {
                 return;
             };
-            // SAFETY: takes the queue's own lock. The slot is ours and unused; the waiter gets it
-            // zeroed (__xprt_set_rq).
+            // SAFETY: xprt_wake_up_backlog() takes the lock of the queue. The slot is ours and unused; the waiter
+            // gets it zeroed (__xprt_set_rq()).
             if !unsafe { bindings::xprt_wake_up_backlog(this.xprt.as_raw(), rqst.as_ptr()) } {
                 // The waiter was killed meanwhile; another may have come.
-                // SAFETY: taken above, and not passed on.
+                // SAFETY: contract of `put`: the slot was taken above, and xprt_wake_up_backlog() did not pass it
+                // on.
                 unsafe { this.shared().slots.put(rqst) };
             }
         }
@@ -154,7 +155,7 @@ impl<T: Transport> XprtVTable<T> {
         // SAFETY: the core calls with a transport of ours.
         let this = unsafe { Self::this(xprt) };
         if let Some(rqst) = NonNull::new(rqst) {
-            // SAFETY: the slot was the task's, which gives it up.
+            // SAFETY: contract of `put`: the slot was the task's, which gives it up (xprt_release()).
             unsafe { this.shared().slots.put(rqst) };
             Self::serve_backlog(this);
         }
@@ -189,7 +190,7 @@ impl<T: Transport> XprtVTable<T> {
     /// Called by rpcb_getport_async and its rpcb_getport_done only (`net/sunrpc/rpcb_clnt.c`),
     /// for one task at a time (xprt_test_and_set_binding).
     unsafe extern "C" fn set_port_callback(xprt: *mut bindings::rpc_xprt, port: c_ushort) {
-        // SAFETY: the binding task is the only one to change address and strings.
+        // SAFETY: XPRT_BINDING makes the binding task the only writer of `addr` and `address_strings`.
         unsafe { address::set_port(xprt, port) };
     }
 
@@ -198,15 +199,15 @@ impl<T: Transport> XprtVTable<T> {
     /// Called by call_allocate only (`net/sunrpc/clnt.c`): `task` has a request in a slot of ours,
     /// which is not encoded yet.
     unsafe extern "C" fn buf_alloc_callback(task: *mut bindings::rpc_task) -> c_int {
-        // SAFETY: the task has a request, which is its own.
+        // SAFETY: `tk_rqstp` is the task's own (call_allocate()).
         let Some(rqst) = NonNull::new(unsafe { (*task).tk_rqstp }) else {
             return EIO.to_errno();
         };
-        // SAFETY: the request is in a slot of ours.
+        // SAFETY: `tk_rqstp` came from `alloc_slot`, so it is in a slot of ours.
         let slot = unsafe { Slot::<T::Request>::from_rqst(rqst) };
-        // SAFETY: a task and its request have the same transport, which is one of ours.
+        // SAFETY: `tk_xprt` is the transport of the request, which is one of ours.
         let this = unsafe { Self::this((*task).tk_xprt) };
-        // SAFETY: the task owns the slot and has not encoded the request.
+        // SAFETY: call_allocate() runs before call_encode(), in the task that owns the slot.
         match unsafe { slot.provide_buffers(&this.xprt) } {
             Ok(0) => 0,
             Ok(grown) => {
@@ -226,7 +227,7 @@ impl<T: Transport> XprtVTable<T> {
         let Some(raw) = NonNull::new(raw) else { return };
         // SAFETY: a request with a buffer is in a slot of ours, and the task's until free_slot.
         let rqst = unsafe { Rqst::<T::Request>::from_raw(raw) };
-        // SAFETY: a request's transport is alive, and this one is ours.
+        // SAFETY: `rq_xprt` is alive: the task has a reference (`tk_xprt`). It is one of ours.
         let this = unsafe { Self::this((*raw.as_ptr()).rq_xprt) };
         this.shared().transport.release(&rqst);
     }
@@ -238,7 +239,7 @@ impl<T: Transport> XprtVTable<T> {
         let Some(raw) = NonNull::new(raw) else {
             return EIO.to_errno();
         };
-        // SAFETY: a request's transport is alive, and this one is ours.
+        // SAFETY: `rq_xprt` is alive: the task has a reference (`tk_xprt`). It is one of ours.
         let this = unsafe { Self::this((*raw.as_ptr()).rq_xprt) };
         // SAFETY: the caller holds the send lock, and so do we until we return.
         let mut lock = unsafe { SendLock::new(&this.xprt) };
@@ -280,7 +281,7 @@ impl<T: Transport> XprtVTable<T> {
     /// Takes a credit for a request, unless it has one.
     #[inline]
     fn take_credit(this: &Instance<T>, rqst: &Rqst<T::Request>) -> bool {
-        // SAFETY: takes the transport lock itself; the request is pinned.
+        // SAFETY: xprt_request_get_cong() takes `transport_lock` itself. The request is pinned (xprt_pin_rqst()).
         unsafe { bindings::xprt_request_get_cong(this.xprt.as_raw(), rqst.as_raw()) }
     }
 
@@ -309,7 +310,7 @@ impl<T: Transport> XprtVTable<T> {
         // SAFETY: xprt_lookup_rqst reads it for a request that was sent; this one is being sent.
         unsafe { (*raw).rq_xtime = now };
         this.shared().transport.send(lock, rqst)?;
-        // SAFETY: the request stays with its sender while it is pinned.
+        // SAFETY: `rq_xmit_bytes_sent` is the sender's while the request is pinned (xprt_pin_rqst()).
         unsafe { (*raw).rq_xmit_bytes_sent += (*raw).rq_snd_buf.len as usize };
         if !rqst.expects_reply() {
             // Nothing will give the credit back but a new connection.
@@ -416,8 +417,8 @@ impl<T: Transport> XprtVTable<T> {
 
     /// Counts a client of the core that swaps over the transport from now on. The core lets the holder of
     /// the send lock use the reserves of memory then (xprt_needs_memalloc in `net/sunrpc/sched.c`), and
-    /// [`Xprt::reserves`](super::Xprt::reserves) the other work of the transport. There is nothing else to prepare: unlike a
-    /// socket, a queue pair has no flag for this.
+    /// [`Xprt::reserves`](super::Xprt::reserves) the other work of the transport. No other preparation is needed:
+    /// unlike a socket, a queue pair has no flag for this.
     ///
     /// # Safety
     ///

@@ -18,7 +18,8 @@ use core::ptr::NonNull;
 /// Returns whether the pages of a request's Call are freed when it is encoded again.
 #[inline]
 pub(super) fn has_own_pages<S>(rqst: &Rqst<S>) -> bool {
-    // SAFETY: set when the Call was encoded, before the request was queued.
+    // SAFETY: gss_wrap_req_priv() sets `rq_release_snd_buf` when the Call is encoded, before the request is
+    // queued.
     unsafe { (*rqst.as_raw()).rq_release_snd_buf }.is_some()
 }
 
@@ -28,13 +29,14 @@ pub(super) fn has_own_pages<S>(rqst: &Rqst<S>) -> bool {
 #[cold]
 pub(super) fn guard<T: Transport>(rqst: &Rqst<T::Request>) {
     let guarded = release_snd_buf_callback::<T>;
-    // SAFETY: set when the Call was encoded, before the request was queued; the request is pinned.
+    // SAFETY: gss_wrap_req_priv() sets `rq_release_snd_buf` before the request is queued. The request is pinned
+    // (xprt_pin_rqst()).
     let field = unsafe { &raw mut (*rqst.as_raw()).rq_release_snd_buf };
-    // SAFETY: no other code uses the field while the request is pinned.
+    // SAFETY: xprt_wait_on_pinned_rqst() keeps the owner from `rq_release_snd_buf` while the request is pinned.
     let release = unsafe { core::ptr::replace(field, Some(guarded)) };
     // Sent again without being encoded anew, it is guarded already.
     if release.is_some_and(|release| !core::ptr::fn_addr_eq(release, guarded as Guarded)) {
-        // SAFETY: this is the request's sender.
+        // SAFETY: contract of `swap_release`: this is the request's sender.
         unsafe { rqst.slot().swap_release(release) };
     }
 }
@@ -52,12 +54,12 @@ unsafe extern "C" fn release_snd_buf_callback<T: Transport>(raw: *mut bindings::
     let Some(rqst) = NonNull::new(raw) else {
         return;
     };
-    // SAFETY: the request is in a slot of ours, and its task's.
+    // SAFETY: xprt_release() calls `rq_release_snd_buf` for a request that is in a slot of ours, and its task's.
     let rqst = unsafe { Rqst::<T::Request>::from_raw(rqst) };
-    // SAFETY: a request's transport is alive, and this one is ours.
+    // SAFETY: `rq_xprt` is alive: the task has a reference (`tk_xprt`). It is one of ours.
     let this = unsafe { Instance::<T>::from_raw((*raw).rq_xprt) };
     this.shared().transport.release(&rqst);
-    // SAFETY: the request is its owner's, and on no queue.
+    // SAFETY: contract of `swap_release`: the request is its owner's, and on no queue.
     let release = unsafe { rqst.slot().swap_release(None) };
     if let Some(release) = release {
         // SAFETY: the function that the core has set for the pages, which still belong to the request.

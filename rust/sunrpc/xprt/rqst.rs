@@ -99,7 +99,7 @@ impl<S> Rqst<S> {
     /// Where the Reply goes: its measures, and its memory for a device to write.
     #[inline]
     pub(crate) fn receive(&self) -> XdrBuf<'_> {
-        // SAFETY: the upper layer has laid it out when the Call was encoded.
+        // SAFETY: call_encode() has laid out `rq_rcv_buf` (rpc_prepare_reply_pages()).
         unsafe { XdrBuf::from_raw(&raw const (*self.as_raw()).rq_rcv_buf) }
     }
 
@@ -109,16 +109,16 @@ impl<S> Rqst<S> {
         // SAFETY: the credential is bound before the request is sent and stays until release, and
         // keeps its flavour (rpcauth_init_cred).
         let auth = unsafe { (*(*self.as_raw()).rq_cred).cr_auth };
-        // SAFETY: the flavour is alive with its credential; the bit is set when it is created.
+        // SAFETY: `cr_auth` is alive with the credential. `au_flags` is set when the flavour is created.
         unsafe { (*auth).au_flags & (1 << bindings::RPCAUTH_AUTH_DATATOUCH) != 0 }
     }
 
     /// Returns whether the core waits for a Reply (rpc_reply_expected).
     #[inline]
     pub(super) fn expects_reply(&self) -> bool {
-        // SAFETY: a request's task stays until the request is released, which waits for pins.
+        // SAFETY: `rq_task` stays until xprt_release(), which waits for pins (xprt_wait_on_pinned_rqst()).
         let procedure = unsafe { (*(*self.as_raw()).rq_task).tk_msg.rpc_proc };
-        // SAFETY: a procedure is constant data of the upper layer, which has the RPC.
+        // SAFETY: `rpc_proc` is constant data of the upper layer, which has the RPC.
         !procedure.is_null() && unsafe { (*procedure).p_decode }.is_some()
     }
 
@@ -132,8 +132,8 @@ impl<S> Rqst<S> {
     #[cold]
     pub(super) fn fill_sparse_pages(&self) -> Result<(), XprtSendError> {
         for entry in self.receive().page_entries() {
-            // SAFETY: an entry of the request's page list, which is the sender's until the
-            // request was sent.
+            // SAFETY: an entry of `rq_rcv_buf.pages`, which is the sender's until the request was sent
+            // (XDRBUF_SPARSE_PAGES).
             if unsafe { (*entry).is_null() } {
                 let gfp = bindings::GFP_NOWAIT | bindings::__GFP_NOWARN;
                 // SAFETY: does not sleep with these flags, and asks nothing else of its caller.
@@ -185,8 +185,8 @@ impl<S> PinnedRqst<S> {
     /// Where the Reply goes.
     #[inline]
     pub(crate) fn reply_buf(&mut self) -> ReplyBuf<'_> {
-        // SAFETY: the request is pinned, so the task leaves its buffers alone, and this is its
-        // only handler.
+        // SAFETY: xprt_wait_on_pinned_rqst() keeps the task from the buffers while the request is pinned. This is
+        // the only handler of the Reply.
         unsafe { ReplyBuf::new(self.0.raw) }
     }
 

@@ -50,7 +50,7 @@ struct RequestBuffers {
 // SAFETY: `rqst`, `release_snd_buf` and `buffers` belong to the owner of the slot or to the sender of its
 // request, and `outstanding` and `request` may be shared.
 unsafe impl<S: Sync> Sync for Slot<S> {}
-// SAFETY: nothing in a slot belongs to a task of its own.
+// SAFETY: no field of a `Slot` belongs to one task for ever.
 unsafe impl<S: Send> Send for Slot<S> {}
 
 impl<S> Slot<S> {
@@ -109,8 +109,8 @@ impl<S> Slot<S> {
     ///
     /// To be called by the request's sender, or by its owner while it is on no queue.
     pub(super) unsafe fn swap_release(&self, release: ReleaseSndBuf) -> ReleaseSndBuf {
-        // SAFETY: the sender has the request pinned, for which its owner waits before it takes
-        // it off the queues; so there is one of the two at a time.
+        // SAFETY: by the caller's promise, and xprt_wait_on_pinned_rqst(): the owner waits for the sender's pin
+        // before it takes the request off the queues, so one of the two calls at a time.
         unsafe { core::ptr::replace(self.release_snd_buf.get(), release) }
     }
 
@@ -139,7 +139,7 @@ impl<S> Slot<S> {
     #[inline]
     pub(super) unsafe fn provide_buffers(&self, xprt: &Xprt) -> Result<usize> {
         let rqst = self.rqst();
-        // SAFETY: the slot's owner is the only one to touch the buffers.
+        // SAFETY: the caller promises to be the slot's owner, and no other code uses the buffers.
         let buffers = unsafe { &mut *self.buffers.get() };
         // SAFETY: call_allocate has set the sizes, and the request is its owner's.
         let (call, reply) = unsafe { ((*rqst).rq_callsize, (*rqst).rq_rcvsize) };
@@ -150,9 +150,9 @@ impl<S> Slot<S> {
         if buffers.reply.len < reply {
             grown += buffers.reply.grow(xprt, reply)?;
         }
-        // SAFETY: the request is its owner's, which calls this.
+        // SAFETY: the caller promises to be the owner of the request.
         unsafe { (*rqst).rq_buffer = buffers.call.start };
-        // SAFETY: the request is its owner's, which calls this.
+        // SAFETY: the caller promises to be the owner of the request.
         unsafe { (*rqst).rq_rbuffer = buffers.reply.start };
         Ok(grown)
     }
