@@ -55,6 +55,15 @@ class Map(Lint):
         self.assertIn("map.rst:3: there is no fn gone in x.rs", output)
         self.assertIn("map.rst:4: there is no fn a in y.rs", output)
 
+    def test_a_caller_that_is_another_step(self):
+        self.assertEqual(self.verdict("*core* ``x.rs`` ``a``", "*x.rs: c* ``x.rs`` ``d``")[0], 1)
+        steps = ("*core* ``x.rs`` ``a``", "*core* ``x.rs`` ``c``", "``x.rs`` ``d``", "*x.rs: a* ``x.rs`` ``b``")
+        status, output = self.verdict(*steps)
+        self.assertEqual(status, 0, output)
+        status, output = self.verdict(*steps, "*x.rs: a* ``x.rs`` ``d``", "*x.rs: gone* ``x.rs`` ``d``")
+        self.assertIn("map.rst:5: a does not name d", output)
+        self.assertIn("map.rst:6: gone does not name d", output)
+
     def test_no_map(self):
         self.assertEqual(self.verdict("*core* ``x.rs`` ``a``")[0], 1)
 
