@@ -4,7 +4,7 @@
 //!
 //! The core's RPC client sends them, so there is a `struct rpc_xprt` beside the `svc_xprt`. It is
 //! connected from the start, never connects again, and has no resources of its own: the
-//! [`SvcConnection`](super::Connection) sends its messages. It lives at least as long as the `svc_xprt`, which
+//! [`SvcConnection`](super::SvcConnection) sends its messages. It lives at least as long as the `svc_xprt`, which
 //! keeps a reference (`xpt_bc_xprt`). It may live longer, but then no message is sent over it, because the
 //! sender (nfsd) has a reference to the `svc_xprt`.
 

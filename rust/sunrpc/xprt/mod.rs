@@ -257,7 +257,7 @@ impl Xprt {
     }
 
     /// Makes the sender wait until [`Self::write_space`]. To be called before the sender returns
-    /// [`XprtSendError::NoBuffer`](transport::SendError), with the send lock held. Afterwards the sender looks
+    /// [`XprtSendError::NoBuffer`](transport::XprtSendError), with the send lock held. Afterwards the sender looks
     /// once more for the resource, under the lock with which the resource is given back or behind a full
     /// barrier: a resource that came back before this call woke no task.
     pub(crate) fn wait_for_buffer_space(&self) {
