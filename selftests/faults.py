@@ -680,7 +680,7 @@ def callback_that_waits(xid, call):
     sequence, slot = operations.word(), operations.word()
     return callback(xid, 1, words(1, 20, 0, 0, 0, 0, 0),
                     words(0, 1, 0, 1, CB_SEQUENCE) + session_id + words(1, 0, 0, 0) +
-                    words(1) + session + words(1, sequence, slot))
+                    words(1) + session_id + words(1, sequence, slot))
 
 
 @strikes_operation(SEQUENCE)
