@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     proto::{
-        connection::Event,
+        connection::{
+            Arrived,
+            Event, //
+        },
         error::ErrorReport,
         header::FixedWords,
         types::{
@@ -210,7 +213,7 @@ impl<R: Role> Shared<R> {
         let is_plain = invalidated.is_none() && guard.joining.parts() == 0;
         if let (Some(protocol), true) = (&mut guard.protocol, is_plain) {
             if let Some(arrived) = protocol.handle_fast_v2(R::FAST_PATH, now(), message.bytes()) {
-                let fate = self.role.on_fast_path(self, guard, arrived, None);
+                let fate = self.on_fast_path(guard, arrived, None);
                 self.more_may_be_sent(cx.qp());
                 return self.dispose(cx, message, fate);
             }
@@ -240,8 +243,7 @@ impl<R: Role> Shared<R> {
                 if is_changed {
                     guard.limit_unsignaled();
                 }
-                let fate = self.role.on_fast_path(self, guard, arrived, invalidated);
-                // A Receive that the role keeps is not granted.
+                let fate = self.on_fast_path(guard, arrived, invalidated);
                 self.dispose(cx, message, fate);
                 if has_control_to_send {
                     self.make_room(cx.qp(), |_| ());
@@ -249,6 +251,32 @@ impl<R: Role> Shared<R> {
                 self.more_may_be_sent(cx.qp());
             }
             None => self.received_other(guard, cx, message, invalidated),
+        }
+    }
+
+    /// Has the role handle a message of version 2. The Receive of a Call is held before the lock is given up:
+    /// a message that another thread sends meanwhile must not grant it.
+    #[inline(always)]
+    fn on_fast_path(
+        &self,
+        mut guard: LockedState<'_, R>,
+        arrived: Arrived<'_>,
+        invalidated: Option<Invalidated>,
+    ) -> Disposition<R::Pending> {
+        let holds = R::FAST_PATH == MsgType::Call;
+        if holds {
+            guard.hold(1);
+        }
+        let fate = self.role.on_fast_path(self, guard, arrived, invalidated);
+        self.release_unless_kept(holds, &fate);
+        fate
+    }
+
+    /// Releases the Receive of a Call that the role does not keep.
+    #[inline(always)]
+    fn release_unless_kept(&self, holds: bool, fate: &Disposition<R::Pending>) {
+        if holds && !matches!(fate, Disposition::Keep(_)) {
+            self.lock().release(1);
         }
     }
 
@@ -319,6 +347,11 @@ impl<R: Role> Shared<R> {
             return self.claim(guard, qp, event, message, invalidated, answers);
         }
         guard.limit_unsignaled();
+        let is_call = matches!(&event, Event::Call(part) if !part.more);
+        let holds = R::FAST_PATH == MsgType::Call && is_call;
+        if holds {
+            guard.hold(1);
+        }
         let fate = match &event {
             Event::Call(part) | Event::Reply(part) if part.more || part.part.offset != 0 => {
                 let part = *part;
@@ -343,6 +376,7 @@ impl<R: Role> Shared<R> {
                 fate
             }
         };
+        self.release_unless_kept(holds, &fate);
         self.more_may_be_sent(qp);
         fate
     }
@@ -365,11 +399,7 @@ impl<R: Role> Shared<R> {
         let claim = self
             .role
             .claim(protocol, &mut state.role, &event, &mut invalidated);
-        // The role will keep the Receive of a Call of the other side, unless it is refused.
-        let kept = u32::from(R::FAST_PATH == MsgType::Call && matches!(event, Event::Call(_)));
-        state.hold(kept);
         let transmitted = if answers { state.transmit(qp) } else { Ok(()) };
-        state.release(kept);
         drop(guard);
         if transmitted.is_err() {
             return Disposition::Close(EndReason::NotPosted);

@@ -498,15 +498,16 @@ impl Responder for Server {
     }
 }
 
-/// Counts the Receives that a kept Call of version 2 holds, including the Receives of its earlier parts.
+/// Counts the Receives that a kept Call of version 2 holds: its own, which the endpoint has held since the Call
+/// arrived, and the Receives of its earlier parts.
 #[inline(always)]
 fn hold(state: &mut State<Server>, note: &mut Note) {
     note.held = 1;
     if let Some(joined) = state.joined.take() {
         note.held = joined.parts();
+        state.hold(note.held.saturating_sub(1));
         note.joined = Some(joined);
     }
-    state.hold(note.held);
 }
 
 /// The XID of a message that has one, for traces.
