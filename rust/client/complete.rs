@@ -185,14 +185,30 @@ impl Role for Client {
     }
 
     #[inline(always)]
+    //= V1-030, V1-031
     fn on_fast_path(
         &self,
         shared: &Shared<Self>,
-        state: LockedState<'_, Self>,
+        mut state: LockedState<'_, Self>,
         arrived: Arrived<'_>,
-        invalidated: Option<Invalidated>,
+        mut invalidated: Option<Invalidated>,
     ) -> Disposition<Pending> {
-        reply(shared, state, arrived, invalidated)
+        let xid = arrived.fixed.xid;
+        let Some((protocol, requests)) = state.established() else {
+            return Disposition::Done;
+        };
+        let Some(rqst) = self.xprt.lookup(xid.0) else {
+            orphaned(self, protocol, requests, xid);
+            drop(state);
+            return stray(self, xid, None);
+        };
+        let Some((sent, limit)) = take(protocol, requests, &rqst, &mut invalidated) else {
+            drop(state);
+            return stray(self, xid, Some(rqst));
+        };
+        drop(state);
+        granted(self, limit);
+        check(shared, &arrived, rqst, sent, invalidated)
     }
 
     fn claim(
@@ -202,7 +218,33 @@ impl Role for Client {
         event: &Event<'_>,
         invalidated: &mut Option<Invalidated>,
     ) -> ReplyClaim {
-        claim(self, protocol, requests, event, invalidated)
+        let xid = match event {
+            Event::Reply(arrived) => arrived.fixed.xid,
+            Event::Error { xid, .. } | Event::Failed { xid, .. } => *xid,
+            Event::Close {
+                fail: Some(xid), ..
+            } => *xid,
+            _ => return ReplyClaim::None,
+        };
+        let Some(rqst) = self.xprt.lookup(xid.0) else {
+            orphaned(self, protocol, requests, xid);
+            return ReplyClaim::Stray(None);
+        };
+        let again = match event {
+            Event::Error { report, .. } if protocol.is_version2() => {
+                do_otherwise(self, requests, &rqst, *report)
+            }
+            _ => false,
+        };
+        let Some((sent, limit)) = take(protocol, requests, &rqst, invalidated) else {
+            return ReplyClaim::Stray(Some(rqst));
+        };
+        ReplyClaim::Taken {
+            rqst,
+            sent,
+            limit,
+            again,
+        }
     }
 
     fn arrived(
@@ -213,7 +255,46 @@ impl Role for Client {
         _message: &Received<Shared<Self>>,
         invalidated: Option<Invalidated>,
     ) -> Disposition<Pending> {
-        arrived(shared, event, claim, invalidated)
+        match claim {
+            ReplyClaim::Taken {
+                rqst,
+                sent,
+                limit,
+                again,
+            } => {
+                granted(self, limit);
+                match event {
+                    Event::Reply(arrived) => {
+                        return check(shared, &arrived, rqst, sent, invalidated);
+                    }
+                    Event::Error { xid, report } => {
+                        trace::reply_error(|| (self.cid, xid.0, report.name()));
+                    }
+                    Event::Failed { xid, why } => {
+                        trace::reply_bad(|| (self.cid, xid.0, why.name()));
+                    }
+                    Event::Close { why, .. } => shared.request_close(EndReason::Protocol(why)),
+                    _ => {}
+                }
+                let form = if again {
+                    ReceivedForm::Again
+                } else {
+                    ReceivedForm::Failed
+                };
+                let nothing = ReplySource {
+                    bytes: &[],
+                    in_parts: false,
+                };
+                end_exposure(shared, rqst, sent, form, nothing, invalidated)
+            }
+            ReplyClaim::Stray(rqst) => {
+                if let Event::Close { why, .. } = event {
+                    return Disposition::Close(EndReason::Protocol(why));
+                }
+                stray(self, event.xid().unwrap_or(Xid(0)), rqst)
+            }
+            ReplyClaim::None => unclaimed(self, event),
+        }
     }
 
     fn keep(
@@ -257,34 +338,6 @@ impl Role for Client {
     fn retired(&self, waiter: Waiter, proof: Option<Unexposed>) {
         waiter.retired(self, proof);
     }
-}
-
-/// A Reply arrived whole, in the form that nearly all have.
-#[inline(always)]
-//= V1-030, V1-031
-fn reply(
-    shared: &Shared<Client>,
-    mut state: LockedState<'_, Client>,
-    arrived: Arrived<'_>,
-    mut invalidated: Option<Invalidated>,
-) -> Disposition<Pending> {
-    let client = &shared.role;
-    let xid = arrived.fixed.xid;
-    let Some((protocol, requests)) = state.established() else {
-        return Disposition::Done;
-    };
-    let Some(rqst) = client.xprt.lookup(xid.0) else {
-        orphaned(client, protocol, requests, xid);
-        drop(state);
-        return stray(client, xid, None);
-    };
-    let Some((sent, limit)) = take(protocol, requests, &rqst, &mut invalidated) else {
-        drop(state);
-        return stray(client, xid, Some(rqst));
-    };
-    drop(state);
-    granted(client, limit);
-    check(shared, &arrived, rqst, sent, invalidated)
 }
 
 /// Takes the request whose Call has ended out of the table, and returns the number of Calls that
@@ -347,43 +400,6 @@ fn check(
     end_exposure(shared, rqst, sent, form, source, invalidated)
 }
 
-/// Takes the request that a message is for out of the table. Endpoint's lock held.
-fn claim(
-    client: &Client,
-    protocol: &mut Protocol,
-    requests: &mut Requests,
-    event: &Event<'_>,
-    invalidated: &mut Option<Invalidated>,
-) -> ReplyClaim {
-    let xid = match event {
-        Event::Reply(arrived) => arrived.fixed.xid,
-        Event::Error { xid, .. } | Event::Failed { xid, .. } => *xid,
-        Event::Close {
-            fail: Some(xid), ..
-        } => *xid,
-        _ => return ReplyClaim::None,
-    };
-    let Some(rqst) = client.xprt.lookup(xid.0) else {
-        orphaned(client, protocol, requests, xid);
-        return ReplyClaim::Stray(None);
-    };
-    let again = match event {
-        Event::Error { report, .. } if protocol.is_version2() => {
-            do_otherwise(client, requests, &rqst, *report)
-        }
-        _ => false,
-    };
-    let Some((sent, limit)) = take(protocol, requests, &rqst, invalidated) else {
-        return ReplyClaim::Stray(Some(rqst));
-    };
-    ReplyClaim::Taken {
-        rqst,
-        sent,
-        limit,
-        again,
-    }
-}
-
 /// Decides whether a Call that the server has refused is sent again in another form.
 //= V2-105, D-06
 fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: ErrorReport) -> bool {
@@ -409,56 +425,6 @@ fn granted(client: &Client, limit: u32) {
     // Receives for all credits are posted, so the window may grow at once.
     client.xprt.set_credits(limit);
     trace::credits(|| (client.cid, limit));
-}
-
-/// Handles a message that is not as nearly all are.
-fn arrived(
-    shared: &Shared<Client>,
-    event: Event<'_>,
-    claim: ReplyClaim,
-    invalidated: Option<Invalidated>,
-) -> Disposition<Pending> {
-    let client = &shared.role;
-    match claim {
-        ReplyClaim::Taken {
-            rqst,
-            sent,
-            limit,
-            again,
-        } => {
-            granted(client, limit);
-            match event {
-                Event::Reply(arrived) => {
-                    return check(shared, &arrived, rqst, sent, invalidated);
-                }
-                Event::Error { xid, report } => {
-                    trace::reply_error(|| (client.cid, xid.0, report.name()));
-                }
-                Event::Failed { xid, why } => {
-                    trace::reply_bad(|| (client.cid, xid.0, why.name()));
-                }
-                Event::Close { why, .. } => shared.request_close(EndReason::Protocol(why)),
-                _ => {}
-            }
-            let form = if again {
-                ReceivedForm::Again
-            } else {
-                ReceivedForm::Failed
-            };
-            let nothing = ReplySource {
-                bytes: &[],
-                in_parts: false,
-            };
-            end_exposure(shared, rqst, sent, form, nothing, invalidated)
-        }
-        ReplyClaim::Stray(rqst) => {
-            if let Event::Close { why, .. } = event {
-                return Disposition::Close(EndReason::Protocol(why));
-            }
-            stray(client, event.xid().unwrap_or(Xid(0)), rqst)
-        }
-        ReplyClaim::None => unclaimed(client, event),
-    }
 }
 
 /// The message is for an RPC that does not wait for it.

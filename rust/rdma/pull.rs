@@ -120,9 +120,7 @@ impl<H: Pulls> Pull<H> {
 
     /// Undoes all that was added and not posted. The memory stays. Context: any.
     pub(crate) fn undo(&mut self, qp: &Qp<H>) {
-        if self.transfer.is_of(qp.id()) {
-            self.transfer.unmap(qp);
-        }
+        self.transfer.undo(qp);
     }
 
     /// Undoes one that was not posted. Context: any.

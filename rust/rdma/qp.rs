@@ -246,8 +246,7 @@ impl<H: Handler> Qp<H> {
             pd,
             cq,
         };
-        // SAFETY: rdma_create_qp() has made the queue pair with this queue. No work request was posted yet, as the
-        // contract of `set_qp` demands.
+        // SAFETY: contract of `set_qp`: created with this queue, and no work request was posted yet.
         unsafe { qp.cq.set_qp(qp.raw.as_ptr(), qp.id) };
         if size.rw_registrations != 0 {
             qp.prepare_for_rw();

@@ -171,6 +171,13 @@ impl Transfer {
         self.qp == qp
     }
 
+    /// Removes the contexts, which were not posted. The memory stays. Context: any.
+    pub(super) fn undo<H: Handler>(&mut self, qp: &Qp<H>) {
+        if self.is_of(qp.id()) {
+            self.unmap(qp);
+        }
+    }
+
     /// Returns whether no memory was added, so that no device uses the memory.
     pub(super) fn is_empty(&self) -> bool {
         self.contexts.is_empty()
@@ -540,7 +547,7 @@ impl Write {
     /// `ENOMEM`.
     pub(crate) fn new<H: Handler>(qp: &Qp<H>, idle: Option<IdleWrite>) -> Result<Self> {
         match idle {
-            Some(IdleWrite(entry)) if entry.transfer.qp == qp.id() => Ok(Self(entry)),
+            Some(IdleWrite(entry)) if entry.transfer.is_of(qp.id()) => Ok(Self(entry)),
             _ => Ok(Self(KBox::new(
                 ContextEntry {
                     transfer: Transfer::new(qp, Direction::ToDevice),
@@ -553,8 +560,7 @@ impl Write {
 
     /// Where the data is, to be put there. None if something was [added](Self::add).
     pub(crate) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
-        let transfer = &mut self.0.transfer;
-        transfer.contexts.is_empty().then_some(&mut transfer.memory)
+        self.0.transfer.memory_mut()
     }
 
     /// Adds the bytes `range`. Context: process, may sleep.
@@ -581,7 +587,7 @@ impl Write {
 
     /// Returns the number of its work requests.
     pub(crate) fn work_requests(&self) -> u32 {
-        self.0.transfer.work_requests
+        self.0.transfer.work_requests()
     }
 
     /// The memory, all of it, to read: the device only reads it, too.
@@ -591,9 +597,7 @@ impl Write {
 
     /// Removes the contexts, which were not posted. The memory stays.
     pub(crate) fn undo<H: Handler>(&mut self, qp: &Qp<H>) {
-        if self.is_of(qp.id()) {
-            self.0.transfer.unmap(qp);
-        }
+        self.0.transfer.undo(qp);
     }
 
     /// Undoes it; it was not posted.
@@ -612,7 +616,7 @@ impl Write {
 
     /// Returns whether it belongs to the queue pair.
     pub(super) fn is_of(&self, qp: QpId) -> bool {
-        self.0.transfer.qp == qp
+        self.0.transfer.is_of(qp)
     }
 
     /// The Send behind it has ended: the memory is given back.
