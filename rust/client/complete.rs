@@ -41,24 +41,28 @@ use crate::{
     proto::{
         connection::{
             self,
+            negotiate::Time,
             Arrived,
             Event, //
         },
-        error::ErrorReport,
-        header::FixedWords,
-        negotiate::Time,
-        reply::Payload,
+        requester::{
+            reply::Payload,
+            retry::Reaction, //
+        },
         responder::{
             self,
             CallLimits, //
         },
-        retry::Reaction,
-        types::{
-            MsgType,
-            Version,
-            Xid, //
+        wire::{
+            error::ErrorReport,
+            header::FixedWords,
+            types::{
+                MsgType,
+                Version,
+                Xid, //
+            },
+            xdr::padded_len, //
         },
-        xdr::padded_len, //
     },
     rdma::{
         cq::Completions,

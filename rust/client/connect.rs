@@ -26,12 +26,14 @@ use crate::{
         ANSWER, //
     },
     proto::{
-        connection::Side,
-        negotiate::Opening,
-        types::{
+        connection::{
+            negotiate::Opening,
+            Side, //
+        },
+        wire::types::{
             Version,
             Xid, //
-        }, //
+        },
     },
     rdma::cm::ConnectParams,
     sunrpc::{

@@ -9,9 +9,9 @@ use super::{
     stats::Stats, //
 };
 use crate::{
-    proto::{
-        connection::Config,
-        negotiate::Opening, //
+    proto::connection::{
+        negotiate::Opening,
+        Config, //
     },
     rdma::mr::{
         Idle,

@@ -5,14 +5,16 @@
 use crate::{
     endpoint,
     proto::{
-        error::ErrorReport,
-        negotiate::Time,
-        plan::Limits,
-        retry::{
-            self,
-            Refusals,
-            Retry, //
-        }, //
+        connection::negotiate::Time,
+        requester::{
+            plan::Limits,
+            retry::{
+                self,
+                Refusals,
+                Retry, //
+            },
+        },
+        wire::error::ErrorReport, //
     },
     support::net::SockAddr, //
 };

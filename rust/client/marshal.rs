@@ -26,21 +26,15 @@ use crate::{
         Ticker, //
     },
     proto::{
-        chunk::{
-            ChunksOf,
-            NoChunks, //
+        connection::{
+            self,
+            continuation::{
+                part,
+                MessagePart,
+                PartSplitter, //
+            },
         },
-        connection,
-        continuation::{
-            part,
-            MessagePart,
-            PartSplitter, //
-        },
-        header::{
-            Kind,
-            Outgoing, //
-        },
-        plan::{
+        requester::plan::{
             plan,
             Buf,
             CallShape,
@@ -53,12 +47,22 @@ use crate::{
             Plan,
             Registration, //
         },
-        types::{
-            Handle,
-            MsgType,
-            Version,
-            Xid, //
-        }, //
+        wire::{
+            chunk::{
+                ChunksOf,
+                NoChunks, //
+            },
+            header::{
+                Kind,
+                Outgoing, //
+            },
+            types::{
+                Handle,
+                MsgType,
+                Version,
+                Xid, //
+            },
+        },
     },
     rdma::{
         dma::Direction,

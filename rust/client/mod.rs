@@ -5,7 +5,7 @@
 //! One RPC goes through these files in this order:
 //!
 //! 1. `transport`: sunrpc's operations; hands a request to
-//! 2. `marshal`, which gets the form of the Call from `proto::plan`, maps the chunks (`registrations`),
+//! 2. `marshal`, which gets the form of the Call from `proto::requester::plan`, maps the chunks (`registrations`),
 //!    and has the [endpoint](crate::endpoint) compose and post the message. Its Reply
 //!    arrives through the endpoint at
 //! 3. `complete`, which takes the request (`request`) out of the table of `registrations`, checks

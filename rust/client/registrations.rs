@@ -29,32 +29,36 @@ use crate::{
         Shared, //
     },
     proto::{
-        chunk::{
-            ChunksOf,
-            Layout,
-            NoChunks, //
+        requester::{
+            reply::{
+                self,
+                Failure,
+                Reply, //
+            },
+            retry::{
+                self,
+                Attempts,
+                Reaction, //
+            },
         },
-        error::ErrorReport,
-        header::{
-            Conveyed,
-            RpcStart, //
+        wire::{
+            chunk::{
+                ChunksOf,
+                Layout,
+                NoChunks, //
+            },
+            error::ErrorReport,
+            header::{
+                Conveyed,
+                RpcStart, //
+            },
+            types::{
+                Handle,
+                Segment,
+                Version,
+                Xid, //
+            },
         },
-        reply::{
-            self,
-            Failure,
-            Reply, //
-        },
-        retry::{
-            self,
-            Attempts,
-            Reaction, //
-        },
-        types::{
-            Handle,
-            Segment,
-            Version,
-            Xid, //
-        }, //
     },
     rdma::{
         local_inv::{

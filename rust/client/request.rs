@@ -3,7 +3,7 @@
 //! The requester's data in each request slot, which does not depend on the connection.
 
 use crate::{
-    proto::retry::Attempts,
+    proto::requester::retry::Attempts,
     sunrpc::{
         PinnedRqst,
         Rqst, //

@@ -8,7 +8,7 @@
 
 use super::versions::KNOWN;
 use crate::endpoint::hostauth;
-use crate::proto::negotiate::Versions;
+use crate::proto::connection::negotiate::Versions;
 use crate::support::memory::PAGE_SIZE;
 use crate::support::sysctl::{
     Entry,

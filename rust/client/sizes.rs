@@ -9,23 +9,27 @@ use crate::{
         Buffers, //
     },
     proto::{
-        cm_private::CmPrivate,
-        connection::Config,
-        credit::RecvCredits,
-        negotiate::{
-            Opening,
-            Versions, //
+        connection::{
+            credit::RecvCredits,
+            negotiate::{
+                Opening,
+                Versions, //
+            },
+            Config, //
         },
-        plan::Limits,
-        property::{
-            Properties,
-            ReverseSupport, //
-        },
+        requester::plan::Limits,
         resources::{
             resources,
             Device, //
         },
-        types::Version, //
+        wire::{
+            cm_private::CmPrivate,
+            property::{
+                Properties,
+                ReverseSupport, //
+            },
+            types::Version, //
+        },
     },
     rdma::{
         device::Attributes,

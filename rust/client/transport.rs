@@ -35,7 +35,7 @@ use crate::{
         Protocol,
         Shared, //
     },
-    proto::types::Version,
+    proto::wire::types::Version,
     sunrpc::{
         Backchannel,
         CallBuf,

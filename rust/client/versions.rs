@@ -15,13 +15,11 @@ use crate::{
         Endpoint,
         Protocol, //
     },
-    proto::{
-        negotiate::{
-            Opening,
-            PeerVersionMemo,
-            Time,
-            Versions, //
-        }, //
+    proto::connection::negotiate::{
+        Opening,
+        PeerVersionMemo,
+        Time,
+        Versions, //
     },
     support::{
         net::{

@@ -20,22 +20,24 @@ use super::{
 };
 use crate::{
     proto::{
-        chunk::{
-            Chunks,
-            NoChunks, //
-        },
-        credit::Allowance,
-        error::ErrorReport,
-        header::{
-            FixedWords,
-            Outgoing, //
-        },
+        connection::credit::Allowance,
         resources::ResponderResources,
-        types::{
-            Handle,
-            MsgType,
-            Version, //
-        }, //
+        wire::{
+            chunk::{
+                Chunks,
+                NoChunks, //
+            },
+            error::ErrorReport,
+            header::{
+                FixedWords,
+                Outgoing, //
+            },
+            types::{
+                Handle,
+                MsgType,
+                Version, //
+            },
+        },
     },
     rdma::{
         cm::AcceptParams,

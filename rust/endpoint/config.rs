@@ -3,15 +3,19 @@
 //! The protocol's configuration that both roles have in common.
 
 use crate::proto::{
-    cm_private::CmPrivate,
-    connection::Config,
-    hostauth::Policy,
-    negotiate::{
-        Time,
-        Versions, //
+    connection::{
+        hostauth::Policy,
+        negotiate::{
+            Time,
+            Versions, //
+        },
+        Config, //
     },
-    property::Properties,
-    types::Xid, //
+    wire::{
+        cm_private::CmPrivate,
+        property::Properties,
+        types::Xid, //
+    },
 };
 use kernel::time::Msecs;
 

@@ -17,12 +17,14 @@ use crate::{
             Arrived,
             Event, //
         },
-        error::ErrorReport,
-        header::FixedWords,
-        types::{
-            Handle,
-            MsgType,
-            Version, //
+        wire::{
+            error::ErrorReport,
+            header::FixedWords,
+            types::{
+                Handle,
+                MsgType,
+                Version, //
+            },
         },
     },
     rdma::{

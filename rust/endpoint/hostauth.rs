@@ -21,12 +21,8 @@ use super::{
     Shared, //
 };
 use crate::{
-    proto::{
-        connection::{
-            self,
-            Config,
-            Side, //
-        },
+    proto::connection::{
+        self,
         host::{
             hosts,
             Address,
@@ -44,7 +40,9 @@ use crate::{
             End,
             Handshake,
             MIN_KEY_LEN, //
-        }, //
+        },
+        Config,
+        Side, //
     },
     support::{
         errno,

@@ -25,17 +25,19 @@ use super::{
 use crate::{
     proto::{
         connection::{
+            negotiate::Time,
             Arrived,
             Event, //
         },
-        error::ErrorReport,
-        header::{
-            Conveyed,
-            FixedWords,
-            Flags, //
+        wire::{
+            error::ErrorReport,
+            header::{
+                Conveyed,
+                FixedWords,
+                Flags, //
+            },
+            types::MsgType, //
         },
-        negotiate::Time,
-        types::MsgType, //
     },
     rdma::{
         proof::Invalidated,

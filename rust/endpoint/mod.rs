@@ -65,15 +65,17 @@ pub(crate) use tick::Ticker;
 use crate::{
     proto::{
         connection::{
+            negotiate::Time,
             Arrived,
             Event, //
         },
-        error::ErrorReport,
-        header::FixedWords,
-        negotiate::Time,
-        types::{
-            MsgType,
-            Version, //
+        wire::{
+            error::ErrorReport,
+            header::FixedWords,
+            types::{
+                MsgType,
+                Version, //
+            },
         },
     },
     rdma::{

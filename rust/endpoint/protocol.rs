@@ -12,9 +12,14 @@ use super::{
 };
 use crate::{
     proto::{
-        chunk::Chunks,
         connection::{
             self,
+            hostauth::Policy,
+            negotiate::{
+                Opening,
+                PeerVersionMemo,
+                Time, //
+            },
             Arrived,
             Config,
             Connection,
@@ -22,28 +27,25 @@ use crate::{
             SendError,
             Transmit, //
         },
-        error::ErrorReport,
-        header::{
-            FixedWords,
-            Flags,
-            Kind,
-            Outgoing, //
+        requester::plan::Limits,
+        wire::{
+            chunk::Chunks,
+            error::ErrorReport,
+            header::{
+                FixedWords,
+                Flags,
+                Kind,
+                Outgoing, //
+            },
+            property,
+            types::{
+                Handle,
+                MsgType,
+                Version,
+                Xid, //
+            },
+            xdr::Writer, //
         },
-        hostauth::Policy,
-        negotiate::{
-            Opening,
-            PeerVersionMemo,
-            Time, //
-        },
-        plan::Limits,
-        property,
-        types::{
-            Handle,
-            MsgType,
-            Version,
-            Xid, //
-        },
-        xdr::Writer, //
     },
     support::trace, //
 };

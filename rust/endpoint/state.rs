@@ -14,19 +14,21 @@ use super::{
 };
 use crate::{
     proto::{
-        chunk::Chunks,
         connection::{
+            credit::{
+                Allowance,
+                RecvCredits, //
+            },
+            negotiate::Time,
             Event,
             SendError,
             MAX_CONTROL_LEN, //
         },
-        credit::{
-            Allowance,
-            RecvCredits, //
+        wire::{
+            chunk::Chunks,
+            header::Outgoing,
+            types::MsgType, //
         },
-        header::Outgoing,
-        negotiate::Time,
-        types::MsgType, //
     },
     rdma::{
         local_inv::LocalInvList,

@@ -8,36 +8,33 @@
 //!
 //! # Modules
 //!
-//! A **Requester** gets the form of an RPC from [`plan`], registers the memory of the plan, and encodes the
-//! header through a [`connection`]. [`reply`] checks a Reply, [`retry`] an error, and [`invalidate`] an
-//! invalidated handle.
+//! - [`wire`]: the bytes of a message in either version, and its meaning
+//! - [`connection`]: the state of a connection: version, properties, authentication, credits, messages in parts
+//! - [`requester`]: the form of a Call and of its Reply, the check of a Reply, the reaction to an error
+//! - [`responder`]: the check of a Call, the form of its Reply
+//! - [`invalidate`]: the handle that a Reply invalidates
+//! - [`resources`]: the sizes of the queues and pools of a connection on a device
 //!
-//! A **Responder** checks and assembles a Call by [`responder`], and gets the form of the Reply from
-//! [`respond`]. An error of either goes to [`connection`], which sends it.
-//!
-//! Both use a [`connection`]. It negotiates the version ([`negotiate`]), exchanges properties ([`property`],
-//! [`hostauth`], [`shared_key`]), keeps the credits ([`credit`]) and joins messages in parts
-//! ([`continuation`]). These modules do not depend on it.
-//!
-//! [`header`] has the meaning of a message in either version, and [`chunk`] its chunk lists. [`types`],
-//! [`xdr`] and [`error`] are the base of all modules. [`cm_private`] is exchanged while connecting, and
-//! [`resources`] computes the sizes of a connection on a device.
+//! A Requester gets the form of an RPC from [`requester::plan`], registers the memory of the plan, and encodes
+//! the header through a [`connection`], which identifies the Reply. A Responder checks a Call that a
+//! [`connection`] has identified, and gets the form of the Reply from [`responder::respond`]. An error of either
+//! goes to [`connection`], which sends it.
 //!
 //! # Example
 //!
 //! A Requester sends a small Call and gets its Reply, on a version 1 connection:
 //!
 //! ```
-//! use rpcrdma_proto::proto::chunk::NoChunks;
-//! use rpcrdma_proto::proto::cm_private::CmPrivate;
+//! use rpcrdma_proto::proto::wire::chunk::NoChunks;
+//! use rpcrdma_proto::proto::wire::cm_private::CmPrivate;
 //! use rpcrdma_proto::proto::connection::{Config, Connection, Event};
-//! use rpcrdma_proto::proto::header::Outgoing;
-//! use rpcrdma_proto::proto::hostauth::Policy;
-//! use rpcrdma_proto::proto::negotiate::{Opening, Time, Versions};
-//! use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part};
-//! use rpcrdma_proto::proto::property::Properties;
-//! use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
-//! use rpcrdma_proto::proto::types::{Handle, MsgType, Xid};
+//! use rpcrdma_proto::proto::wire::header::Outgoing;
+//! use rpcrdma_proto::proto::connection::hostauth::Policy;
+//! use rpcrdma_proto::proto::connection::negotiate::{Opening, Time, Versions};
+//! use rpcrdma_proto::proto::requester::plan::{plan, Buf, CallShape, Limits, Part};
+//! use rpcrdma_proto::proto::wire::property::Properties;
+//! use rpcrdma_proto::proto::requester::reply::{check_conveyed, Payload};
+//! use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Xid};
 //!
 //! let config = Config {
 //!     versions: Versions::V1,
@@ -110,26 +107,9 @@
     clippy::unwrap_used
 )]
 
-pub mod chunk;
-pub mod cm_private;
 pub mod connection;
-pub mod continuation;
-pub mod credit;
-pub mod error;
-pub mod header;
-pub mod host;
-pub mod hostauth;
 pub mod invalidate;
-pub mod negotiate;
-pub mod plan;
-pub mod property;
-pub mod reply;
+pub mod requester;
 pub mod resources;
-pub mod respond;
 pub mod responder;
-pub mod retry;
-pub mod shared_key;
-pub mod types;
-pub mod v1;
-pub mod v2;
-pub mod xdr;
+pub mod wire;

@@ -14,7 +14,7 @@
 //! One Send in [`Resources::signal_interval`] entries is signaled. `send_room` is more than the unsignaled
 //! entries and the largest Send, so that a completion comes whenever a sender waits for room.
 
-use crate::proto::credit::RecvCredits;
+use crate::proto::connection::credit::RecvCredits;
 
 /// The limits of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,18 +23,20 @@ use crate::{
         Waiting, //
     },
     proto::{
-        error::ErrorReport,
-        header::{
-            FixedWords,
-            Kind, //
-        },
         responder::{
             self,
             Call,
             Source,
             CALL_START, //
         },
-        types::Segment, //
+        wire::{
+            error::ErrorReport,
+            header::{
+                FixedWords,
+                Kind, //
+            },
+            types::Segment, //
+        },
     },
     rdma::{
         pull::{

@@ -17,17 +17,19 @@ use crate::{
         EndReason,
     },
     proto::{
-        chunk::NoChunks,
         connection::SendError,
-        header::{
-            Kind,
-            Outgoing, //
+        wire::{
+            chunk::NoChunks,
+            header::{
+                Kind,
+                Outgoing, //
+            },
+            types::{
+                Handle,
+                MsgType,
+                Xid, //
+            },
         },
-        types::{
-            Handle,
-            MsgType,
-            Xid, //
-        }, //
     },
     sunrpc::CallBuf,
     support::{

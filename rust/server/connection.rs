@@ -30,8 +30,8 @@ use crate::{
     },
     proto::{
         connection::Side,
-        plan::Item,
-        types::Version, //
+        requester::plan::Item,
+        wire::types::Version, //
     },
     rdma::{
         cm::AcceptParams,

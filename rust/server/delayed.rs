@@ -33,23 +33,25 @@ use crate::{
         Waiting, //
     },
     proto::{
-        continuation::{
+        connection::continuation::{
             part,
             MessagePart,
             PartSplitter, //
         },
-        header::Outgoing,
-        plan::Item,
-        respond::{
+        requester::plan::Item,
+        responder::{
             respond,
             Form,
             ReplyShape,
             Response, //
         },
-        types::{
-            Handle,
-            Version, //
-        }, //
+        wire::{
+            header::Outgoing,
+            types::{
+                Handle,
+                Version, //
+            },
+        },
     },
     rdma::{
         qp::QpRef,

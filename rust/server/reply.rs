@@ -18,28 +18,30 @@ use crate::{
         Terms, //
     },
     proto::{
-        error::ErrorReport,
-        header::{
-            Kind,
-            Outgoing, //
-        },
         invalidate,
-        respond::{
+        responder::{
             protects,
             respond,
             Form,
+            ParsedCall,
             ReplyLimits,
             ReplyShape,
             Response, //
         },
-        responder::ParsedCall,
-        types::{
-            Handle,
-            MsgType,
-            Segment,
-            Version,
-            Xid, //
-        }, //
+        wire::{
+            error::ErrorReport,
+            header::{
+                Kind,
+                Outgoing, //
+            },
+            types::{
+                Handle,
+                MsgType,
+                Segment,
+                Version,
+                Xid, //
+            },
+        },
     },
     rdma::rw::{
         Remote,

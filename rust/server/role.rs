@@ -27,16 +27,11 @@ use crate::{
     },
     proto::{
         connection::{
+            negotiate::Time,
             Arrived,
             Event, //
         },
-        error::ErrorReport,
-        header::{
-            FixedWords,
-            Kind, //
-        },
-        negotiate::Time,
-        plan::{
+        requester::plan::{
             Item,
             ItemSet, //
         },
@@ -46,10 +41,17 @@ use crate::{
             CallLimits,
             ParsedCall, //
         },
-        types::{
-            MsgType,
-            Version, //
-        }, //
+        wire::{
+            error::ErrorReport,
+            header::{
+                FixedWords,
+                Kind, //
+            },
+            types::{
+                MsgType,
+                Version, //
+            },
+        },
     },
     rdma::{
         cq::Completions,

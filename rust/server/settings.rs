@@ -4,7 +4,7 @@
 //! module. Settings are read when a client connects.
 
 use crate::endpoint::hostauth;
-use crate::proto::negotiate::Versions;
+use crate::proto::connection::negotiate::Versions;
 use crate::support::{
     counter::Counter,
     sysctl::{

@@ -9,21 +9,25 @@ use crate::{
         Buffers, //
     },
     proto::{
-        cm_private::{
-            Announcement,
-            CmPrivate, //
+        connection::{
+            credit::Allowance,
+            negotiate::Versions,
+            Config, //
         },
-        connection::Config,
-        credit::Allowance,
-        negotiate::Versions,
-        property::Properties,
         resources::{
             responder,
             Device,
             ResponderResources, //
         },
         responder::CallLimits,
-        types::Version, //
+        wire::{
+            cm_private::{
+                Announcement,
+                CmPrivate, //
+            },
+            property::Properties,
+            types::Version, //
+        },
     },
     rdma::{
         device::Registers,

@@ -2,6 +2,11 @@
 
 //! The state machine of one connection, of either version and either side.
 //!
+//! [`negotiate`] settles the version. [`credit`] keeps the credits of both sides, and [`continuation`] joins
+//! messages in parts. [`hostauth`] says which messages are allowed before the proof of the peer, [`shared_key`]
+//! has the proof, and [`host`] the hosts that a key or a setting names. These modules do not depend on
+//! [`Connection`].
+//!
 //! [`Connection`] does no I/O. Its methods are of four kinds:
 //!
 //! * `handle_*` report an event: a message arrived, a Send completed, time passed. Report Send
@@ -22,59 +27,64 @@
 //!
 //! After an [`Event::Close`] the connection is to be closed; nothing more is sent on it.
 
-use crate::proto::cm_private::{
-    self,
-    Announcement,
-    CmPrivate, //
-};
-use crate::proto::continuation::{
+use crate::proto::connection::continuation::{
     Assembler,
     Content,
     PlacedPart, //
 };
-use crate::proto::credit::{
+use crate::proto::connection::credit::{
     CallCredits,
     RecvCredits,
     SendCredits, //
 };
-use crate::proto::error::{
-    BadHeader,
-    ErrorReport,
-    NoRoom, //
-};
-use crate::proto::header::{
-    Conveyed,
-    FixedWords,
-    Flags, //
-};
-use crate::proto::hostauth::{
+use crate::proto::connection::hostauth::{
     HostAuth,
     Policy,
     Verdict, //
 };
-use crate::proto::negotiate::{
+use crate::proto::connection::negotiate::{
     Negotiation,
     Opening,
     PeerVersionMemo,
     Time,
     Versions, //
 };
-use crate::proto::plan::Limits;
-use crate::proto::property::{
+use crate::proto::requester::plan::Limits;
+use crate::proto::wire::cm_private::{
+    self,
+    Announcement,
+    CmPrivate, //
+};
+use crate::proto::wire::error::{
+    BadHeader,
+    ErrorReport,
+    NoRoom, //
+};
+use crate::proto::wire::header::{
+    Conveyed,
+    FixedWords,
+    Flags, //
+};
+use crate::proto::wire::property::{
     self,
     Properties, //
 };
-use crate::proto::shared_key;
-use crate::proto::types::{
+use crate::proto::wire::types::{
     MsgType,
     Version,
     Xid, //
 };
-use crate::proto::v2;
+use crate::proto::wire::v2;
 
-pub use crate::proto::types::Side;
+pub use crate::proto::wire::types::Side;
 
+pub mod continuation;
+pub mod credit;
+pub mod host;
+pub mod hostauth;
+pub mod negotiate;
 mod receive;
+pub mod shared_key;
 mod transmit;
 
 /// The configuration of this side.
@@ -199,11 +209,11 @@ pub enum Event<'a> {
     /// [`responder::accept`](crate::proto::responder::accept).
     Call(Arrived<'a>),
     /// An RPC Reply arrived, or a part of one. When it is complete, see
-    /// [`reply::check_conveyed`](crate::proto::reply::check_conveyed). A handle that the peer has invalidated
+    /// [`reply::check_conveyed`](crate::proto::requester::reply::check_conveyed). A handle that the peer has invalidated
     /// with it must name memory of this RPC: the requester closes the connection if the handle names memory
     /// of another RPC, or if the RPC does not wait for a Reply.
     Reply(Arrived<'a>),
-    /// The peer refused a Call of this side; see [`retry::react`](crate::proto::retry::react).
+    /// The peer refused a Call of this side; see [`retry::react`](crate::proto::requester::retry::react).
     Error {
         /// The Call.
         xid: Xid,

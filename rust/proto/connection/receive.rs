@@ -2,6 +2,18 @@
 
 //! Arriving messages.
 
+use crate::proto::connection::continuation::{
+    Content,
+    PlacedPart,
+    Sequence, //
+};
+use crate::proto::connection::credit::CallCredits;
+use crate::proto::connection::hostauth::Verdict;
+use crate::proto::connection::negotiate::{
+    Answer,
+    Time,
+    Versions, //
+};
 use crate::proto::connection::{
     Arrived,
     CloseReason,
@@ -11,20 +23,11 @@ use crate::proto::connection::{
     Side,
     MAX_PROPERTIES, //
 };
-use crate::proto::continuation::{
-    Content,
-    PlacedPart,
-    Sequence, //
-};
-use crate::proto::credit::{
-    CallCredits,
-    Grant, //
-};
-use crate::proto::error::{
+use crate::proto::wire::error::{
     BadHeader,
     ErrorReport, //
 };
-use crate::proto::header::{
+use crate::proto::wire::header::{
     Body,
     Conveyed,
     FixedWords,
@@ -32,26 +35,21 @@ use crate::proto::header::{
     Kind,
     RpcStart, //
 };
-use crate::proto::hostauth::Verdict;
-use crate::proto::negotiate::{
-    Answer,
-    Time,
-    Versions, //
-};
-use crate::proto::property::{
+use crate::proto::wire::property::{
     self,
     Properties,
     PropertySet, //
 };
-use crate::proto::types::{
+use crate::proto::wire::types::{
+    Grant,
     Handle,
     MsgType,
     Version,
     Xid, //
 };
-use crate::proto::v1;
-use crate::proto::v2;
-use crate::proto::xdr::Reader;
+use crate::proto::wire::v1;
+use crate::proto::wire::v2;
+use crate::proto::wire::xdr::Reader;
 
 impl Connection {
     /// Handles a message. `invalidated` is the handle that the peer's Send has invalidated, from the Receive

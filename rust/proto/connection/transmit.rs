@@ -2,7 +2,12 @@
 
 //! Messages to the peer: RPC messages of the caller, and messages of the connection itself.
 
-use crate::proto::chunk::Chunks;
+use crate::proto::connection::continuation::Content;
+use crate::proto::connection::credit::{
+    RecvCredits,
+    SendCredits, //
+};
+use crate::proto::connection::negotiate::Time;
 use crate::proto::connection::{
     Connection,
     FirstMessage,
@@ -10,27 +15,22 @@ use crate::proto::connection::{
     Side,
     Transmit, //
 };
-use crate::proto::continuation::Content;
-use crate::proto::credit::{
-    RecvCredits,
-    SendCredits, //
-};
-use crate::proto::error::ErrorReport;
-use crate::proto::header::{
+use crate::proto::invalidate;
+use crate::proto::wire::chunk::Chunks;
+use crate::proto::wire::error::ErrorReport;
+use crate::proto::wire::header::{
     Kind,
     Outgoing, //
 };
-use crate::proto::invalidate;
-use crate::proto::negotiate::Time;
-use crate::proto::property;
-use crate::proto::types::{
+use crate::proto::wire::property;
+use crate::proto::wire::types::{
     Handle,
     MsgType,
     Version, //
 };
-use crate::proto::v1;
-use crate::proto::v2;
-use crate::proto::xdr::Writer;
+use crate::proto::wire::v1;
+use crate::proto::wire::v2;
+use crate::proto::wire::xdr::Writer;
 
 impl Connection {
     // Commands.

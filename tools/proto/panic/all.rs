@@ -10,23 +10,22 @@
 #[path = "../../../rust/proto/mod.rs"]
 pub mod proto;
 
-use proto::chunk::{ChunkLists, ChunkSlices};
+use proto::connection::continuation::{Assembler, Content, PartSplitter};
+use proto::connection::host::{hosts, Address, Demand, KeyName, Prefix};
+use proto::connection::hostauth::Verdict;
+use proto::connection::negotiate::Time;
+use proto::connection::shared_key::{Channel, Handshake};
 use proto::connection::{Arrived, Connection, Event, Side};
-use proto::continuation::{Assembler, Content, PartSplitter};
-use proto::credit::Grant;
-use proto::header::{Conveyed, FixedWords, Outgoing};
-use proto::host::{hosts, Address, Demand, KeyName, Prefix};
-use proto::hostauth::Verdict;
-use proto::negotiate::Time;
-use proto::plan::{CallShape, Limits};
-use proto::property::PropertySet;
-use proto::respond::{ReplyLimits, ReplyShape};
-use proto::responder::{CallLimits, Source};
-use proto::shared_key::{Channel, Handshake};
-use proto::types::{Handle, Version, Xid};
-use proto::xdr::Writer;
-use proto::{cm_private, error, invalidate, plan, property, reply, respond, responder, retry};
-use proto::{v1, v2};
+use proto::requester::plan::{CallShape, Limits};
+use proto::requester::{plan, reply, retry};
+use proto::responder::{CallLimits, ReplyLimits, ReplyShape, Source};
+use proto::wire::chunk::{ChunkLists, ChunkSlices};
+use proto::wire::header::{Conveyed, FixedWords, Outgoing};
+use proto::wire::property::PropertySet;
+use proto::wire::types::{Grant, Handle, Version, Xid};
+use proto::wire::xdr::Writer;
+use proto::wire::{cm_private, error, property, v1, v2};
+use proto::{invalidate, responder};
 
 type Sink<'a> = &'a mut dyn FnMut(u32);
 
@@ -156,7 +155,7 @@ fn answer(
     out: &mut [u8],
     sink: Sink<'_>,
 ) {
-    let Ok(response) = respond::respond(chunks, shape, limits) else {
+    let Ok(response) = responder::respond(chunks, shape, limits) else {
         return;
     };
     for range in response.payload() {

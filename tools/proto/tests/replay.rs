@@ -59,16 +59,16 @@ use std::fs;
 use std::path::Path;
 
 use common::{config, words};
-use rpcrdma_proto::proto::chunk::{ChunkLists, NoChunks};
-use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::connection::hostauth::Policy;
+use rpcrdma_proto::proto::connection::negotiate::{Opening, Time, Versions};
 use rpcrdma_proto::proto::connection::{Config, Connection, MAX_CONTROL_LEN};
-use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
-use rpcrdma_proto::proto::hostauth::Policy;
-use rpcrdma_proto::proto::negotiate::{Opening, Time, Versions};
-use rpcrdma_proto::proto::property::{Properties, PropertySet};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
-use rpcrdma_proto::proto::{v1, v2};
+use rpcrdma_proto::proto::wire::chunk::{ChunkLists, NoChunks};
+use rpcrdma_proto::proto::wire::cm_private::CmPrivate;
+use rpcrdma_proto::proto::wire::error::ErrorReport;
+use rpcrdma_proto::proto::wire::header::{Body, FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::property::{Properties, PropertySet};
+use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Version, Xid};
+use rpcrdma_proto::proto::wire::{v1, v2};
 
 const PREFIX: &str = "rpcrdma_protocol_";
 

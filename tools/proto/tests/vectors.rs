@@ -8,22 +8,24 @@
 use std::process::ExitCode;
 
 use common::outgoing;
-use rpcrdma_proto::proto::chunk::{Chunk, ChunkLists, NoChunks};
-use rpcrdma_proto::proto::cm_private::{self, Announcement, CmPrivate};
+use rpcrdma_proto::proto::connection::hostauth::Policy;
+use rpcrdma_proto::proto::connection::negotiate::{Opening, PeerVersionMemo, Time, Versions};
 use rpcrdma_proto::proto::connection::{
     Arrived, CloseReason, Config, Connection, Event, Side, MAX_CONTROL_LEN,
 };
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
-use rpcrdma_proto::proto::hostauth::Policy;
-use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time, Versions};
-use rpcrdma_proto::proto::property::{self, Properties, PropertySet, ReverseSupport};
-use rpcrdma_proto::proto::reply::{self, Payload};
+use rpcrdma_proto::proto::requester::reply::{self, Payload};
+use rpcrdma_proto::proto::requester::retry::{self, Attempts, Reaction, Retry, Sent};
 use rpcrdma_proto::proto::responder::{self, CallLimits};
-use rpcrdma_proto::proto::retry::{self, Attempts, Reaction, Retry, Sent};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Segment, Version, Xid};
-use rpcrdma_proto::proto::{invalidate, v1, v2};
+use rpcrdma_proto::proto::wire::chunk::{Chunk, ChunkLists, NoChunks};
+use rpcrdma_proto::proto::wire::cm_private::{self, Announcement, CmPrivate};
+use rpcrdma_proto::proto::wire::error::ErrorReport;
+use rpcrdma_proto::proto::wire::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::property::{self, Properties, PropertySet, ReverseSupport};
+use rpcrdma_proto::proto::wire::types::{Grant, Handle, MsgType, Segment, Version, Xid};
+use rpcrdma_proto::proto::{
+    invalidate,
+    wire::{v1, v2},
+};
 use serde_json::{json, Map, Value};
 
 /// The mistake in a vector.

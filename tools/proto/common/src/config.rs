@@ -2,12 +2,12 @@
 
 //! The kinds of peers there are.
 
-use rpcrdma_proto::proto::cm_private::CmPrivate;
+use rpcrdma_proto::proto::connection::hostauth::Policy;
+use rpcrdma_proto::proto::connection::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::connection::Config;
-use rpcrdma_proto::proto::hostauth::Policy;
-use rpcrdma_proto::proto::negotiate::{Time, Versions};
-use rpcrdma_proto::proto::property::{Properties, ReverseSupport};
-use rpcrdma_proto::proto::types::{Version, Xid};
+use rpcrdma_proto::proto::wire::cm_private::CmPrivate;
+use rpcrdma_proto::proto::wire::property::{Properties, ReverseSupport};
+use rpcrdma_proto::proto::wire::types::{Version, Xid};
 
 /// Version 2 only, which no peer has to be, but some may.
 pub const V2_ONLY: Versions = Versions {

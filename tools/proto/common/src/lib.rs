@@ -5,14 +5,14 @@
 
 use std::ops::Range;
 
-use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks};
+use rpcrdma_proto::proto::connection::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::connection::{Connection, Event};
-use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
-use rpcrdma_proto::proto::negotiate::{Opening, Time};
-use rpcrdma_proto::proto::plan::{Buf, ChunkRole, Part, PartName, Registration};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Xid};
-use rpcrdma_proto::proto::v1;
+use rpcrdma_proto::proto::requester::plan::{Buf, ChunkRole, Part, PartName, Registration};
+use rpcrdma_proto::proto::wire::chunk::{ChunkLists, Chunks};
+use rpcrdma_proto::proto::wire::error::ErrorReport;
+use rpcrdma_proto::proto::wire::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Position, ReadSegment, Segment, Xid};
+use rpcrdma_proto::proto::wire::v1;
 
 pub mod config;
 pub mod world;

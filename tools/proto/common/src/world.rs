@@ -18,15 +18,15 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
-use rpcrdma_proto::proto::chunk::NoChunks;
+use rpcrdma_proto::proto::connection::continuation::{MessagePart, PartSplitter};
+use rpcrdma_proto::proto::connection::credit::RecvCredits;
+use rpcrdma_proto::proto::connection::negotiate::{Opening, PeerVersionMemo, Time};
 use rpcrdma_proto::proto::connection::{
     Arrived, CloseReason, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
 };
-use rpcrdma_proto::proto::continuation::{MessagePart, PartSplitter};
-use rpcrdma_proto::proto::credit::RecvCredits;
-use rpcrdma_proto::proto::header::{Kind, Outgoing};
-use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
+use rpcrdma_proto::proto::wire::chunk::NoChunks;
+use rpcrdma_proto::proto::wire::header::{Kind, Outgoing};
+use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Version, Xid};
 
 /// An RPC that one side will make.
 #[derive(Clone, Copy, Debug)]

@@ -5,16 +5,17 @@
 use std::hint::black_box;
 
 use common::{buf, config, conveyed, rpc, v1_client, v1_message};
-use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks, ChunksOf, Layout, NoChunks};
+use rpcrdma_proto::proto::connection::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::connection::{Connection, Event, MAX_CONTROL_LEN};
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
-use rpcrdma_proto::proto::negotiate::{Opening, Time};
-use rpcrdma_proto::proto::plan::{plan, CallShape, Limits, Plan, PlanError};
-use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
+use rpcrdma_proto::proto::requester::plan::{plan, CallShape, Limits, Plan, PlanError};
+use rpcrdma_proto::proto::requester::reply::{check_conveyed, Payload};
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Version, Xid};
-use rpcrdma_proto::proto::{v1, v2};
+use rpcrdma_proto::proto::wire::chunk::{ChunkSlices, Chunks, ChunksOf, Layout, NoChunks};
+use rpcrdma_proto::proto::wire::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
+use rpcrdma_proto::proto::wire::types::{
+    Grant, Handle, MsgType, Position, ReadSegment, Segment, Version, Xid,
+};
+use rpcrdma_proto::proto::wire::{v1, v2};
 
 type Copied<'a> = std::iter::Copied<std::slice::Iter<'a, Segment>>;
 

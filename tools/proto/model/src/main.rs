@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use common::config::{both, config, small, v1_only, V2_ONLY};
 use common::world::{forward, reverse, Action, Fabric, Fate, Setup, World};
-use rpcrdma_proto::proto::types::Version;
+use rpcrdma_proto::proto::wire::types::Version;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 /// A pair of peers, and the required outcome.

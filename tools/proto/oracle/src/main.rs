@@ -11,14 +11,15 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rpcrdma_proto::proto::chunk::{ChunkLists, ChunkSlices};
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
-use rpcrdma_proto::proto::property::{material, Properties, PropertySet, ReverseSupport};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Position, ReadSegment, Segment, Xid};
-use rpcrdma_proto::proto::xdr::Writer;
-use rpcrdma_proto::proto::{v1, v2};
+use rpcrdma_proto::proto::wire::chunk::{ChunkLists, ChunkSlices};
+use rpcrdma_proto::proto::wire::error::ErrorReport;
+use rpcrdma_proto::proto::wire::header::{Body, FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::property::{material, Properties, PropertySet, ReverseSupport};
+use rpcrdma_proto::proto::wire::types::{
+    Grant, Handle, MsgType, Position, ReadSegment, Segment, Xid,
+};
+use rpcrdma_proto::proto::wire::xdr::Writer;
+use rpcrdma_proto::proto::wire::{v1, v2};
 
 /// A line of fields.
 struct Fields(String);
@@ -374,7 +375,7 @@ fn draw_own_properties(random: &mut Random) -> Message {
         } else {
             properties.encode(&mut out)?;
         }
-        Ok::<_, rpcrdma_proto::proto::error::NoRoom>(out.len())
+        Ok::<_, rpcrdma_proto::proto::wire::error::NoRoom>(out.len())
     });
     let fields = connprop(xid, grant, more, |fields| {
         fields.add(if authenticate { 6_u32 } else { 5 });

@@ -3,8 +3,8 @@
 //! Private data of the connection manager.
 
 use proptest::prelude::*;
-use rpcrdma_proto::proto::cm_private::{self, Agreement, Announcement, CmPrivate};
-use rpcrdma_proto::proto::types::Version;
+use rpcrdma_proto::proto::wire::cm_private::{self, Agreement, Announcement, CmPrivate};
+use rpcrdma_proto::proto::wire::types::Version;
 
 fn peer(remote_invalidation: bool, send_size: u32, recv_size: u32) -> CmPrivate {
     CmPrivate {

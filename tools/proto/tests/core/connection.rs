@@ -3,21 +3,21 @@
 //! Connections, message by message.
 
 use common::{config, rpc, segment, words, Lists};
-use rpcrdma_proto::proto::chunk::NoChunks;
-use rpcrdma_proto::proto::cm_private::{self, Announcement, CmPrivate};
+use rpcrdma_proto::proto::connection::credit::RecvCredits;
+use rpcrdma_proto::proto::connection::hostauth::{Policy, Verdict};
+use rpcrdma_proto::proto::connection::negotiate::{Opening, PeerVersionMemo, Time, Versions};
 use rpcrdma_proto::proto::connection::{
     CloseReason, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN, MAX_PROPERTIES,
 };
-use rpcrdma_proto::proto::credit::RecvCredits;
-use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
-use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
-use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
-use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time, Versions};
-use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Limits, Part};
-use rpcrdma_proto::proto::property::{Properties, ReverseSupport, HOSTAUTH_LEN, SET_LEN};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
-use rpcrdma_proto::proto::v2;
-use rpcrdma_proto::proto::xdr::Writer;
+use rpcrdma_proto::proto::requester::plan::{plan, Buf, CallShape, Limits, Part};
+use rpcrdma_proto::proto::wire::chunk::NoChunks;
+use rpcrdma_proto::proto::wire::cm_private::{self, Announcement, CmPrivate};
+use rpcrdma_proto::proto::wire::error::{BadHeader, ErrorReport};
+use rpcrdma_proto::proto::wire::header::{FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::property::{Properties, ReverseSupport, HOSTAUTH_LEN, SET_LEN};
+use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Version, Xid};
+use rpcrdma_proto::proto::wire::v2;
+use rpcrdma_proto::proto::wire::xdr::Writer;
 
 const NOW: Time = Time(1000);
 

@@ -4,10 +4,10 @@
 
 use common::rpc;
 use proptest::prelude::*;
-use rpcrdma_proto::proto::continuation::{part, Assembler, Content, PartSplitter};
-use rpcrdma_proto::proto::error::BadHeader;
-use rpcrdma_proto::proto::header::RpcStart;
-use rpcrdma_proto::proto::types::Xid;
+use rpcrdma_proto::proto::connection::continuation::{part, Assembler, Content, PartSplitter};
+use rpcrdma_proto::proto::wire::error::BadHeader;
+use rpcrdma_proto::proto::wire::header::RpcStart;
+use rpcrdma_proto::proto::wire::types::Xid;
 
 const CALL: Content = Content::Rpc { response: false };
 

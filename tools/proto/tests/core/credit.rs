@@ -3,8 +3,9 @@
 //! Flow control.
 
 use proptest::prelude::*;
-use rpcrdma_proto::proto::credit::{Allowance, CallCredits, Grant, RecvCredits, SendCredits};
-use rpcrdma_proto::proto::negotiate::Time;
+use rpcrdma_proto::proto::connection::credit::{Allowance, CallCredits, RecvCredits, SendCredits};
+use rpcrdma_proto::proto::connection::negotiate::Time;
+use rpcrdma_proto::proto::wire::types::Grant;
 
 fn grant(granted: u16, ceiling: u16) -> Grant {
     Grant { granted, ceiling }

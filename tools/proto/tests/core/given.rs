@@ -6,8 +6,8 @@ use common::Lists;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use rpcrdma_proto::proto::chunk::{ChunkLists, NoChunks};
-use rpcrdma_proto::proto::types::{Handle, Position, ReadSegment, Segment};
+use rpcrdma_proto::proto::wire::chunk::{ChunkLists, NoChunks};
+use rpcrdma_proto::proto::wire::types::{Handle, Position, ReadSegment, Segment};
 
 /// Any Segment that is within the address space.
 pub fn any_segment() -> impl Strategy<Value = Segment> {

@@ -4,13 +4,14 @@
 
 use common::{read, rpc, words, Lists};
 use proptest::prelude::*;
-use rpcrdma_proto::proto::chunk::{ChunkLists, Chunks, NoChunks};
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::error::{BadHeader, ErrorReport, NoRoom};
-use rpcrdma_proto::proto::header::{Body, FixedWords, Flags, Kind, Outgoing, RpcStart};
-use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
-use rpcrdma_proto::proto::xdr::{padded_len, Reader, Writer};
-use rpcrdma_proto::proto::{v1, v2};
+use rpcrdma_proto::proto::wire::chunk::{ChunkLists, Chunks, NoChunks};
+use rpcrdma_proto::proto::wire::error::{BadHeader, ErrorReport, NoRoom};
+use rpcrdma_proto::proto::wire::header::{Body, FixedWords, Flags, Kind, Outgoing, RpcStart};
+use rpcrdma_proto::proto::wire::types::{
+    Grant, Handle, MsgType, ReadSegment, Segment, Version, Xid,
+};
+use rpcrdma_proto::proto::wire::xdr::{padded_len, Reader, Writer};
+use rpcrdma_proto::proto::wire::{v1, v2};
 
 use crate::given::{any_bytes, any_lists};
 
@@ -84,7 +85,7 @@ fn lists_have_the_shape_of_the_document() {
     };
     let lists = Lists {
         reads: vec![ReadSegment {
-            position: rpcrdma_proto::proto::types::Position(8),
+            position: rpcrdma_proto::proto::wire::types::Position(8),
             segment,
         }],
         writes: vec![vec![segment, segment], vec![]],

@@ -2,7 +2,7 @@
 
 //! Hosts, as an administrator names them.
 
-use rpcrdma_proto::proto::host::{hosts, Address, Demand, Fit, KeyName, Prefix};
+use rpcrdma_proto::proto::connection::host::{hosts, Address, Demand, Fit, KeyName, Prefix};
 
 fn address(text: &str) -> Address {
     Address::parse(text).expect(text)

@@ -3,9 +3,9 @@
 //! Remote invalidation.
 
 use common::{read, segment, Lists};
-use rpcrdma_proto::proto::chunk::NoChunks;
 use rpcrdma_proto::proto::invalidate::{offer, permitted, permitted_v1};
-use rpcrdma_proto::proto::types::Handle;
+use rpcrdma_proto::proto::wire::chunk::NoChunks;
+use rpcrdma_proto::proto::wire::types::Handle;
 
 fn lists() -> Lists {
     Lists {

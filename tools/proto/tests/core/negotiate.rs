@@ -2,9 +2,11 @@
 
 //! The choice of a version.
 
-use rpcrdma_proto::proto::cm_private::Announcement;
-use rpcrdma_proto::proto::negotiate::{Answer, Negotiation, PeerVersionMemo, Time, Versions};
-use rpcrdma_proto::proto::types::{Version, Xid};
+use rpcrdma_proto::proto::connection::negotiate::{
+    Answer, Negotiation, PeerVersionMemo, Time, Versions,
+};
+use rpcrdma_proto::proto::wire::cm_private::Announcement;
+use rpcrdma_proto::proto::wire::types::{Version, Xid};
 
 const PROBE: Xid = Xid(7);
 

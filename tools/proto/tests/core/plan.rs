@@ -6,16 +6,15 @@ use std::ops::Range;
 
 use common::{buf, segment, stream_range, Lists};
 use proptest::prelude::*;
-use rpcrdma_proto::proto::chunk::ChunksOf;
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::header::{Kind, Outgoing};
-use rpcrdma_proto::proto::plan::{
+use rpcrdma_proto::proto::requester::plan::{
     plan, Buf, CallShape, ChunkRole, Conveyance, Item, Limits, Part, PartName, Plan, PlanError,
     Registration,
 };
-use rpcrdma_proto::proto::types::{Handle, MsgType, Position, Segment, Version, Xid};
-use rpcrdma_proto::proto::xdr::pad_len;
-use rpcrdma_proto::proto::{v1, v2};
+use rpcrdma_proto::proto::wire::chunk::ChunksOf;
+use rpcrdma_proto::proto::wire::header::{Kind, Outgoing};
+use rpcrdma_proto::proto::wire::types::{Grant, Handle, MsgType, Position, Segment, Version, Xid};
+use rpcrdma_proto::proto::wire::xdr::pad_len;
+use rpcrdma_proto::proto::wire::{v1, v2};
 
 fn shape<'a>(send: Buf, arguments: &'a [Item], receive: Buf, results: &'a [Item]) -> CallShape<'a> {
     CallShape {

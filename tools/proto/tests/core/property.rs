@@ -4,12 +4,12 @@
 
 use common::words;
 use proptest::prelude::*;
-use rpcrdma_proto::proto::error::BadHeader;
-use rpcrdma_proto::proto::property::{
+use rpcrdma_proto::proto::wire::error::BadHeader;
+use rpcrdma_proto::proto::wire::property::{
     material, subset_contains, Effective, Properties, PropertySet, ReverseSupport, HOSTAUTH_LEN,
     SET_LEN,
 };
-use rpcrdma_proto::proto::xdr::Writer;
+use rpcrdma_proto::proto::wire::xdr::Writer;
 
 use crate::given::any_bytes;
 

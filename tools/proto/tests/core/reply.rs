@@ -4,12 +4,12 @@
 
 use common::{conveyed, read, rpc, segment, v1_client, v1_message, words, Lists};
 use proptest::prelude::*;
+use rpcrdma_proto::proto::connection::negotiate::Time;
 use rpcrdma_proto::proto::connection::Event;
-use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
-use rpcrdma_proto::proto::header::{Kind, RpcStart};
-use rpcrdma_proto::proto::negotiate::Time;
-use rpcrdma_proto::proto::reply::{check_conveyed, Failure, Payload};
-use rpcrdma_proto::proto::types::{Segment, Xid};
+use rpcrdma_proto::proto::requester::reply::{check_conveyed, Failure, Payload};
+use rpcrdma_proto::proto::wire::error::{BadHeader, ErrorReport};
+use rpcrdma_proto::proto::wire::header::{Kind, RpcStart};
+use rpcrdma_proto::proto::wire::types::{Segment, Xid};
 
 use crate::given::{any_bytes, any_lists};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use rpcrdma_proto::proto::credit::RecvCredits;
+use rpcrdma_proto::proto::connection::credit::RecvCredits;
 use rpcrdma_proto::proto::resources::{
     resources, responder, Device, Resources, ResponderResources,
 };

@@ -4,13 +4,13 @@
 
 use common::{lists_of, segment, v1_message, Lists};
 use proptest::prelude::*;
-use rpcrdma_proto::proto::chunk::Chunks;
-use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::header::Kind;
-use rpcrdma_proto::proto::plan::Item;
-use rpcrdma_proto::proto::respond::{protects, respond, Form, ReplyLimits, ReplyShape, Response};
-use rpcrdma_proto::proto::types::{Version, Xid};
-use rpcrdma_proto::proto::v1;
+use rpcrdma_proto::proto::requester::plan::Item;
+use rpcrdma_proto::proto::responder::{protects, respond, Form, ReplyLimits, ReplyShape, Response};
+use rpcrdma_proto::proto::wire::chunk::Chunks;
+use rpcrdma_proto::proto::wire::error::ErrorReport;
+use rpcrdma_proto::proto::wire::header::Kind;
+use rpcrdma_proto::proto::wire::types::{Version, Xid};
+use rpcrdma_proto::proto::wire::v1;
 
 fn limits(version: Version) -> ReplyLimits {
     ReplyLimits {

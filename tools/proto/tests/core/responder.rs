@@ -4,16 +4,17 @@
 
 use common::{conveyed, read, rpc, segment, v1_message, words, Lists};
 use proptest::prelude::*;
-use rpcrdma_proto::proto::chunk::ChunkLists;
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
-use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::responder::{
     accept, check_long, slice, CallLimits, ParsedCall, Source, CALL_START,
 };
-use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
-use rpcrdma_proto::proto::v1;
-use rpcrdma_proto::proto::v2;
+use rpcrdma_proto::proto::wire::chunk::ChunkLists;
+use rpcrdma_proto::proto::wire::error::{BadHeader, ErrorReport};
+use rpcrdma_proto::proto::wire::header::{Body, FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::types::{
+    Grant, Handle, MsgType, ReadSegment, Segment, Version, Xid,
+};
+use rpcrdma_proto::proto::wire::v1;
+use rpcrdma_proto::proto::wire::v2;
 
 use crate::given::any_lists;
 

@@ -2,11 +2,13 @@
 
 //! Reactions to errors.
 
-use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::negotiate::{PeerVersionMemo, Time};
-use rpcrdma_proto::proto::plan::{plan, Buf, CallShape, Conveyance, Limits, Part, Plan};
-use rpcrdma_proto::proto::retry::{keep, react, Attempts, Reaction, Refusals, Retry, Sent};
-use rpcrdma_proto::proto::types::Version;
+use rpcrdma_proto::proto::connection::negotiate::{PeerVersionMemo, Time};
+use rpcrdma_proto::proto::requester::plan::{plan, Buf, CallShape, Conveyance, Limits, Part, Plan};
+use rpcrdma_proto::proto::requester::retry::{
+    keep, react, Attempts, Reaction, Refusals, Retry, Sent,
+};
+use rpcrdma_proto::proto::wire::error::ErrorReport;
+use rpcrdma_proto::proto::wire::types::Version;
 
 const SENT: Sent<'_> = Sent {
     long: false,

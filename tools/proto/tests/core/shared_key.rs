@@ -6,18 +6,18 @@ use std::cell::RefCell;
 
 use common::config;
 use proptest::prelude::*;
-use rpcrdma_proto::proto::chunk::NoChunks;
+use rpcrdma_proto::proto::connection::host::Address;
+use rpcrdma_proto::proto::connection::hostauth::{Policy, Verdict};
+use rpcrdma_proto::proto::connection::negotiate::{Opening, Time};
+use rpcrdma_proto::proto::connection::shared_key::{
+    proven, Channel, End, Handshake, Mac, Nonce, MAX_LEN, PROVEN_LEN,
+};
 use rpcrdma_proto::proto::connection::{
     CloseReason, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
 };
-use rpcrdma_proto::proto::header::{Kind, Outgoing};
-use rpcrdma_proto::proto::host::Address;
-use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
-use rpcrdma_proto::proto::negotiate::{Opening, Time};
-use rpcrdma_proto::proto::shared_key::{
-    proven, Channel, End, Handshake, Mac, Nonce, MAX_LEN, PROVEN_LEN,
-};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
+use rpcrdma_proto::proto::wire::chunk::NoChunks;
+use rpcrdma_proto::proto::wire::header::{Kind, Outgoing};
+use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Version, Xid};
 
 const NOW: Time = Time(1000);
 

@@ -3,12 +3,12 @@
 //! A peer that sends anything.
 
 use common::Random;
+use rpcrdma_proto::proto::connection::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::connection::{Connection, Event, MAX_CONTROL_LEN};
-use rpcrdma_proto::proto::header::{Kind, Outgoing};
-use rpcrdma_proto::proto::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Version, Xid};
-use rpcrdma_proto::proto::{chunk, v1, v2};
+use rpcrdma_proto::proto::wire::header::{Kind, Outgoing};
+use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Version, Xid};
+use rpcrdma_proto::proto::wire::{chunk, v1, v2};
 
 /// Mostly words that mean something, sometimes any.
 fn word(random: &mut Random) -> u32 {

@@ -9,8 +9,8 @@
 use common::config::config;
 use common::world::{forward, Action, Fabric, Fate, Setup, World};
 use common::Random;
+use rpcrdma_proto::proto::connection::negotiate::Versions;
 use rpcrdma_proto::proto::connection::{Config, Side};
-use rpcrdma_proto::proto::negotiate::Versions;
 
 /// The Calls of either side's other direction that have Receives.
 const CALLBACKS: u16 = 16;

@@ -13,10 +13,10 @@ mod net;
 mod rpc;
 
 use common::config::v1_only;
+use rpcrdma_proto::proto::connection::negotiate::{Time, Versions};
 use rpcrdma_proto::proto::connection::Config;
-use rpcrdma_proto::proto::negotiate::{Time, Versions};
-use rpcrdma_proto::proto::property::Properties;
-use rpcrdma_proto::proto::types::{Version, Xid};
+use rpcrdma_proto::proto::wire::property::Properties;
+use rpcrdma_proto::proto::wire::types::{Version, Xid};
 
 use crate::net::{Chunking, Net, Weather};
 use crate::rpc::Outcome;

@@ -6,22 +6,23 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use common::{stream_range, Lists, Random};
-use rpcrdma_proto::proto::chunk::{ChunkLists, NoChunks};
+use rpcrdma_proto::proto::connection::continuation::PartSplitter;
+use rpcrdma_proto::proto::connection::credit::RecvCredits;
+use rpcrdma_proto::proto::connection::negotiate::{Opening, PeerVersionMemo, Time, Versions};
 use rpcrdma_proto::proto::connection::{
     Arrived, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
 };
-use rpcrdma_proto::proto::continuation::PartSplitter;
-use rpcrdma_proto::proto::credit::RecvCredits;
-use rpcrdma_proto::proto::error::{BadHeader, ErrorReport};
-use rpcrdma_proto::proto::header::{Conveyed, Kind, Outgoing};
 use rpcrdma_proto::proto::invalidate;
-use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time, Versions};
-use rpcrdma_proto::proto::plan::{plan, CallShape, ChunkRole, Conveyance, Limits, Plan};
-use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
-use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape};
-use rpcrdma_proto::proto::responder::{self, CallLimits, Source};
-use rpcrdma_proto::proto::retry::{self, Attempts, Reaction, Retry, Sent};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Position, Segment, Version, Xid};
+use rpcrdma_proto::proto::requester::plan::{plan, CallShape, ChunkRole, Conveyance, Limits, Plan};
+use rpcrdma_proto::proto::requester::reply::{check_conveyed, Payload};
+use rpcrdma_proto::proto::requester::retry::{self, Attempts, Reaction, Retry, Sent};
+use rpcrdma_proto::proto::responder::{
+    self, respond, CallLimits, Form, ReplyLimits, ReplyShape, Source,
+};
+use rpcrdma_proto::proto::wire::chunk::{ChunkLists, NoChunks};
+use rpcrdma_proto::proto::wire::error::{BadHeader, ErrorReport};
+use rpcrdma_proto::proto::wire::header::{Conveyed, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Position, Segment, Version, Xid};
 
 use crate::chunking;
 use crate::rpc::{execute, Outcome, Rpc};
@@ -585,7 +586,7 @@ impl Net {
             Some(item) if reply.written != 0 => {
                 assert_eq!(reply.written, item.len);
                 let (head, tail) = payload.split_at(item.offset as usize);
-                let pad = rpcrdma_proto::proto::xdr::pad_len(item.len) as usize;
+                let pad = rpcrdma_proto::proto::wire::xdr::pad_len(item.len) as usize;
                 [
                     head,
                     octets(&registered.receive, item.range()),
@@ -721,7 +722,7 @@ impl Net {
         conveyed: &Conveyed<'_>,
         xid: Xid,
         reply: &[u8],
-        item: Option<rpcrdma_proto::proto::plan::Item>,
+        item: Option<rpcrdma_proto::proto::requester::plan::Item>,
         call: &[u8],
     ) {
         let endpoint = self.endpoint(side);

@@ -3,10 +3,10 @@
 //! RPCs with made-up content that tells, from end to end, whether a byte is out of place.
 
 use common::{words, Random};
-use rpcrdma_proto::proto::plan::{Buf, Item, Part};
-use rpcrdma_proto::proto::retry::Attempts;
-use rpcrdma_proto::proto::types::Xid;
-use rpcrdma_proto::proto::xdr::pad_len;
+use rpcrdma_proto::proto::requester::plan::{Buf, Item, Part};
+use rpcrdma_proto::proto::requester::retry::Attempts;
+use rpcrdma_proto::proto::wire::types::Xid;
+use rpcrdma_proto::proto::wire::xdr::pad_len;
 
 /// How an RPC ended.
 #[derive(Clone, Copy, Debug, PartialEq)]

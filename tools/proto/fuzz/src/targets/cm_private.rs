@@ -2,9 +2,9 @@
 
 //! Private data: the first message of each kind in it is found wherever it is, and nothing else is.
 
-use rpcrdma_proto::proto::cm_private::{self, Agreement, Announcement, CmPrivate};
-use rpcrdma_proto::proto::negotiate::Versions;
-use rpcrdma_proto::proto::types::Version;
+use rpcrdma_proto::proto::connection::negotiate::Versions;
+use rpcrdma_proto::proto::wire::cm_private::{self, Agreement, Announcement, CmPrivate};
+use rpcrdma_proto::proto::wire::types::Version;
 
 use crate::source::Source;
 

@@ -3,17 +3,18 @@
 //! One connection against a peer that does anything at all.
 
 use common::config::{both, small, v1_only};
-use rpcrdma_proto::proto::chunk::{ChunkSlices, NoChunks};
-use rpcrdma_proto::proto::cm_private::{self, Announcement, CmPrivate};
+use rpcrdma_proto::proto::connection::hostauth::{Policy, Verdict};
+use rpcrdma_proto::proto::connection::negotiate::{Opening, PeerVersionMemo, Time};
 use rpcrdma_proto::proto::connection::{Config, Connection, Event, SendError, MAX_CONTROL_LEN};
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::header::{FixedWords, Kind, Outgoing};
-use rpcrdma_proto::proto::hostauth::{Policy, Verdict};
-use rpcrdma_proto::proto::negotiate::{Opening, PeerVersionMemo, Time};
-use rpcrdma_proto::proto::plan::Limits;
-use rpcrdma_proto::proto::types::{Handle, MsgType, ReadSegment, Segment, Version, Xid};
-use rpcrdma_proto::proto::{v1, v2};
+use rpcrdma_proto::proto::requester::plan::Limits;
+use rpcrdma_proto::proto::wire::chunk::{ChunkSlices, NoChunks};
+use rpcrdma_proto::proto::wire::cm_private::{self, Announcement, CmPrivate};
+use rpcrdma_proto::proto::wire::error::ErrorReport;
+use rpcrdma_proto::proto::wire::header::{FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::types::{
+    Grant, Handle, MsgType, ReadSegment, Segment, Version, Xid,
+};
+use rpcrdma_proto::proto::wire::{v1, v2};
 
 use crate::source::Source;
 

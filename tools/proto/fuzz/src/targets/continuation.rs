@@ -2,10 +2,10 @@
 
 //! Messages in parts, as any peer may send them, against a plain description of the rules.
 
-use rpcrdma_proto::proto::continuation::{Assembler, Content, PartSplitter};
-use rpcrdma_proto::proto::error::BadHeader;
-use rpcrdma_proto::proto::header::RpcStart;
-use rpcrdma_proto::proto::types::Xid;
+use rpcrdma_proto::proto::connection::continuation::{Assembler, Content, PartSplitter};
+use rpcrdma_proto::proto::wire::error::BadHeader;
+use rpcrdma_proto::proto::wire::header::RpcStart;
+use rpcrdma_proto::proto::wire::types::Xid;
 
 use crate::source::Source;
 

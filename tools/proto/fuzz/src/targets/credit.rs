@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 use std::mem::take;
 
-use rpcrdma_proto::proto::credit::{CallCredits, Grant, RecvCredits, SendCredits};
+use rpcrdma_proto::proto::connection::credit::{CallCredits, RecvCredits, SendCredits};
+use rpcrdma_proto::proto::wire::types::Grant;
 
 use crate::source::Source;
 

@@ -2,11 +2,10 @@
 
 //! Error messages: arbitrary ones never harm, and ours are understood by every peer.
 
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::error::{ErrorReport, NoRoom};
-use rpcrdma_proto::proto::header::{Body, FixedWords};
-use rpcrdma_proto::proto::types::Xid;
-use rpcrdma_proto::proto::{v1, v2};
+use rpcrdma_proto::proto::wire::error::{ErrorReport, NoRoom};
+use rpcrdma_proto::proto::wire::header::{Body, FixedWords};
+use rpcrdma_proto::proto::wire::types::{Grant, Xid};
+use rpcrdma_proto::proto::wire::{v1, v2};
 
 use crate::source::Source;
 

@@ -5,7 +5,7 @@
 
 use std::net::Ipv6Addr;
 
-use rpcrdma_proto::proto::host::{hosts, Address, Demand, Fit, KeyName, Prefix};
+use rpcrdma_proto::proto::connection::host::{hosts, Address, Demand, Fit, KeyName, Prefix};
 
 use crate::source::Source;
 

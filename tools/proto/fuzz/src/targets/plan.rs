@@ -8,19 +8,19 @@
 use std::ops::Range;
 
 use common::{stream_range, Lists};
-use rpcrdma_proto::proto::chunk::ChunkLists;
-use rpcrdma_proto::proto::continuation::PartSplitter;
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
-use rpcrdma_proto::proto::plan::{
+use rpcrdma_proto::proto::connection::continuation::PartSplitter;
+use rpcrdma_proto::proto::requester::plan::{
     plan, Buf, CallShape, ChunkRole, Conveyance, Item, Limits, Part, PartName, Plan, Registration,
 };
-use rpcrdma_proto::proto::reply::{check_conveyed, Payload};
-use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape, Response};
-use rpcrdma_proto::proto::responder::{accept, CallLimits, Source as From};
-use rpcrdma_proto::proto::types::{Handle, MsgType, Segment, Version, Xid};
-use rpcrdma_proto::proto::xdr::padded_len;
-use rpcrdma_proto::proto::{v1, v2};
+use rpcrdma_proto::proto::requester::reply::{check_conveyed, Payload};
+use rpcrdma_proto::proto::responder::{
+    accept, respond, CallLimits, Form, ReplyLimits, ReplyShape, Response, Source as From,
+};
+use rpcrdma_proto::proto::wire::chunk::ChunkLists;
+use rpcrdma_proto::proto::wire::header::{Body, Conveyed, FixedWords, Kind, Outgoing, RpcStart};
+use rpcrdma_proto::proto::wire::types::{Grant, Handle, MsgType, Segment, Version, Xid};
+use rpcrdma_proto::proto::wire::xdr::padded_len;
+use rpcrdma_proto::proto::wire::{v1, v2};
 
 use crate::source::Source;
 

@@ -2,10 +2,10 @@
 
 //! Property sets, checked against a parser that knows nothing of the meaning.
 
-use rpcrdma_proto::proto::property::{
+use rpcrdma_proto::proto::wire::property::{
     material, Effective, Properties, PropertySet, ReverseSupport, HOSTAUTH_LEN, SET_LEN,
 };
-use rpcrdma_proto::proto::xdr::Writer;
+use rpcrdma_proto::proto::wire::xdr::Writer;
 
 use crate::source::Source;
 

@@ -3,11 +3,11 @@
 //! Replies to an RPC that offered some chunks. A good Reply is taken, and one that is taken says
 //! nothing about memory that was not offered.
 
-use rpcrdma_proto::proto::chunk::{ChunkLists, ChunkSlices, Chunks};
-use rpcrdma_proto::proto::header::{Body, FixedWords, Kind, RpcStart};
-use rpcrdma_proto::proto::reply::{check_conveyed, Payload, Reply};
-use rpcrdma_proto::proto::types::{Handle, Segment, Xid};
-use rpcrdma_proto::proto::v1;
+use rpcrdma_proto::proto::requester::reply::{check_conveyed, Payload, Reply};
+use rpcrdma_proto::proto::wire::chunk::{ChunkLists, ChunkSlices, Chunks};
+use rpcrdma_proto::proto::wire::header::{Body, FixedWords, Kind, RpcStart};
+use rpcrdma_proto::proto::wire::types::{Handle, Segment, Xid};
+use rpcrdma_proto::proto::wire::v1;
 
 use crate::source::Source;
 

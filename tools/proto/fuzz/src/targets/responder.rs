@@ -3,14 +3,16 @@
 //! Calls with arbitrary chunk lists: an accepted one consists of its Payload stream and its Read
 //! chunks, each octet once and in order; a Reply to it stays within the memory it offers.
 
-use rpcrdma_proto::proto::chunk::{ChunkSlices, Chunks};
-use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind};
 use rpcrdma_proto::proto::invalidate;
-use rpcrdma_proto::proto::plan::Item;
-use rpcrdma_proto::proto::respond::{respond, Form, ReplyLimits, ReplyShape, Response};
-use rpcrdma_proto::proto::responder::{accept, slice, Call, CallLimits, Source as From};
-use rpcrdma_proto::proto::types::{Handle, Position, ReadSegment, Segment, Version, Xid};
-use rpcrdma_proto::proto::v1;
+use rpcrdma_proto::proto::requester::plan::Item;
+use rpcrdma_proto::proto::responder::{
+    accept, respond, slice, Call, CallLimits, Form, ReplyLimits, ReplyShape, Response,
+    Source as From,
+};
+use rpcrdma_proto::proto::wire::chunk::{ChunkSlices, Chunks};
+use rpcrdma_proto::proto::wire::header::{Body, Conveyed, FixedWords, Kind};
+use rpcrdma_proto::proto::wire::types::{Handle, Position, ReadSegment, Segment, Version, Xid};
+use rpcrdma_proto::proto::wire::v1;
 
 use crate::source::Source;
 

@@ -3,10 +3,10 @@
 //! Errors that a Call gets, one after the other: it is sent again a few times at most, and only
 //! in a form that can help.
 
-use rpcrdma_proto::proto::error::ErrorReport;
-use rpcrdma_proto::proto::plan::Limits;
-use rpcrdma_proto::proto::retry::{react, Attempts, Reaction, Retry, Sent};
-use rpcrdma_proto::proto::types::Version;
+use rpcrdma_proto::proto::requester::plan::Limits;
+use rpcrdma_proto::proto::requester::retry::{react, Attempts, Reaction, Retry, Sent};
+use rpcrdma_proto::proto::wire::error::ErrorReport;
+use rpcrdma_proto::proto::wire::types::Version;
 
 use super::error::report;
 use crate::source::Source;

@@ -4,7 +4,7 @@
 
 use common::config::{both, small, v1_only};
 use common::world::{forward, reverse, Action, Fabric, Fate, Setup, World};
-use rpcrdma_proto::proto::types::Version;
+use rpcrdma_proto::proto::wire::types::Version;
 
 use crate::source::Source;
 

@@ -3,10 +3,12 @@
 //! Host authentication: after any messages in any order, only the proofs of this connection are
 //! accepted, once.
 
+use rpcrdma_proto::proto::connection::host::Address;
+use rpcrdma_proto::proto::connection::hostauth::Verdict;
+use rpcrdma_proto::proto::connection::shared_key::{
+    proven, Channel, End, Handshake, Mac, Nonce, MAX_LEN,
+};
 use rpcrdma_proto::proto::connection::Side;
-use rpcrdma_proto::proto::host::Address;
-use rpcrdma_proto::proto::hostauth::Verdict;
-use rpcrdma_proto::proto::shared_key::{proven, Channel, End, Handshake, Mac, Nonce, MAX_LEN};
 
 use crate::source::Source;
 

@@ -2,10 +2,10 @@
 
 //! Arbitrary bytes as a version 1 message. A decoded message encodes to the same bytes.
 
-use rpcrdma_proto::proto::chunk::ChunkLists;
-use rpcrdma_proto::proto::error::NoRoom;
-use rpcrdma_proto::proto::header::{Body, FixedWords, Kind};
-use rpcrdma_proto::proto::v1;
+use rpcrdma_proto::proto::wire::chunk::ChunkLists;
+use rpcrdma_proto::proto::wire::error::NoRoom;
+use rpcrdma_proto::proto::wire::header::{Body, FixedWords, Kind};
+use rpcrdma_proto::proto::wire::v1;
 
 pub fn run(message: &[u8]) {
     let Some((fixed, rest)) = FixedWords::split(message) else {

@@ -3,11 +3,10 @@
 //! Arbitrary bytes as a version 2 message. A decoded message encodes to the same bytes.
 
 use common::outgoing;
-use rpcrdma_proto::proto::credit::Grant;
-use rpcrdma_proto::proto::error::NoRoom;
-use rpcrdma_proto::proto::header::{Body, Conveyed, FixedWords, Kind, Outgoing};
-use rpcrdma_proto::proto::types::{Handle, Xid};
-use rpcrdma_proto::proto::v2;
+use rpcrdma_proto::proto::wire::error::NoRoom;
+use rpcrdma_proto::proto::wire::header::{Body, Conveyed, FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::types::{Grant, Handle, Xid};
+use rpcrdma_proto::proto::wire::v2;
 
 use super::v1::{check_lists, header_of};
 

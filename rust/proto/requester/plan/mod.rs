@@ -51,7 +51,7 @@
 //! A READ whose data shall be placed into the page list:
 //!
 //! ```
-//! use rpcrdma_proto::proto::plan::{
+//! use rpcrdma_proto::proto::requester::plan::{
 //!     plan, Buf, CallShape, ChunkRole, Limits, Part, PartName, Registration,
 //! };
 //!
@@ -102,13 +102,13 @@ pub use shape::{
     Ranges, //
 };
 
-use crate::proto::chunk::{
+use crate::proto::wire::chunk::{
     Layout,
     REPLY_CHUNK_LEN,
     WRITE_CHUNK_LEN, //
 };
-use crate::proto::header::Kind;
-use crate::proto::types::{
+use crate::proto::wire::header::Kind;
+use crate::proto::wire::types::{
     Position,
     ReadSegment,
     Segment, //

@@ -4,18 +4,18 @@
 //!
 //! [`connection`](crate::proto::connection) identifies a Reply and its RPC.
 
-use crate::proto::chunk::{
+use crate::proto::wire::chunk::{
     Chunk,
     ChunkLists,
     Chunks, //
 };
-use crate::proto::error::BadHeader;
-use crate::proto::header::{
+use crate::proto::wire::error::BadHeader;
+use crate::proto::wire::header::{
     Conveyed,
     Kind,
     RpcStart, //
 };
-use crate::proto::types::{
+use crate::proto::wire::types::{
     MsgType,
     Segment,
     Xid, //

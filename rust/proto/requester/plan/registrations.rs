@@ -4,14 +4,14 @@
 
 use core::ops::Range;
 
-use crate::proto::plan::{
+use crate::proto::requester::plan::{
     CallShape,
     Conveyance,
     First,
     PartName,
     Plan, //
 };
-use crate::proto::types::Position;
+use crate::proto::wire::types::Position;
 
 /// One region to register, and with it one Segment.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -6,7 +6,8 @@
 //! direction of RPC. A version 2 credit stands for one message of any kind: every message grants its
 //! receiver a number of further messages.
 
-use crate::proto::negotiate::Time;
+use crate::proto::connection::negotiate::Time;
+use crate::proto::wire::types::Grant;
 use core::ops::Range;
 
 /// The Calls of one direction of RPC on a version 1 connection, as their Requester counts them.
@@ -162,37 +163,6 @@ impl Allowance {
     pub fn handle_posted(&mut self, calls: u32) {
         self.coming = false;
         self.calls = calls.min(self.most);
-    }
-}
-
-/// The two halves of a version 2 credit word.
-//= V2-045, D-09
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Grant {
-    /// The number of further messages that the receiver may send.
-    pub granted: u16,
-    /// The most messages that the receiver of the word may have in flight.
-    pub ceiling: u16,
-}
-
-impl Grant {
-    /// Reads a credit word.
-    #[inline]
-    pub const fn from_word(word: u32) -> Self {
-        let [c0, c1, g0, g1] = word.to_be_bytes();
-        Self {
-            granted: u16::from_be_bytes([g0, g1]),
-            ceiling: u16::from_be_bytes([c0, c1]),
-        }
-    }
-
-    /// Returns the credit word.
-    #[inline]
-    //= V2-045, D-09
-    pub const fn to_word(self) -> u32 {
-        let [c0, c1] = self.ceiling.to_be_bytes();
-        let [g0, g1] = self.granted.to_be_bytes();
-        u32::from_be_bytes([c0, c1, g0, g1])
     }
 }
 

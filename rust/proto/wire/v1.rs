@@ -2,27 +2,27 @@
 
 //! The version 1 encoding.
 
-use crate::proto::chunk::{
+use crate::proto::wire::chunk::{
     ChunkLists,
     Chunks, //
 };
-use crate::proto::error::{
+use crate::proto::wire::error::{
     BadHeader,
     ErrorReport,
     NoRoom, //
 };
-use crate::proto::header::{
+use crate::proto::wire::header::{
     Body,
     Conveyed,
     FixedWords,
     Kind, //
 };
-use crate::proto::types::{
+use crate::proto::wire::types::{
     Handle,
     Version,
     Xid, //
 };
-use crate::proto::xdr::{
+use crate::proto::wire::xdr::{
     Reader,
     Writer, //
 };

@@ -4,13 +4,13 @@
 
 use core::ops::Range;
 
-use crate::proto::plan::{
+use crate::proto::requester::plan::{
     Buf,
     Part,
     PartName,
     PlanError, //
 };
-use crate::proto::types::Version;
+use crate::proto::wire::types::Version;
 
 /// The limits of both peers, of the device and of local policy.
 #[derive(Clone, Copy, Debug)]

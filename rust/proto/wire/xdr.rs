@@ -2,7 +2,7 @@
 
 //! Reading and writing XDR items in byte slices.
 
-use crate::proto::error::{
+use crate::proto::wire::error::{
     BadHeader,
     NoRoom, //
 };

@@ -4,23 +4,23 @@
 
 use core::ops::Range;
 
-use crate::proto::chunk::{
+use crate::proto::responder::reply::reducible;
+use crate::proto::wire::chunk::{
     ChunkLists,
     ListLens,
     ReadList, //
 };
-use crate::proto::error::{
+use crate::proto::wire::error::{
     BadHeader,
     ErrorReport, //
 };
-use crate::proto::header::{
+use crate::proto::wire::header::{
     Conveyed,
     FixedWords,
     Kind,
     RpcStart, //
 };
-use crate::proto::respond::reducible;
-use crate::proto::types::{
+use crate::proto::wire::types::{
     Handle,
     MsgType,
     Position,
@@ -28,7 +28,7 @@ use crate::proto::types::{
     Version,
     Xid, //
 };
-use crate::proto::xdr::Reader;
+use crate::proto::wire::xdr::Reader;
 
 /// The bytes of XID and type, which every RPC message begins with.
 const RPC_START: u64 = 8;

@@ -116,3 +116,34 @@ pub enum Side {
     /// The peer did.
     Server,
 }
+
+/// The two halves of a version 2 credit word.
+//= V2-045, D-09
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// The number of further messages that the receiver may send.
+    pub granted: u16,
+    /// The most messages that the receiver of the word may have in flight.
+    pub ceiling: u16,
+}
+
+impl Grant {
+    /// Reads a credit word.
+    #[inline]
+    pub const fn from_word(word: u32) -> Self {
+        let [c0, c1, g0, g1] = word.to_be_bytes();
+        Self {
+            granted: u16::from_be_bytes([g0, g1]),
+            ceiling: u16::from_be_bytes([c0, c1]),
+        }
+    }
+
+    /// Returns the credit word.
+    #[inline]
+    //= V2-045, D-09
+    pub const fn to_word(self) -> u32 {
+        let [c0, c1] = self.ceiling.to_be_bytes();
+        let [g0, g1] = self.granted.to_be_bytes();
+        u32::from_be_bytes([c0, c1, g0, g1])
+    }
+}

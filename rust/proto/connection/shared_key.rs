@@ -25,14 +25,14 @@
 //! - The connection manager of iWARP does not exchange queue pair numbers. Addresses and ports alone
 //!   identify the ends there.
 
-use crate::proto::error::{
+use crate::proto::connection::host::Address;
+use crate::proto::connection::hostauth::Verdict;
+use crate::proto::wire::error::{
     BadHeader,
     NoRoom, //
 };
-use crate::proto::host::Address;
-use crate::proto::hostauth::Verdict;
-use crate::proto::types::Side;
-use crate::proto::xdr::{
+use crate::proto::wire::types::Side;
+use crate::proto::wire::xdr::{
     Reader,
     Writer, //
 };

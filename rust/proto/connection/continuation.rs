@@ -6,9 +6,9 @@
 
 use core::ops::Range;
 
-use crate::proto::error::BadHeader;
-use crate::proto::header::RpcStart;
-use crate::proto::types::{
+use crate::proto::wire::error::BadHeader;
+use crate::proto::wire::header::RpcStart;
+use crate::proto::wire::types::{
     Version,
     Xid, //
 };

@@ -4,7 +4,12 @@
 
 use core::ops::Range;
 
-use crate::proto::chunk::{
+use crate::proto::requester::plan::{
+    Item,
+    ItemSet,
+    Ranges, //
+};
+use crate::proto::wire::chunk::{
     encode_lists,
     Chunk,
     ChunkLists,
@@ -12,22 +17,17 @@ use crate::proto::chunk::{
     REPLY_CHUNK_LEN,
     WRITE_CHUNK_LEN, //
 };
-use crate::proto::error::{
+use crate::proto::wire::error::{
     ErrorReport,
     NoRoom, //
 };
-use crate::proto::header::Kind;
-use crate::proto::plan::{
-    Item,
-    ItemSet,
-    Ranges, //
-};
-use crate::proto::types::{
+use crate::proto::wire::header::Kind;
+use crate::proto::wire::types::{
     ReadSegment,
     Segment,
     Version, //
 };
-use crate::proto::xdr::Writer;
+use crate::proto::wire::xdr::Writer;
 
 /// The shape of a Reply before the reduction of its results.
 #[derive(Clone, Copy, Debug)]

@@ -5,17 +5,17 @@
 //! [`ChunkLists::decode`] reads the lists once and checks every word of them. Its return value borrows the
 //! message; its iterators cannot fail.
 
-use crate::proto::error::{
+use crate::proto::wire::error::{
     BadHeader,
     NoRoom, //
 };
-use crate::proto::types::{
+use crate::proto::wire::types::{
     Handle,
     Position,
     ReadSegment,
     Segment, //
 };
-use crate::proto::xdr::{
+use crate::proto::wire::xdr::{
     Reader,
     Writer, //
 };
@@ -439,7 +439,7 @@ pub trait Chunks {
 /// Writes the three chunk lists one after the other.
 #[inline]
 //= V1-013, V1-014, V2-007
-pub(super) fn encode_lists<C: Chunks + ?Sized>(
+pub(in crate::proto) fn encode_lists<C: Chunks + ?Sized>(
     chunks: &C,
     out: &mut Writer<'_>,
 ) -> Result<(), NoRoom> {

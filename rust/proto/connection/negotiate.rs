@@ -10,8 +10,8 @@
 //! A server that does not know the version answers ERR_VERS, and the client goes on with another
 //! version, once, on the same connection. The first message that is no error makes the version final.
 
-use crate::proto::cm_private::Announcement;
-use crate::proto::types::{
+use crate::proto::wire::cm_private::Announcement;
+use crate::proto::wire::types::{
     Version,
     Xid, //
 };

@@ -2,18 +2,17 @@
 
 //! The version 2 encoding.
 
-use crate::proto::chunk::{
+use crate::proto::wire::chunk::{
     self,
     ChunkLists,
     Chunks, //
 };
-use crate::proto::credit::Grant;
-use crate::proto::error::{
+use crate::proto::wire::error::{
     BadHeader,
     ErrorReport,
     NoRoom, //
 };
-use crate::proto::header::{
+use crate::proto::wire::header::{
     Body,
     Conveyed,
     FixedWords,
@@ -21,14 +20,15 @@ use crate::proto::header::{
     Kind,
     Outgoing, //
 };
-use crate::proto::types::{
+use crate::proto::wire::types::{
+    Grant,
     Handle,
     MsgType,
     Version,
     Xid, //
 };
-use crate::proto::v1;
-use crate::proto::xdr::{
+use crate::proto::wire::v1;
+use crate::proto::wire::xdr::{
     is_pad,
     Reader,
     Writer, //

@@ -7,7 +7,7 @@
 //! of the format, and three octets of content. A receiver looks for each of them at every offset, and
 //! ignores all other octets.
 
-use crate::proto::types::Version;
+use crate::proto::wire::types::Version;
 
 /// The length of each message on the wire.
 const MESSAGE_LEN: usize = 8;

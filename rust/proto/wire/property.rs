@@ -2,11 +2,11 @@
 
 //! Transport properties (version 2), which each side announces to the other.
 
-use crate::proto::error::{
+use crate::proto::wire::error::{
     BadHeader,
     NoRoom, //
 };
-use crate::proto::xdr::{
+use crate::proto::wire::xdr::{
     is_pad,
     padded_len,
     Reader,

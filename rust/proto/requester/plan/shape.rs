@@ -4,8 +4,8 @@
 
 use core::ops::Range;
 
-use crate::proto::plan::ChunkRole;
-use crate::proto::xdr::padded_len;
+use crate::proto::requester::plan::ChunkRole;
+use crate::proto::wire::xdr::padded_len;
 
 /// One part of a message: bytes that are contiguous in memory but for page boundaries.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
