@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # RDMA devices that fail: they do not end the work of a queue pair, lose completions, report events, read work
 # requests late, or go away while all threads of the server are stuck in a file system. Most of it needs a
-# module that was built with FAULTS=y (rust/helpers/faults.c) on the side whose device is to fail.
+# module that was built with FAULTS=y (rust/standins/faults.c) on the side whose device is to fail.
 . "$(dirname "$0")/lib.sh"
 
 parameters=/sys/module/rpcrdma/parameters

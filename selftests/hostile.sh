@@ -572,7 +572,7 @@ killed_calls_count_against_the_grant() {
 }
 
 # The Reply comes when the task has taken its request off the receive queue and still has its credit. A
-# module that was built with BOUNCE=y waits there (rust/helpers/pause.c); with others the task mostly
+# module that was built with BOUNCE=y waits there (rust/standins/pause.c); with others the task mostly
 # has gone. PAUSES=1 says that it is such a module.
 #= V1-036, V1-037
 a_reply_crosses_its_killed_call() {

@@ -616,7 +616,7 @@ lose() {
 # Where a module that is built with BOUNCE=y puts the copies of the memory that is mapped for DMA.
 copies=/sys/module/rpcrdma/parameters/copies
 
-# copies_lie HOW: as rust/helpers/bounce.c describes it, for mappings from now on and during this test.
+# copies_lie HOW: as rust/standins/bounce.c describes it, for mappings from now on and during this test.
 copies_lie() {
 	[ -e $copies ] || skip "this module is not built with BOUNCE=y"
 	trap 'echo 0 >$copies' EXIT

@@ -35,6 +35,9 @@
 
 #include <trace/events/rpcrdma_rs.h>
 
+#include "../glue/glue.h"
+#include "../standins/standins.h"
+
 /* For bindgen HZ is the HZ of user space, which is defined first (include/asm-generic/param.h). */
 static const unsigned long rpcrdma_hz = HZ;
 

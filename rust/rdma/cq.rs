@@ -238,7 +238,7 @@ impl<H: Handler> Cq<H> {
     /// completion of the device will be. Context: process, may sleep. Not from a completion.
     pub(super) fn stop(&self) {
         // SAFETY: valid by the type invariant, and polled by a work item (`Self::new`).
-        unsafe { bindings::ib_cq_stop(self.raw.as_ptr()) };
+        unsafe { bindings::rpcrdma_cq_stop(self.raw.as_ptr()) };
     }
 }
 

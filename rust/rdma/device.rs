@@ -51,7 +51,7 @@ impl Attributes {
     /// `device` must be valid.
     pub(super) unsafe fn of(device: *mut bindings::ib_device) -> Self {
         // SAFETY: the caller's device is valid; the helper returns the address of `ib_device.attrs`.
-        let attrs = unsafe { bindings::ib_device_attrs(device) };
+        let attrs = unsafe { bindings::rpcrdma_device_attrs(device) };
         // SAFETY: valid as the device is; its driver fills in `ib_device.attrs` before
         // ib_register_device() shows the device to others, and they are constant since.
         let attrs = unsafe { &*attrs };
@@ -136,7 +136,7 @@ impl Registers {
     /// `qp` must be a new queue pair that was created with registrations of ib_core (`max_rdma_ctxs`).
     pub(super) unsafe fn learn(qp: *mut bindings::ib_qp) {
         // SAFETY: the caller's queue pair; the helper posts nothing and keeps nothing.
-        let work_requests = unsafe { bindings::rdma_rw_work_requests_of_a_page(qp) };
+        let work_requests = unsafe { bindings::rpcrdma_rw_work_requests_of_a_page(qp) };
         match work_requests {
             1 => FORCE_MR.store(DIRECT, Relaxed),
             2.. => FORCE_MR.store(FORCED, Relaxed),

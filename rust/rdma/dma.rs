@@ -70,7 +70,7 @@ impl Drop for Mapping {
         if self.in_use {
             // SAFETY: mapped with these arguments (type invariant); the queue pair is destroyed, so no
             // work request names the buffer.
-            unsafe { bindings::ib_dma_unmap_single_as_is(device, self.addr, self.len, direction) };
+            unsafe { bindings::rpcrdma_dma_unmap_single_as_is(device, self.addr, self.len, direction) };
             return;
         }
         // SAFETY: mapped with these arguments (type invariant). No work request names a buffer that is in
@@ -128,7 +128,7 @@ impl DmaBuf {
             return Err(EIO);
         }
         // SAFETY: the device is valid, and `addr` a mapping of its.
-        let need_sync = unsafe { bindings::ib_dma_need_sync(device, addr) };
+        let need_sync = unsafe { bindings::rpcrdma_dma_need_sync(device, addr) };
         let lkey = pd.local_key();
         // INVARIANT: mapped just now.
         let mapping = Mapping {

@@ -101,7 +101,7 @@ pub(crate) struct Region {
 ///
 /// `raw` is a valid registration in the domain of `pd`. If `nents` is not zero, that many entries
 /// of `sg`, from the first on, are mapped for the device in direction `direction`: one alone by
-/// ib_dma_map_sg_one(), several by ib_dma_map_sg().
+/// rpcrdma_dma_map_sg_one(), several by ib_dma_map_sg().
 pub(super) struct Inner {
     raw: NonNull<bindings::ib_mr>,
     link: Link<Inner>,
@@ -139,7 +139,7 @@ impl Inner {
         let (device, sg) = (self.pd.device(), self.sg.as_raw());
         let mapped = if nents == 1 {
             // SAFETY: the first entry names memory that stays until it is unmapped (`Span`).
-            unsafe { bindings::ib_dma_map_sg_one(device, sg, direction.as_raw()) }
+            unsafe { bindings::rpcrdma_dma_map_sg_one(device, sg, direction.as_raw()) }
         } else {
             // SAFETY: `nents` entries refer to memory that stays until it is unmapped (`Span`).
             unsafe { bindings::ib_dma_map_sg(device, sg, nents as i32, direction.as_raw()) }
@@ -188,8 +188,8 @@ impl Inner {
         }
         let (device, sg, direction) = (self.pd.device(), self.sg.as_raw(), self.direction.as_raw());
         if nents == 1 {
-            // SAFETY: mapped by ib_dma_map_sg_one() with these arguments, by the type invariant.
-            unsafe { bindings::ib_dma_unmap_sg_one(device, sg, direction) };
+            // SAFETY: mapped by rpcrdma_dma_map_sg_one() with these arguments, by the type invariant.
+            unsafe { bindings::rpcrdma_dma_unmap_sg_one(device, sg, direction) };
         } else {
             // SAFETY: mapped by ib_dma_map_sg() with these arguments, by the type invariant.
             unsafe { bindings::ib_dma_unmap_sg(device, sg, nents as i32, direction) };

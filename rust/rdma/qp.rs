@@ -128,9 +128,9 @@ impl<H: Handler> QpRef<H> {
         // SAFETY: `rdma_cm_id.device` stays while the id does, which is destroyed after the queue pair.
         // ib_set_device_ops() has set the operations before the device was registered.
         let post_send = unsafe { (*device).ops.post_send };
-        // A device that fails on demand (rust/helpers/faults.c).
+        // A device that fails on demand (rust/standins/faults.c).
         #[cfg(rpcrdma_faults)]
-        let post_send = post_send.map(|_| bindings::fault_post_send);
+        let post_send = post_send.map(|_| bindings::rpcrdma_fault_post_send);
         let Some(post_send) = post_send else {
             return errno::not_supported().to_errno();
         };
@@ -385,7 +385,7 @@ impl<H: Handler> Qp<H> {
     /// Receives come first, because handling a message posts invalidations.
     fn drain(&self) {
         // SAFETY: type invariant: the queue pair is valid.
-        if let Err(error) = to_result(unsafe { bindings::ib_qp_fail(self.as_raw()) }) {
+        if let Err(error) = to_result(unsafe { bindings::rpcrdma_qp_fail(self.as_raw()) }) {
             // ib_drain_rq() and ib_drain_sq() could not do it either, and would only warn.
             pr_warn_once!(
                 "an RDMA device does not end the work of a queue pair: error {}\n",

@@ -377,8 +377,8 @@ impl Transfer {
     pub(super) fn withdraw<H: Handler>(&mut self, qp: &QpRef<H>) {
         let withdraw = |context: &mut RwContext| {
             // SAFETY: initialised for this queue pair (type invariant). Afterwards the context is good for
-            // rdma_rw_ctx_unmap() only, which is all that follows.
-            unsafe { bindings::rdma_rw_ctx_withdraw(context.raw.get(), qp.as_raw()) };
+            // rpcrdma_rw_ctx_unmap() only, which is all that follows.
+            unsafe { bindings::rpcrdma_rw_ctx_withdraw(context.raw.get(), qp.as_raw()) };
         };
         // SAFETY: contract of `BoxList::for_each`: the closure exchanges no whole contexts.
         unsafe { self.contexts.for_each(withdraw) };
@@ -392,7 +392,7 @@ impl Transfer {
             // SAFETY: rdma_rw_ctx_init() has initialised the context with this number of pieces. Its queue pair,
             // of this domain, is destroyed, and the context is in no list any more.
             unsafe {
-                bindings::rdma_rw_ctx_unmap(
+                bindings::rpcrdma_rw_ctx_unmap(
                     context.raw.get(),
                     pd.as_raw(),
                     context.entries,

@@ -71,7 +71,7 @@ impl Key {
         let found = from_err_ptr(unsafe { bindings::key_lookup(serial) }).ok()?;
         let reference = Reference(NonNull::new(found)?);
         // SAFETY: the key is alive, and key_alloc() has set `type`, which is constant.
-        let kind = unsafe { bindings::key_type(found) };
+        let kind = unsafe { bindings::rpcrdma_key_type(found) };
         // INVARIANT: the type was compared.
         (kind == &raw const bindings::key_type_logon).then_some(Self(reference))
     }
@@ -79,14 +79,14 @@ impl Key {
     /// Returns the key's serial number.
     pub(crate) fn serial(&self) -> i32 {
         // SAFETY: type invariant: the key is alive. key_alloc() has set `serial`, which is constant.
-        unsafe { bindings::key_number(self.0 .0.as_ptr()) }
+        unsafe { bindings::rpcrdma_key_number(self.0 .0.as_ptr()) }
     }
 
     /// Returns the key's name, if it is UTF-8.
     pub(crate) fn name(&self) -> Option<&str> {
         let Self(Reference(key)) = self;
         // SAFETY: the key is alive, and its description is constant (key_alloc()).
-        let name = unsafe { bindings::key_description(key.as_ptr()) };
+        let name = unsafe { bindings::rpcrdma_key_description(key.as_ptr()) };
         // SAFETY: `description` is a C string that lives as long as the key.
         unsafe { CStr::from_char_ptr(name) }.to_str().ok()
     }
@@ -162,7 +162,7 @@ impl Run for EnteredWork {
         let Self(tell) = self;
         if let Some(Reference(ring)) = &ring() {
             // SAFETY: the key is alive. The helper waits for `key.sem`, whose holders do not wait for this work.
-            unsafe { bindings::wait_for_links(ring.as_ptr()) };
+            unsafe { bindings::rpcrdma_wait_for_links(ring.as_ptr()) };
         }
         tell();
     }
@@ -203,7 +203,7 @@ impl Keyring {
         // SAFETY: the name is a C string, and the callback a key_restrict_link_func_t; `drop` removes it
         // from the keyring.
         let keyring = from_err_ptr(unsafe {
-            bindings::root_keyring(name.as_char_ptr(), Some(link_callback::<P>))
+            bindings::rpcrdma_root_keyring(name.as_char_ptr(), Some(link_callback::<P>))
         })?;
         // INVARIANT: keyring_alloc() returns a reference to a keyring.
         let ring = Reference(NonNull::new(keyring).ok_or(ENOMEM)?);
@@ -230,7 +230,7 @@ impl Keyring {
             let size = serials.len() * EACH;
             // SAFETY: a keyring that is alive; the memory has `size` bytes.
             let all =
-                unsafe { bindings::keyring_serials(ring.as_ptr(), serials.as_mut_ptr(), size) };
+                unsafe { bindings::rpcrdma_keyring_serials(ring.as_ptr(), serials.as_mut_ptr(), size) };
             let all = usize::try_from(all).map_err(|_| ENOMEM)?;
             if all <= size {
                 serials.truncate(all / EACH);
@@ -246,7 +246,7 @@ impl Drop for Keyring {
     fn drop(&mut self) {
         if let Some(HeldKey { ring, entered }) = KEYRING.take() {
             // SAFETY: a keyring of `root_keyring`.
-            unsafe { bindings::retire_keyring(ring.0.as_ptr()) };
+            unsafe { bindings::rpcrdma_retire_keyring(ring.0.as_ptr()) };
             // It is not requested any more; dropping waits until it has ended.
             drop(entered);
         }

@@ -16,13 +16,13 @@ pub(crate) fn this_module() -> *mut bindings::module {
 /// Returns the parameter `host_auth`, a text.
 pub(crate) fn host_auth() -> &'static CStr {
     // SAFETY: the helper returns a C string, which is not written after parse_args().
-    unsafe { CStr::from_char_ptr(bindings::host_auth()) }
+    unsafe { CStr::from_char_ptr(bindings::rpcrdma_host_auth()) }
 }
 
 /// Returns the parameter `svc_host_auth`, a text.
 pub(crate) fn svc_host_auth() -> &'static CStr {
     // SAFETY: the helper returns a C string, which is not written after parse_args().
-    unsafe { CStr::from_char_ptr(bindings::svc_host_auth()) }
+    unsafe { CStr::from_char_ptr(bindings::rpcrdma_svc_host_auth()) }
 }
 
 /// A reference that keeps our module loaded; dropping it gives the reference back.

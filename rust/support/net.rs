@@ -21,7 +21,7 @@ pub(crate) fn may_log() -> bool {
 /// its own. Context: any.
 pub(crate) fn may_log_hostauth() -> bool {
     // SAFETY: __ratelimit() tries a lock of its own and does not wait for it.
-    unsafe { bindings::may_log_hostauth() }
+    unsafe { bindings::rpcrdma_may_log_hostauth() }
 }
 
 /// A socket address of at most `sizeof(struct sockaddr_storage)` bytes.
@@ -110,7 +110,7 @@ impl NetInterface {
     pub(crate) fn has_name(&self, name: &str) -> bool {
         // SAFETY: the namespace is alive by its type invariant; the length is the length of the name.
         unsafe {
-            bindings::interface_has_name(
+            bindings::rpcrdma_interface_has_name(
                 self.net.as_raw(),
                 self.index,
                 name.as_ptr().cast(),

@@ -314,7 +314,7 @@ impl PageBuf {
             // for it. A task that writes to the file may write to a page of the page cache
             // meanwhile: memcpy_from_page() is C, where such a race gives a mix of old and new bytes.
             unsafe {
-                bindings::copy_from_page(
+                bindings::memcpy_from_page(
                     now.as_mut_ptr().cast(),
                     run.page(),
                     run.offset as usize,
@@ -385,7 +385,7 @@ fn release(pages: &mut KVec<NonNull<bindings::page>>) {
     if !pages.is_empty() {
         // SAFETY: `release_pages` takes an array of pages, each with a reference to give back: the
         // pages of the vector. `NonNull` has the layout of a pointer.
-        unsafe { bindings::release_page_array(pages.as_mut_ptr().cast(), pages.len() as i32) };
+        unsafe { bindings::rpcrdma_release_page_array(pages.as_mut_ptr().cast(), pages.len() as i32) };
         pages.clear();
     }
 }

@@ -40,7 +40,7 @@ impl Workqueue {
     /// `ENOMEM`.
     pub(crate) fn new(name: &CStr) -> Result<Self> {
         // SAFETY: the name is a C string, which alloc_workqueue() copies.
-        let queue = unsafe { bindings::alloc_long_queue(name.as_char_ptr()) };
+        let queue = unsafe { bindings::rpcrdma_alloc_long_queue(name.as_char_ptr()) };
         if queue.is_null() {
             return Err(ENOMEM);
         }

@@ -81,7 +81,7 @@ impl<T: Service> Class for Caller<T> {
         unsafe { bindings::xprt_set_connected(raw) };
         // The `svc_xprt` has a reference from now on, which svc_xprt_free() gives back.
         // SAFETY: the caller of rpc_create() (nfsd) holds the `svc_xprt`.
-        if !unsafe { bindings::svc_xprt_set_backchannel(args.bc_xprt, raw) } {
+        if !unsafe { bindings::rpcrdma_svc_xprt_set_backchannel(args.bc_xprt, raw) } {
             // nfsd makes one for each of its clients that calls for it (cl_callback_wq), and looks
             // for one before (rpc_create): two that have a session on this connection may both find
             // none. It finds this one when it tries again.
@@ -142,8 +142,8 @@ impl<T: Service> BackchannelVTable<T> {
         let rqst = unsafe { (*task).tk_rqstp };
         // SAFETY: set by call_allocate() before.
         let (call, reply) = unsafe { ((*rqst).rq_callsize, (*rqst).rq_rcvsize) };
-        // SAFETY: rpc_kzalloc() only allocates, with the flags of the current task.
-        let buffer = unsafe { bindings::rpc_kzalloc(call + reply) };
+        // SAFETY: rpcrdma_rpc_kzalloc() only allocates, with the flags of the current task.
+        let buffer = unsafe { bindings::rpcrdma_rpc_kzalloc(call + reply) };
         if buffer.is_null() {
             return ENOMEM.to_errno();
         }
@@ -192,7 +192,7 @@ impl<T: Service> BackchannelVTable<T> {
         // not change during the call.
         let call = unsafe { CallBuf::from_raw(&raw const (*rqst).rq_snd_buf) };
         // SAFETY: `rq_xprt` is alive: the task has a reference (`tk_xprt`). The helper takes `transport_lock`.
-        let alone = || unsafe { bindings::xprt_has_one_request(xprt) };
+        let alone = || unsafe { bindings::rpcrdma_xprt_has_one_request(xprt) };
         match connection.call(xid, &call, alone) {
             Ok(()) => {
                 // SAFETY: `rq_xmit_bytes_sent` is the sender's while the request is pinned (xprt_pin_rqst()).
@@ -257,7 +257,7 @@ impl SvcHandle {
     pub(crate) fn lookup(&self, xid: u32) -> Option<PinnedCall> {
         // SAFETY: alive by the type invariant; the helper loads `xpt_bc_xprt`, which is set once
         // and stays until the transport's last reference is given back, after it was detached.
-        let rqst = unsafe { bindings::svc_xprt_lookup_call(self.as_raw(), xid.to_be()) };
+        let rqst = unsafe { bindings::rpcrdma_svc_xprt_lookup_call(self.as_raw(), xid.to_be()) };
         // INVARIANT: pinned just now.
         NonNull::new(rqst).map(PinnedCall)
     }
@@ -276,13 +276,13 @@ impl PinnedCall {
             return self.fail(EIO);
         }
         // SAFETY: `rq_xprt` of a pinned request is alive. The helper takes `transport_lock`.
-        unsafe { bindings::xprt_set_window((*self.0.as_ptr()).rq_xprt, credits as usize) };
+        unsafe { bindings::rpcrdma_xprt_set_window((*self.0.as_ptr()).rq_xprt, credits as usize) };
         let rqst = self.0.as_ptr();
         // The helper gives the pin back.
         core::mem::forget(self);
         // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The length is
         // at most the length of the receive buffer, far below `i32::MAX`.
-        unsafe { bindings::xprt_complete_and_unpin(rqst, reply.len() as i32) };
+        unsafe { bindings::rpcrdma_xprt_complete_and_unpin(rqst, reply.len() as i32) };
     }
 
     /// There will be no usable Reply. Context: process, does not sleep. Takes the queue lock.
@@ -292,13 +292,13 @@ impl PinnedCall {
         core::mem::forget(self);
         // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. Until it
         // gives the pin back, the task cannot end: xprt_request_dequeue_xprt() waits for that.
-        unsafe { bindings::xprt_fail_and_unpin(rqst, error.to_errno()) };
+        unsafe { bindings::rpcrdma_xprt_fail_and_unpin(rqst, error.to_errno()) };
     }
 }
 
 impl Drop for PinnedCall {
     fn drop(&mut self) {
         // SAFETY: pinned once for this object; the helper takes `queue_lock`.
-        unsafe { bindings::xprt_unpin(self.0.as_ptr()) };
+        unsafe { bindings::rpcrdma_xprt_unpin(self.0.as_ptr()) };
     }
 }

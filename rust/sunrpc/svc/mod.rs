@@ -225,7 +225,7 @@ impl SvcHandle {
 
     fn set(&self, flag: u32) {
         // SAFETY: alive by the type invariant; an atomic operation on `xpt_flags`.
-        unsafe { bindings::svc_xprt_set_flag(self.as_raw(), flag) };
+        unsafe { bindings::rpcrdma_svc_xprt_set_flag(self.as_raw(), flag) };
     }
 
     /// Asks for a thread of the service, if there is work for one and the connection [has

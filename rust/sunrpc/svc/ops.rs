@@ -91,13 +91,13 @@ impl<T: Service> SvcVTable<T> {
         };
         // A connect request from here on sets the flag again.
         // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
-        unsafe { bindings::svc_xprt_clear_flag(xprt, bindings::XPT_CONN) };
+        unsafe { bindings::rpcrdma_svc_xprt_clear_flag(xprt, bindings::XPT_CONN) };
         let Some(request) = listener.next() else {
             return null_mut();
         };
         // SAFETY: alive during the call; an atomic operation on `xpt_flags`. If no other client waits, the
         // thread that comes finds none.
-        unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_CONN) };
+        unsafe { bindings::rpcrdma_svc_xprt_set_flag(xprt, bindings::XPT_CONN) };
         // SAFETY: set by svc_xprt_init() and constant.
         let (serv, net) = unsafe { ((*xprt).xpt_server, (*xprt).xpt_net) };
         // SAFETY: the listener keeps `xpt_server` and `xpt_net`, as svc_xprt_init() has set them.
@@ -122,11 +122,11 @@ impl<T: Service> SvcVTable<T> {
         // Work that is not found below sets the flag again. The flag is cleared first, so that no other thread
         // is woken without work.
         // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
-        unsafe { bindings::svc_xprt_clear_flag(xprt, bindings::XPT_DATA) };
+        unsafe { bindings::rpcrdma_svc_xprt_clear_flag(xprt, bindings::XPT_DATA) };
         let next = connection.next();
         if next.more {
             // SAFETY: alive during the call; an atomic operation on `xpt_flags`.
-            unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_DATA) };
+            unsafe { bindings::rpcrdma_svc_xprt_set_flag(xprt, bindings::XPT_DATA) };
         }
         // SAFETY: XPT_BUSY gives the thread the transport for itself until here. `rq_xprt` keeps a reference, so
         // the transport stays, and only functions for several threads are called from now on.
@@ -275,7 +275,7 @@ impl<T: Service> Unfinished<T> {
         unsafe { bindings::svc_xprt_init(net, registered(), xprt, serv) };
         // NFSv4 requires a transport with congestion control, as RDMA transports are (RFC 7530, 3.1).
         // SAFETY: initialised just now; an atomic operation on `xpt_flags`.
-        unsafe { bindings::svc_xprt_set_flag(xprt, bindings::XPT_CONG_CTRL) };
+        unsafe { bindings::rpcrdma_svc_xprt_set_flag(xprt, bindings::XPT_CONG_CTRL) };
         Ok(Self(instance))
     }
 
@@ -340,7 +340,7 @@ unsafe fn create<T: Service>(
     let mut address = listener.address();
     // SAFETY: svc_xprt_init() has initialised the transport, which is not published yet. The helper copies the
     // address.
-    unsafe { bindings::svc_xprt_listens(unfinished.as_raw(), address.as_raw()) };
+    unsafe { bindings::rpcrdma_svc_xprt_listens(unfinished.as_raw(), address.as_raw()) };
     Ok(unfinished.finish(SvcPart::Listener(listener)))
 }
 
@@ -366,7 +366,7 @@ unsafe fn accept<T: Service>(
     // SAFETY: svc_xprt_init() has initialised the transport, and no thread knows it yet. The helper copies the
     // addresses.
     unsafe {
-        bindings::svc_xprt_connects(unfinished.as_raw(), who.local.as_raw(), who.peer.as_raw())
+        bindings::rpcrdma_svc_xprt_connects(unfinished.as_raw(), who.local.as_raw(), who.peer.as_raw())
     };
     Ok(unfinished.finish(SvcPart::Connection(connection)))
 }

@@ -150,7 +150,7 @@ impl<C: Lent> SvcRqst<'_, C> {
         let raw = self.raw.as_ptr();
         // SAFETY: type invariant: the request and its `rq_xprt` are valid. The helper copies the addresses of the
         // transport.
-        unsafe { bindings::svc_rqst_accept(raw) };
+        unsafe { bindings::rpcrdma_svc_rqst_accept(raw) };
         Delivered(len)
     }
 

@@ -185,8 +185,8 @@ impl Backchannel {
         let rqst: *mut bindings::rpc_rqst = KBox::into_raw(slot).cast();
         // SAFETY: the request is complete, and of a transport that is alive. The callback
         // service gives it back by the `bc_free_rqst` operation.
-        if !unsafe { bindings::xprt_try_enqueue_bc_request(rqst) } {
-            // SAFETY: xprt_try_enqueue_bc_request() did not take the request, so the box is still ours.
+        if !unsafe { bindings::rpcrdma_xprt_try_enqueue_bc_request(rqst) } {
+            // SAFETY: rpcrdma_xprt_try_enqueue_bc_request() did not take the request, so the box is still ours.
             self.put(unsafe { KBox::from_raw(rqst.cast::<CallbackSlot>()) });
             return Err(CallbackRefused::NoService);
         }
@@ -245,7 +245,7 @@ impl<T: Transport> Ops<T> {
         // SAFETY: `rq_xprt` has a reference, which xprt_get() took for the request; the transport is one of ours.
         let this = unsafe { Instance::<T>::from_raw(xprt) };
         this.shared().transport.backchannel().put(slot);
-        // SAFETY: the reference that xprt_try_enqueue_bc_request took.
+        // SAFETY: the reference that rpcrdma_xprt_try_enqueue_bc_request took.
         unsafe { bindings::xprt_put(xprt) };
     }
 

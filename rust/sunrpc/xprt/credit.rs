@@ -203,7 +203,7 @@ impl Xprt {
 /// Gives a credit back that no request has, and wakes the sender that waits for it.
 fn put_credit(lock: &TransportLock<'_>) {
     // SAFETY: the transport is alive, and its `transport_lock` is held, as the helper demands.
-    unsafe { bindings::xprt_put_credit(lock.xprt().as_raw()) };
+    unsafe { bindings::rpcrdma_xprt_put_credit(lock.xprt().as_raw()) };
 }
 
 /// Gives the connection up if no Reply to a request that was given up has come in time.

@@ -293,7 +293,7 @@ impl Xprt {
     /// Context: process, does not sleep. Takes bc_pa_lock.
     fn has_callback_service(&self) -> bool {
         // SAFETY: the transport is alive while borrowed; the helper takes `bc_pa_lock`.
-        unsafe { bindings::xprt_has_callback_service(self.as_raw()) }
+        unsafe { bindings::rpcrdma_xprt_has_callback_service(self.as_raw()) }
     }
 
     /// Takes the transport lock. Context: process, does not sleep.

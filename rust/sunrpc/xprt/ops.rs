@@ -119,7 +119,7 @@ impl<T: Transport> XprtVTable<T> {
         // A slot that came free before the task was on the queue woke no task: look again. Pairs
         // with the barrier of `SlotTable::put`.
         // SAFETY: smp_mb() orders accesses to memory and makes none.
-        unsafe { bindings::full_barrier() };
+        unsafe { bindings::rpcrdma_full_barrier() };
         Self::serve_backlog(this);
     }
 
@@ -334,7 +334,7 @@ impl<T: Transport> XprtVTable<T> {
             // request of another (xprt_transmit). After success the core takes the request off the
             // transmit queue, and wakes its task.
             // SAFETY: the caller's request, whose task cannot end while it is pinned.
-            unsafe { bindings::xprt_fail(raw.as_ptr(), error.to_errno()) };
+            unsafe { bindings::rpcrdma_xprt_fail(raw.as_ptr(), error.to_errno()) };
             return 0;
         }
         if error == XprtSendError::NotConnected {

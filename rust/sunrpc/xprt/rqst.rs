@@ -173,7 +173,8 @@ impl<S> XprtHandle<S> {
     pub(crate) fn lookup(&self, xid: u32) -> Option<PinnedRqst<S>> {
         let xid = u32::from_ne_bytes(xid.to_be_bytes());
         // SAFETY: the transport is alive; the helper takes `queue_lock` for lookup and pin.
-        let rqst = NonNull::new(unsafe { bindings::xprt_lookup_and_pin(self.as_raw(), xid) })?;
+        let found = unsafe { bindings::rpcrdma_xprt_lookup_and_pin(self.as_raw(), xid) };
+        let rqst = NonNull::new(found)?;
         // SAFETY: pinned just now. A request on the receive queue of a transport whose requests are `S` was
         // sent from one of its slots.
         // INVARIANT: it is pinned, for this object alone.
@@ -200,7 +201,7 @@ impl<S> PinnedRqst<S> {
         core::mem::forget(self);
         // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. The length is
         // at most the length of the receive buffer, far below `i32::MAX`.
-        unsafe { bindings::xprt_complete_and_unpin(rqst, len as i32) };
+        unsafe { bindings::rpcrdma_xprt_complete_and_unpin(rqst, len as i32) };
     }
 
     /// The Call is to be encoded and sent again on the same connection, with the same XID.
@@ -216,7 +217,7 @@ impl<S> PinnedRqst<S> {
         // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. Its
         // sender has written `rq_connect_cookie` when the helper does, and its task reads it only
         // after it was woken by that, or under `queue_lock`.
-        unsafe { bindings::xprt_send_again_and_unpin(rqst) }
+        unsafe { bindings::rpcrdma_xprt_send_again_and_unpin(rqst) }
     }
 
     /// There will be no usable Reply: the RPC fails with `error`.
@@ -229,7 +230,7 @@ impl<S> PinnedRqst<S> {
         core::mem::forget(self);
         // SAFETY: pinned once for this object, which is gone; the helper takes `queue_lock`. Until it
         // gives the pin back, the task cannot end: xprt_request_dequeue_xprt() waits for that.
-        unsafe { bindings::xprt_fail_and_unpin(rqst, error.to_errno()) };
+        unsafe { bindings::rpcrdma_xprt_fail_and_unpin(rqst, error.to_errno()) };
     }
 }
 
@@ -245,6 +246,6 @@ impl<S> core::ops::Deref for PinnedRqst<S> {
 impl<S> Drop for PinnedRqst<S> {
     fn drop(&mut self) {
         // SAFETY: pinned once for this object; the helper takes `queue_lock`.
-        unsafe { bindings::xprt_unpin(self.0.as_raw()) };
+        unsafe { bindings::rpcrdma_xprt_unpin(self.0.as_raw()) };
     }
 }

@@ -166,7 +166,7 @@ const USUAL_BUFFER: usize = 2048;
 ///
 /// # Invariants
 ///
-/// `start` is null and `len` 0, or `start` came from rpc_kzalloc and has `len` bytes.
+/// `start` is null and `len` 0, or `start` came from rpcrdma_rpc_kzalloc() and has `len` bytes.
 struct Buffer {
     start: *mut c_void,
     len: usize,
@@ -199,7 +199,7 @@ impl Buffer {
         let asked = len;
         let len = len.next_power_of_two();
         // SAFETY: only allocates. The core runs the task with NOFS (rpc_execute).
-        let start = unsafe { bindings::rpc_kzalloc(len) };
+        let start = unsafe { bindings::rpcrdma_rpc_kzalloc(len) };
         if start.is_null() {
             return Err(ENOMEM);
         }
@@ -273,7 +273,7 @@ impl<S> SlotTable<S> {
     pub(super) fn take(&self) -> Option<NonNull<bindings::rpc_rqst>> {
         let (words, count) = self.words();
         // SAFETY: `words` has `count` words, which are changed by atomic operations only.
-        let index = unsafe { bindings::bitmap_take_first(words, count) };
+        let index = unsafe { bindings::rpcrdma_bitmap_take_first(words, count) };
         self.slots
             .get(index)
             .and_then(|slot| NonNull::new(slot.rqst()))
@@ -292,6 +292,6 @@ impl<S> SlotTable<S> {
         unsafe { rqst.write_bytes(0, 1) };
         let (words, _) = self.words();
         // SAFETY: `index` is the index of a slot, for which there is a bit.
-        unsafe { bindings::bitmap_put(words, index as usize) };
+        unsafe { bindings::rpcrdma_bitmap_put(words, index as usize) };
     }
 }

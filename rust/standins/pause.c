@@ -10,7 +10,7 @@
 #include <linux/sunrpc/sched.h>
 #include <linux/sunrpc/xprt.h>
 
-#include "wrapped.h"
+#include "standins.h"
 
 /*
  * xprt_release() takes the request off the receive queue, takes the transport lock, and calls this.

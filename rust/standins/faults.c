@@ -11,6 +11,9 @@
 #include <linux/irqflags.h>
 #include <linux/moduleparam.h>
 #include <linux/string.h>
+#include <rdma/ib_verbs.h>
+
+#include "standins.h"
 
 static bool fault_modify;
 module_param(fault_modify, bool, 0644);
@@ -35,9 +38,9 @@ MODULE_PARM_DESC(fault_delay,
 		 "Microseconds between taking a work request and looking for the next");
 
 /* A device that has failed. */
-static int fault_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask)
+int rpcrdma_fault_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask)
 {
-	return READ_ONCE(fault_modify) ? -EIO : ib_modify_qp(qp, attr, mask);
+	return READ_ONCE(fault_modify) ? -EIO : (ib_modify_qp)(qp, attr, mask);
 }
 
 static void (*fault_reported)(struct ib_cq *cq, void *context);
@@ -48,10 +51,10 @@ static void fault_report(struct ib_cq *cq, void *context)
 		fault_reported(cq, context);
 }
 
-static struct ib_cq *fault_alloc_cq_any(struct ib_device *device, void *private, int nr_cqe,
-					enum ib_poll_context poll_ctx)
+struct ib_cq *rpcrdma_fault_alloc_cq_any(struct ib_device *device, void *private, int nr_cqe,
+					 enum ib_poll_context poll_ctx)
 {
-	struct ib_cq *cq = ib_alloc_cq_any(device, private, nr_cqe, poll_ctx);
+	struct ib_cq *cq = (ib_alloc_cq_any)(device, private, nr_cqe, poll_ctx);
 
 	if (!IS_ERR(cq)) {
 		/* The same for all that are polled from the same context. */
@@ -84,8 +87,8 @@ static void fault_wait(void)
 		udelay(delay);
 }
 
-static int fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
-			   const struct ib_send_wr **bad_wr)
+int rpcrdma_fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+			    const struct ib_send_wr **bad_wr)
 {
 	while (wr) {
 		union {
@@ -135,15 +138,15 @@ static void fault_report_event(struct ib_qp *qp)
 	local_irq_restore(flags);
 }
 
-static int fault_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
-			   const struct ib_recv_wr **bad_wr)
+int rpcrdma_fault_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+			    const struct ib_recv_wr **bad_wr)
 {
 	while (wr) {
 		struct ib_recv_wr copy = *wr;
 		int ret;
 
 		copy.next = NULL;
-		ret = ib_post_recv(qp, &copy, NULL);
+		ret = (ib_post_recv)(qp, &copy, NULL);
 		if (ret) {
 			*bad_wr = wr;
 			return ret;
@@ -154,17 +157,3 @@ static int fault_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 	fault_report_event(qp);
 	return 0;
 }
-
-/* Rust calls this in place of `ib_device.ops.post_send`. */
-__rust_helper int rust_helper_fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
-					      const struct ib_send_wr **bad_wr)
-{
-	return fault_post_send(qp, wr, bad_wr);
-}
-
-/* The rest has the names that the helpers use. */
-
-#define ib_modify_qp		fault_modify_qp
-#define ib_post_recv		fault_post_recv
-#undef ib_alloc_cq_any
-#define ib_alloc_cq_any		fault_alloc_cq_any

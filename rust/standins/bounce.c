@@ -16,9 +16,10 @@
 #include <linux/slab.h>
 #include <linux/swiotlb.h>
 #include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
 #include <rdma/rw.h>
 
-#include "wrapped.h"
+#include "standins.h"
 
 /* The place of a copy within its pages. */
 enum {
@@ -47,7 +48,7 @@ static unsigned int prefer_registrations;
 module_param_named(prefer_registrations, prefer_registrations, uint, 0644);
 
 /* Lowers the attributes of a device, for this module and for ib_core. */
-static void bounce_restrict(struct ib_device *device)
+void rpcrdma_bounce_restrict(struct ib_device *device)
 {
 	struct ib_device_attr *attrs = &device->attrs;
 
@@ -155,43 +156,39 @@ static void bounce_end(u64 addr, size_t size, enum dma_data_direction dir, bool 
 	kfree(b);
 }
 
-static void bounce_unmap(u64 addr, size_t size, enum dma_data_direction dir)
+u64 rpcrdma_bounce_map(void *memory, size_t size, enum dma_data_direction dir)
+{
+	return bounce_map(memory, size, dir, GFP_ATOMIC);
+}
+
+void rpcrdma_bounce_unmap(u64 addr, size_t size, enum dma_data_direction dir)
 {
 	bounce_end(addr, size, dir, false);
 }
 
-static void bounce_unmap_as_is(u64 addr, size_t size, enum dma_data_direction dir)
+/* Unmaps memory that is in use, and leaves it as it is. */
+void rpcrdma_bounce_unmap_as_is(u64 addr, size_t size, enum dma_data_direction dir)
 {
 	bounce_end(addr, size, dir, true);
 }
 
-static void bounce_domain_made(void)
+struct ib_pd *rpcrdma_bounce_alloc_pd(struct ib_device *device, unsigned int flags)
 {
-	atomic_inc(&bounce_domains);
+	struct ib_pd *pd = __ib_alloc_pd(device, flags, KBUILD_MODNAME);
+
+	if (!IS_ERR(pd))
+		atomic_inc(&bounce_domains);
+	return pd;
 }
 
-static void bounce_domain_gone(void)
+void rpcrdma_bounce_dealloc_pd(struct ib_pd *pd)
 {
+	(ib_dealloc_pd)(pd);
 	WARN(atomic_dec_and_test(&bounce_domains) && !xa_empty(&bounces),
 	     "rpcrdma: memory is mapped for DMA still\n");
 }
 
-/* The rest has the names that the helpers use. */
-
-#define BOUNCES true
-#define ib_dma_map_single(dev, ptr, size, dir) \
-	((void)(dev), bounce_map(ptr, size, dir, GFP_ATOMIC))
-#define ib_dma_mapping_error(dev, addr)	((void)(dev), (addr) == 0)
-#define ib_dma_unmap_single(dev, addr, size, dir) \
-	((void)(dev), bounce_unmap(addr, size, dir))
-#define ib_dma_map_page(dev, page, offset, size, dir) \
-	((void)(dev), bounce_map(page_address(page) + (offset), size, dir, GFP_ATOMIC))
-#define ib_dma_unmap_page(dev, addr, size, dir) \
-	((void)(dev), bounce_unmap(addr, size, dir))
-/* Short enough for the pages of each piece to be had, and for memory to have many of them. */
-#define ib_dma_max_seg_size(dev)	((void)(dev), 16 << 10)
-
-static int bounce_map_sg(struct scatterlist *sgl, int nents, enum dma_data_direction dir)
+int rpcrdma_bounce_map_sg(struct scatterlist *sgl, int nents, enum dma_data_direction dir)
 {
 	struct scatterlist *sg, *undo;
 	int i, j;
@@ -201,7 +198,7 @@ static int bounce_map_sg(struct scatterlist *sgl, int nents, enum dma_data_direc
 
 		if (!addr) {
 			for_each_sg(sgl, undo, i, j)
-				bounce_unmap(sg_dma_address(undo), sg_dma_len(undo), dir);
+				rpcrdma_bounce_unmap(sg_dma_address(undo), sg_dma_len(undo), dir);
 			return 0;
 		}
 		sg_dma_address(sg) = addr;
@@ -210,19 +207,16 @@ static int bounce_map_sg(struct scatterlist *sgl, int nents, enum dma_data_direc
 	return nents;
 }
 
-static void bounce_unmap_sg(struct scatterlist *sgl, int nents, enum dma_data_direction dir)
+void rpcrdma_bounce_unmap_sg(struct scatterlist *sgl, int nents, enum dma_data_direction dir)
 {
 	struct scatterlist *sg;
 	int i;
 
 	for_each_sg(sgl, sg, nents, i)
-		bounce_unmap(sg_dma_address(sg), sg_dma_len(sg), dir);
+		rpcrdma_bounce_unmap(sg_dma_address(sg), sg_dma_len(sg), dir);
 }
 
-#define ib_dma_map_sg(dev, sg, nents, dir)	((void)(dev), bounce_map_sg(sg, nents, dir))
-#define ib_dma_unmap_sg(dev, sg, nents, dir)	((void)(dev), bounce_unmap_sg(sg, nents, dir))
-
-static void bounce_for_cpu(u64 addr, size_t size, enum dma_data_direction dir)
+void rpcrdma_bounce_for_cpu(u64 addr, size_t size, enum dma_data_direction dir)
 {
 	struct bounce *b = bounce_at(addr, size, dir);
 
@@ -230,18 +224,13 @@ static void bounce_for_cpu(u64 addr, size_t size, enum dma_data_direction dir)
 		bounce_back(b, size);
 }
 
-static void bounce_for_device(u64 addr, size_t size, enum dma_data_direction dir)
+void rpcrdma_bounce_for_device(u64 addr, size_t size, enum dma_data_direction dir)
 {
 	struct bounce *b = bounce_at(addr, size, dir);
 
 	if (b && b->dir == DMA_TO_DEVICE)
 		memcpy(b->copy, b->memory, size);
 }
-
-#define ib_dma_sync_single_for_cpu(dev, addr, size, dir) \
-	((void)(dev), bounce_for_cpu(addr, size, dir))
-#define ib_dma_sync_single_for_device(dev, addr, size, dir) \
-	((void)(dev), bounce_for_device(addr, size, dir))
 
 /* The copies of a context. */
 struct bounce_rw {
@@ -278,7 +267,7 @@ static void bounce_rw_free(struct bounce_rw *rw)
 	u32 i;
 
 	for (i = 0; i < rw->count; i++)
-		bounce_unmap((unsigned long)bvec_virt(&rw->copies[i]), rw->copies[i].bv_len,
+		rpcrdma_bounce_unmap((unsigned long)bvec_virt(&rw->copies[i]), rw->copies[i].bv_len,
 			     rw->dir);
 	kfree(rw);
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Functions over the objects of ib_core.
+ */
+
+#include <rdma/ib_verbs.h>
+#include <rdma/rw.h>
+
+#include "../standins/standins.h"
+#include "glue.h"
+
+/* Returns the attributes of @device. */
+const struct ib_device_attr *rpcrdma_device_attrs(struct ib_device *device)
+{
+	rpcrdma_bounce_restrict(device);
+	return &device->attrs;
+}
+
+/* ib_dma_unmap_single() for memory that is in use: leaves it as it is. */
+void rpcrdma_dma_unmap_single_as_is(struct ib_device *dev, u64 addr, size_t size,
+				    enum dma_data_direction dir)
+{
+	if (!ib_uses_virt_dma(dev))
+		dma_unmap_single_attrs(dev->dma_device, addr, size, dir,
+				       DMA_ATTR_SKIP_CPU_SYNC);
+	else
+		rpcrdma_bounce_unmap_as_is(addr, size, dir);
+}
+
+/* ib_dma_map_sg() for a single entry, which is not walked as a list. */
+int rpcrdma_dma_map_sg_one(struct ib_device *dev, struct scatterlist *sg,
+			   enum dma_data_direction dir)
+{
+	u64 addr = ib_dma_map_page(dev, sg_page(sg), sg->offset, sg->length, dir);
+
+	if (unlikely(ib_dma_mapping_error(dev, addr)))
+		return 0;
+	sg_dma_address(sg) = addr;
+	sg_dma_len(sg) = sg->length;
+	return 1;
+}
+
+/* Unmaps an entry that rpcrdma_dma_map_sg_one() has mapped. */
+void rpcrdma_dma_unmap_sg_one(struct ib_device *dev, struct scatterlist *sg,
+			      enum dma_data_direction dir)
+{
+	ib_dma_unmap_page(dev, sg_dma_address(sg), sg_dma_len(sg), dir);
+}
+
+/* Returns whether processor and device have to be told whose turn it is with memory that is mapped. */
+bool rpcrdma_dma_need_sync(struct ib_device *dev, u64 addr)
+{
+	return RPCRDMA_BOUNCES || (!ib_uses_virt_dma(dev) && dma_need_sync(dev->dma_device, addr));
+}
+
+/* Has the device end the work of @qp and give back all work requests, which it does not execute. */
+int rpcrdma_qp_fail(struct ib_qp *qp)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+
+	return ib_modify_qp(qp, &attr, IB_QP_STATE);
+}
+
+/*
+ * Waits for the completion of @cq that is being handled. No later completion of the device is
+ * handled.
+ */
+void rpcrdma_cq_stop(struct ib_cq *cq)
+{
+	disable_work_sync(&cq->work);
+}
+
+/* The type of a context with registrations: RDMA_RW_MR of drivers/infiniband/core/rw.c. */
+#define RW_CTX_MR 2
+
+/*
+ * The first half of rdma_rw_ctx_destroy_bvec() for a context whose work requests may not have
+ * ended: gives the registrations back to @qp, whose destruction takes them from the device.
+ */
+void rpcrdma_rw_ctx_withdraw(struct rdma_rw_ctx *ctx, struct ib_qp *qp)
+{
+	u32 i;
+
+	if (ctx->type != RW_CTX_MR)
+		return;
+	for (i = 0; i < ctx->nr_ops; i++)
+		ib_mr_pool_put(qp, &qp->rdma_mrs, ctx->reg[i].mr);
+	ctx->nr_ops = 0;
+}
+
+/*
+ * The second half, when the queue pair has been destroyed: unmaps the memory. Without
+ * registrations, rdma_rw_ctx_destroy_bvec() looks at nothing of a queue pair but its domain.
+ */
+void rpcrdma_rw_ctx_unmap(struct rdma_rw_ctx *ctx, struct ib_pd *pd, u32 nr_bvec,
+			  enum dma_data_direction dir)
+{
+	struct ib_qp gone = { .pd = pd };
+
+	rdma_rw_ctx_destroy_bvec(ctx, &gone, 0, NULL, nr_bvec, dir);
+}
+
+/* Returns the number of work requests for an RDMA Write of one page, or an error number. */
+int rpcrdma_rw_work_requests_of_a_page(struct ib_qp *qp)
+{
+	struct bvec_iter iter = { .bi_size = PAGE_SIZE };
+	struct rdma_rw_ctx ctx = { };
+	struct bio_vec page;
+	int count;
+
+	bvec_set_page(&page, ZERO_PAGE(0), PAGE_SIZE, 0);
+	count = rdma_rw_ctx_init_bvec(&ctx, qp, qp->port, &page, 1, iter, 0, 0, DMA_TO_DEVICE);
+	if (count > 0)
+		rdma_rw_ctx_destroy_bvec(&ctx, qp, qp->port, &page, 1, DMA_TO_DEVICE);
+	return count;
+}
