@@ -84,7 +84,7 @@ use crate::{
         completion::Completion,
         memalloc::ReserveScope,
         trace, //
-    }, //
+    },
 };
 use kernel::{
     prelude::*,

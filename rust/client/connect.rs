@@ -43,7 +43,7 @@ use crate::{
     support::net::{
         self,
         SockAddr, //
-    }, //
+    },
 };
 use kernel::{
     prelude::*,

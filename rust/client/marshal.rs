@@ -73,15 +73,15 @@ use crate::{
             Mr,
             MrList,
             Region, //
-        }, //
+        },
     },
     sunrpc::{
         self,
         CallBuf,
         Extent,
         Measures,
-        Xprt, //
-        XprtSendError,
+        Xprt,
+        XprtSendError, //
     },
     support::{
         errno,
@@ -92,7 +92,7 @@ use crate::{
         net::SockAddr,
         trace,
         work::Job, //
-    }, //
+    },
 };
 use core::{
     ops::Range,
@@ -106,7 +106,7 @@ use kernel::{
             Guard, //
         },
         Arc, //
-    }, //
+    },
 };
 
 /// The sender's part of a connection. The holder of the send lock uses it.

@@ -21,7 +21,7 @@ use super::{
     request::{
         RdmaRqst,
         Request, //
-    }, //
+    },
 };
 use crate::{
     endpoint::{
@@ -77,7 +77,7 @@ use crate::{
             Destroyed,
             Invalidated,
             Unexposed, //
-        }, //
+        },
     },
     sunrpc::XprtHandle,
     support::{
@@ -89,7 +89,7 @@ use crate::{
             GFP_NORETRY, //
         },
         work::Run, //
-    }, //
+    },
 };
 use core::slice;
 use kernel::{
@@ -101,7 +101,7 @@ use kernel::{
         },
         Arc,
         SpinLock, //
-    }, //
+    },
 };
 
 /// The registrations of a request, and the box for their invalidation.

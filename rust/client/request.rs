@@ -11,7 +11,7 @@ use crate::{
     support::{
         completion::Completion,
         racy::Racy, //
-    }, //
+    },
 };
 use kernel::{
     prelude::*,

@@ -7,18 +7,24 @@
 //! messages and the version whenever it connects.
 
 use super::versions::KNOWN;
-use crate::endpoint::hostauth;
-use crate::proto::connection::negotiate::Versions;
-use crate::support::memory::PAGE_SIZE;
-use crate::support::sysctl::{
-    Entry,
-    Range,
-    Table, //
+use crate::{
+    endpoint::hostauth,
+    proto::connection::negotiate::Versions,
+    support::{
+        memory::PAGE_SIZE,
+        sysctl::{
+            Entry,
+            Range,
+            Table, //
+        },
+    },
 };
-use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
 };
 
 static SLOTS: Atomic<i32> = Atomic::new(128);

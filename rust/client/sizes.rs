@@ -39,7 +39,7 @@ use crate::{
     support::{
         errno,
         memory::PAGE_SIZE, //
-    }, //
+    },
 };
 use kernel::prelude::*;
 

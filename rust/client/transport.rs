@@ -44,8 +44,8 @@ use crate::{
         SendLock,
         Transport,
         Xprt,
-        XprtHandle, //
-        XprtSendError,
+        XprtHandle,
+        XprtSendError, //
     },
     support::{
         debugfs::Show,
@@ -57,7 +57,7 @@ use crate::{
         net::SockAddr,
         trace,
         work::Job, //
-    }, //
+    },
 };
 use kernel::{
     new_spinlock,

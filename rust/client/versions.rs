@@ -27,7 +27,7 @@ use crate::{
             SockAddr, //
         },
         sysctl::Count, //
-    }, //
+    },
 };
 use core::net::IpAddr;
 use kernel::sync::atomic::{

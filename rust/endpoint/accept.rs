@@ -66,7 +66,7 @@ use crate::{
     support::{
         errno,
         memalloc::NofsScope, //
-    }, //
+    },
 };
 use core::ops::Range;
 use kernel::{

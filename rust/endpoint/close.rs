@@ -21,19 +21,19 @@ use crate::{
         qp::QpEvent,
         recv::RecvBatch,
         send::SendList,
-        wqe::Status,
+        wqe::Status, //
     },
     support::{
         errno,
         trace, //
-    }, //
+    },
 };
 use kernel::{
     prelude::*,
     sync::atomic::{
         Full,
         Relaxed, //
-    }, //
+    },
 };
 
 /// Why a connection ends.

@@ -52,7 +52,7 @@ use crate::{
         errno,
         memalloc::ReserveScope,
         trace, //
-    }, //
+    },
 };
 /// The next use of the buffer of a message that was handled.
 pub(crate) enum Disposition<P> {

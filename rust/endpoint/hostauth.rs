@@ -63,7 +63,7 @@ use crate::{
             SockAddr, //
         },
         sysctl::Text, //
-    }, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -74,7 +74,7 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
-    }, //
+    },
 };
 
 /// The setting that selects the peers of a role that have to prove their identity.

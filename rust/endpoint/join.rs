@@ -50,14 +50,14 @@ use crate::{
             GFP_NORETRY, //
         },
         memory, //
-    }, //
+    },
 };
 use kernel::{
     prelude::*,
     sync::atomic::{
         Atomic,
         Relaxed, //
-    }, //
+    },
 };
 
 /// The budget of memory for the reassembly of all connections of a role. There is a budget for each

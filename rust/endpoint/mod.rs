@@ -48,8 +48,8 @@ pub(crate) use config::{
 pub(crate) use events::Disposition;
 pub(crate) use hostauth::Judgement;
 pub(crate) use join::{
-    Reassembly, //
-    ReassemblyQuota,
+    Reassembly,
+    ReassemblyQuota, //
 };
 pub(crate) use progress::Step;
 pub(crate) use protocol::{
@@ -109,7 +109,7 @@ use crate::{
         send::{
             SendBuf,
             SendQueue, //
-        }, //
+        },
     },
     support::{
         errno,
@@ -125,7 +125,7 @@ use crate::{
         },
         racy::Racy,
         time, //
-    }, //
+    },
 };
 use hostauth::Standing;
 use kernel::{
@@ -143,7 +143,7 @@ use kernel::{
         Arc,
         SetOnce,
         SpinLock, //
-    }, //
+    },
 };
 use progress::Progress;
 

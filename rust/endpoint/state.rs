@@ -48,8 +48,8 @@ use crate::{
             SendBufs,
             SendList,
             SendQueue, //
-        }, //
-    }, //
+        },
+    },
 };
 use kernel::prelude::*;
 

@@ -21,7 +21,7 @@ use crate::support::{
     work::{
         Clock,
         Tick, //
-    }, //
+    },
 };
 use kernel::{
     prelude::*,

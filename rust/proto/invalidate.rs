@@ -2,8 +2,10 @@
 
 //! Remote invalidation: the Reply's Send takes one handle of the Requester out of use.
 
-use crate::proto::wire::chunk::Chunks;
-use crate::proto::wire::types::Handle;
+use crate::proto::wire::{
+    chunk::Chunks,
+    types::Handle, //
+};
 
 /// Returns every handle that chunk lists name.
 fn handles<C: Chunks + ?Sized>(chunks: &C) -> impl Iterator<Item = Handle> + '_ {

@@ -8,23 +8,31 @@
 //!
 //! C header: `include/rdma/rdma_cm.h`.
 
-use super::device::Attributes;
-use super::Handler;
-use crate::bindings;
-use crate::support::foreign::Context;
-use crate::support::net::{
-    Net,
-    NetInterface,
-    SockAddr, //
+use super::{
+    device::Attributes,
+    Handler, //
+};
+use crate::{
+    bindings,
+    support::{
+        foreign::Context,
+        net::{
+            Net,
+            NetInterface,
+            SockAddr, //
+        },
+    },
 };
 use core::ptr::NonNull;
-use kernel::error::{
-    from_err_ptr,
-    to_result, //
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    ffi::c_int,
+    prelude::*,
+    sync::Arc, //
 };
-use kernel::ffi::c_int;
-use kernel::prelude::*;
-use kernel::sync::Arc;
 
 /// After which time a message that found no Receive is sent again: 0.96 ms.
 const MIN_RNR_TIMER: u8 = bindings::ib_rnr_timeout_IB_RNR_TIMER_000_96 as u8;

@@ -8,31 +8,43 @@
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
-use super::cm::CmId;
-use super::ledger::Ledger;
-use super::proof::QpId;
-use super::qp::{
-    QpEvent,
-    QpRef, //
+use super::{
+    cm::CmId,
+    ledger::Ledger,
+    proof::QpId,
+    qp::{
+        QpEvent,
+        QpRef, //
+    },
+    recv::RecvBatch,
+    Handler, //
 };
-use super::recv::RecvBatch;
-use super::Handler;
-use crate::bindings;
-use crate::support::memalloc::GFP_NORETRY;
-use crate::support::racy::Racy;
-use crate::support::work::{
-    Job,
-    Run, //
+use crate::{
+    bindings,
+    support::{
+        memalloc::GFP_NORETRY,
+        racy::Racy,
+        work::{
+            Job,
+            Run, //
+        },
+    },
 };
-use core::cell::UnsafeCell;
-use core::ptr::NonNull;
-use kernel::error::from_err_ptr;
-use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use core::{
+    cell::UnsafeCell,
+    ptr::NonNull, //
 };
-use kernel::sync::Arc;
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
 
 /// The data that the completions of a queue pair share with the tasks that post to it. `ib_cq.cq_context`
 /// and `ib_qp.qp_context` point to it.

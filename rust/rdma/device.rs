@@ -10,7 +10,7 @@ use kernel::{
     sync::atomic::{
         Atomic,
         Relaxed, //
-    }, //
+    },
 };
 
 /// The name of a device, as `rdma link` shows it.

@@ -5,25 +5,33 @@
 //! RDMA providers may be software that maps nothing, so only the `ib_dma_*` functions are right
 //! here. C header: `include/rdma/ib_verbs.h`.
 
-use super::pd::Pd;
-use super::qp::QpRef;
-use super::Handler;
-use crate::bindings;
-use crate::support::memalloc::GFP_NORETRY;
-use core::alloc::Layout;
-use core::cell::UnsafeCell;
-use core::mem::{
-    offset_of,
-    MaybeUninit, //
+use super::{
+    pd::Pd,
+    qp::QpRef,
+    Handler, //
 };
-use kernel::alloc::allocator::Kmalloc;
-use kernel::alloc::{
-    Allocator,
-    NumaNode, //
+use crate::{
+    bindings,
+    support::memalloc::GFP_NORETRY, //
 };
-use kernel::dma::DataDirection;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use core::{
+    alloc::Layout,
+    cell::UnsafeCell,
+    mem::{
+        offset_of,
+        MaybeUninit, //
+    },
+};
+use kernel::{
+    alloc::{
+        allocator::Kmalloc,
+        Allocator,
+        NumaNode, //
+    },
+    dma::DataDirection,
+    prelude::*,
+    sync::Arc, //
+};
 
 /// Which way a buffer's data goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +78,9 @@ impl Drop for Mapping {
         if self.in_use {
             // SAFETY: mapped with these arguments (type invariant); the queue pair is destroyed, so no
             // work request names the buffer.
-            unsafe { bindings::rpcrdma_dma_unmap_single_as_is(device, self.addr, self.len, direction) };
+            unsafe {
+                bindings::rpcrdma_dma_unmap_single_as_is(device, self.addr, self.len, direction)
+            };
             return;
         }
         // SAFETY: mapped with these arguments (type invariant). No work request names a buffer that is in

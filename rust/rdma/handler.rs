@@ -2,19 +2,21 @@
 
 //! The handler of a connection's completions and events.
 
-use super::cm;
-use super::cq::Completions;
-use super::local_inv::LocalInvBox;
-use super::mr::{
-    Idle,
-    MrList, //
+use super::{
+    cm,
+    cq::Completions,
+    local_inv::LocalInvBox,
+    mr::{
+        Idle,
+        MrList, //
+    },
+    proof::Unexposed,
+    pull::PullBox,
+    qp::QpEvent,
+    recv::Received,
+    send::SendBufs,
+    wqe::Status, //
 };
-use super::proof::Unexposed;
-use super::pull::PullBox;
-use super::qp::QpEvent;
-use super::recv::Received;
-use super::send::SendBufs;
-use super::wqe::Status;
 use crate::support::memalloc::ReserveScope;
 
 /// The user of a connection: its events and completions arrive here.

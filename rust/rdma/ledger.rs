@@ -8,19 +8,27 @@
 //! gives back each box that is still posted, and takes the DMA mapping of each Receive that is in use
 //! elsewhere. Nothing that is left needs the device then.
 
-use super::dma::Mapping;
-use super::pd::Pd;
-use crate::support::memalloc::GFP_NORETRY;
-use crate::support::racy::Racy;
-use core::cell::UnsafeCell;
-use core::marker::PhantomPinned;
-use core::ptr;
-use kernel::ffi::c_void;
-use kernel::new_spinlock;
-use kernel::prelude::*;
-use kernel::sync::{
-    Arc,
-    SpinLock, //
+use super::{
+    dma::Mapping,
+    pd::Pd, //
+};
+use crate::support::{
+    memalloc::GFP_NORETRY,
+    racy::Racy, //
+};
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomPinned,
+    ptr, //
+};
+use kernel::{
+    ffi::c_void,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
 };
 
 /// The ledger of a queue pair.

@@ -7,38 +7,48 @@
 //!
 //! C header: `include/rdma/rdma_cm.h`.
 
-use super::cm::{
-    self,
-    CmId, //
+use super::{
+    cm::{
+        self,
+        CmId, //
+    },
+    device::{
+        Attributes,
+        Registers, //
+    },
+    Handler, //
 };
-use super::device::{
-    Attributes,
-    Registers, //
+use crate::{
+    bindings,
+    support::{
+        box_list::{
+            BoxList,
+            Link,
+            Node, //
+        },
+        foreign::Context,
+        net::{
+            self,
+            Net,
+            SockAddr, //
+        },
+    },
 };
-use super::Handler;
-use crate::bindings;
-use crate::support::box_list::{
-    BoxList,
-    Link,
-    Node, //
+use core::{
+    mem::{
+        offset_of,
+        ManuallyDrop, //
+    },
+    ptr::NonNull, //
 };
-use crate::support::foreign::Context;
-use crate::support::net::{
-    self,
-    Net,
-    SockAddr, //
-};
-use core::mem::{
-    offset_of,
-    ManuallyDrop, //
-};
-use core::ptr::NonNull;
-use kernel::error::to_result;
-use kernel::ffi::c_int;
-use kernel::prelude::*;
-use kernel::sync::{
-    Arc,
-    ArcBorrow, //
+use kernel::{
+    error::to_result,
+    ffi::c_int,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
 };
 
 /// The receiver of the events of a listening id.

@@ -8,34 +8,42 @@
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
-use super::cq::Completions;
-use super::mr::{
-    MrList,
-    Registered, //
+use super::{
+    cq::Completions,
+    mr::{
+        MrList,
+        Registered, //
+    },
+    pd::Pd,
+    proof::{
+        Destroyed,
+        Unexposed, //
+    },
+    qp::QpRef,
+    wqe::{
+        unit_cqe,
+        Listed,
+        Wc,
+        WorkRequest,
+        Wqe, //
+    },
+    Handler, //
 };
-use super::pd::Pd;
-use super::proof::{
-    Destroyed,
-    Unexposed, //
+use crate::{
+    bindings,
+    support::box_list::{
+        BoxList,
+        Link, //
+    },
 };
-use super::qp::QpRef;
-use super::wqe::{
-    unit_cqe,
-    Listed,
-    Wc,
-    WorkRequest,
-    Wqe, //
+use core::{
+    mem::offset_of,
+    ptr, //
 };
-use super::Handler;
-use crate::bindings;
-use crate::support::box_list::{
-    BoxList,
-    Link, //
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
 };
-use core::mem::offset_of;
-use core::ptr;
-use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
 
 /// An invalidation and its waiter. It is made ahead, because it must not fail for lack of memory.
 pub(crate) struct LocalInv<H: Handler> {

@@ -18,41 +18,53 @@
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
-use super::dma::{
-    boxed_on,
-    Direction, //
+use super::{
+    dma::{
+        boxed_on,
+        Direction, //
+    },
+    pd::Pd,
+    proof::{
+        Destroyed,
+        Invalidated,
+        QpId,
+        Unexposed, //
+    },
+    sg::SgTable,
+    wqe::Prepared, //
 };
-use super::pd::Pd;
-use super::proof::{
-    Destroyed,
-    Invalidated,
-    QpId,
-    Unexposed, //
+use crate::{
+    bindings,
+    support::{
+        box_list::{
+            BoxList,
+            BoxStack,
+            Link,
+            Node, //
+        },
+        memory::{
+            Span,
+            PAGE_SIZE, //
+        },
+        module::leak, //
+    },
 };
-use super::sg::SgTable;
-use super::wqe::Prepared;
-use crate::bindings;
-use crate::support::box_list::{
-    BoxList,
-    BoxStack,
-    Link,
-    Node, //
+use core::{
+    marker::PhantomData,
+    mem::{
+        offset_of,
+        take, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    },
 };
-use crate::support::memory::{
-    Span,
-    PAGE_SIZE, //
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::Arc, //
 };
-use crate::support::module::leak;
-use core::marker::PhantomData;
-use core::mem::{
-    offset_of,
-    take, //
-};
-use core::ptr;
-use core::ptr::NonNull;
-use kernel::error::from_err_ptr;
-use kernel::prelude::*;
-use kernel::sync::Arc;
 
 mod sealed {
     pub(crate) trait MrState {

@@ -7,10 +7,12 @@
 use super::cm::CmId;
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::alloc::NumaNode;
-use kernel::error::from_err_ptr;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use kernel::{
+    alloc::NumaNode,
+    error::from_err_ptr,
+    prelude::*,
+    sync::Arc, //
+};
 
 /// A protection domain on the device of a connection.
 ///

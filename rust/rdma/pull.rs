@@ -4,37 +4,45 @@
 //!
 //! C header: `include/rdma/rw.h`.
 
-use super::cq::Completions;
-use super::dma::Direction;
-use super::pd::Pd;
-use super::qp::{
-    Qp,
-    QpRef, //
+use super::{
+    cq::Completions,
+    dma::Direction,
+    pd::Pd,
+    qp::{
+        Qp,
+        QpRef, //
+    },
+    rw::{
+        Remote,
+        Transfer,
+        MOST_IDLE, //
+    },
+    send::SendQueue,
+    wqe::{
+        Listed,
+        Wc,
+        WorkRequest,
+        Wqe, //
+    },
+    Pulls, //
 };
-use super::rw::{
-    Remote,
-    Transfer,
-    MOST_IDLE, //
+use crate::support::{
+    box_list::{
+        BoxList,
+        Link, //
+    },
+    pages::PageBuf, //
 };
-use super::send::SendQueue;
-use super::wqe::{
-    Listed,
-    Wc,
-    WorkRequest,
-    Wqe, //
+use core::{
+    mem::offset_of,
+    ops::Range,
+    ptr, //
 };
-use super::Pulls;
-use crate::support::box_list::{
-    BoxList,
-    Link, //
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::atomic::Relaxed, //
 };
-use crate::support::pages::PageBuf;
-use core::mem::offset_of;
-use core::ops::Range;
-use core::ptr;
-use kernel::error::to_result;
-use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
 
 /// Data to be read from the peer's memory. It is used again and again.
 pub(crate) struct Pull<H: Pulls> {

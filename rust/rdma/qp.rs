@@ -7,31 +7,41 @@
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
-use super::cm::CmId;
-use super::cq::{
-    Cq,
-    CqShared, //
+use super::{
+    cm::CmId,
+    cq::{
+        Cq,
+        CqShared, //
+    },
+    device::Registers,
+    dma::Direction,
+    ledger::Ledger,
+    pd::Pd,
+    proof::{
+        Destroyed,
+        QpId, //
+    },
+    Handler, //
 };
-use super::device::Registers;
-use super::dma::Direction;
-use super::ledger::Ledger;
-use super::pd::Pd;
-use super::proof::{
-    Destroyed,
-    QpId, //
+use crate::{
+    bindings,
+    support::errno, //
 };
-use super::Handler;
-use crate::bindings;
-use crate::support::errno;
-use core::marker::PhantomData;
-use core::ptr::NonNull;
-use kernel::error::to_result;
-use kernel::ffi::c_void;
-use kernel::pr_warn_once;
-use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
-use kernel::sync::Arc;
-use kernel::types::Opaque;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::to_result,
+    ffi::c_void,
+    pr_warn_once,
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
+    types::Opaque, //
+};
 
 /// How large a queue pair is to be, in work requests.
 #[derive(Clone, Copy, Debug)]

@@ -7,43 +7,57 @@
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
-use super::cq::Completions;
-use super::dma::{
-    Direction,
-    DmaBuf, //
+use super::{
+    cq::Completions,
+    dma::{
+        Direction,
+        DmaBuf, //
+    },
+    pd::Pd,
+    proof::{
+        Invalidated,
+        QpId, //
+    },
+    qp::{
+        Qp,
+        QpRef, //
+    },
+    wqe::{
+        Listed,
+        Prepared,
+        Status,
+        Wc,
+        WorkRequest,
+        Wqe, //
+    },
+    Handler, //
 };
-use super::pd::Pd;
-use super::proof::{
-    Invalidated,
-    QpId, //
+use crate::{
+    bindings,
+    support::{
+        box_list::{
+            BoxList,
+            Link, //
+        },
+        foreign::Lent,
+        module::leak, //
+    },
 };
-use super::qp::{
-    Qp,
-    QpRef, //
+use core::{
+    mem::offset_of,
+    ptr::{
+        self,
+        NonNull, //
+    },
 };
-use super::wqe::{
-    Listed,
-    Prepared,
-    Status,
-    Wc,
-    WorkRequest,
-    Wqe, //
+use kernel::{
+    ffi::c_void,
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
-use super::Handler;
-use crate::bindings;
-use crate::support::box_list::{
-    BoxList,
-    Link, //
-};
-use crate::support::foreign::Lent;
-use crate::support::module::leak;
-use core::mem::offset_of;
-use core::ptr;
-use core::ptr::NonNull;
-use kernel::ffi::c_void;
-use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
-use kernel::sync::Arc;
 
 /// A buffer that messages are received into.
 pub(crate) struct RecvBuf<H: Handler> {

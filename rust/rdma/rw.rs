@@ -9,39 +9,49 @@
 //!
 //! C header: `include/rdma/rw.h`.
 
-use super::dma::Direction;
-use super::pd::Pd;
-use super::proof::QpId;
-use super::qp::{
-    Qp,
-    QpRef, //
+use super::{
+    dma::Direction,
+    pd::Pd,
+    proof::QpId,
+    qp::{
+        Qp,
+        QpRef, //
+    },
+    sg::PAGES_ARE_AN_ARRAY,
+    wqe::unit_cqe,
+    Handler, //
 };
-use super::sg::PAGES_ARE_AN_ARRAY;
-use super::wqe::unit_cqe;
-use super::Handler;
-use crate::bindings;
-use crate::support::box_list::{
-    BoxList,
-    Link,
-    Node, //
+use crate::{
+    bindings,
+    support::{
+        box_list::{
+            BoxList,
+            Link,
+            Node, //
+        },
+        errno,
+        memory::PAGE_SIZE,
+        module::leak,
+        pages::{
+            PageBuf,
+            PageRun,
+            Runs, //
+        },
+    },
 };
-use crate::support::errno;
-use crate::support::memory::PAGE_SIZE;
-use crate::support::module::leak;
-use crate::support::pages::{
-    PageBuf,
-    PageRun,
-    Runs, //
+use core::{
+    mem::{
+        offset_of,
+        take,
+        MaybeUninit, //
+    },
+    ops::Range,
+    ptr, //
 };
-use core::mem::{
-    offset_of,
-    take,
-    MaybeUninit, //
+use kernel::{
+    prelude::*,
+    types::Opaque, //
 };
-use core::ops::Range;
-use core::ptr;
-use kernel::prelude::*;
-use kernel::types::Opaque;
 
 /// The most pieces of memory of a context beyond one for each page that the bytes would fill: the memory
 /// of a context may begin and end within a page, and all other pieces are pages.

@@ -8,54 +8,66 @@
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
-use super::cq::Completions;
-use super::dma::{
-    Direction,
-    DmaBuf, //
+use super::{
+    cq::Completions,
+    dma::{
+        Direction,
+        DmaBuf, //
+    },
+    mr::{
+        Mapped,
+        MrList,
+        Registered, //
+    },
+    pd::Pd,
+    proof::{
+        Destroyed,
+        QpId, //
+    },
+    qp::{
+        Qp,
+        QpRef, //
+    },
+    rw::{
+        IdleWrite,
+        Write, //
+    },
+    wqe::{
+        unit_cqe,
+        Listed,
+        Prepared,
+        Wc,
+        WorkRequest,
+        Wqe, //
+    },
+    Handler, //
 };
-use super::mr::{
-    Mapped,
-    MrList,
-    Registered, //
+use crate::{
+    bindings,
+    support::{
+        box_list::{
+            BoxList,
+            Link, //
+        },
+        module::leak, //
+    },
 };
-use super::pd::Pd;
-use super::proof::{
-    Destroyed,
-    QpId, //
+use core::{
+    marker::PhantomData,
+    mem::{
+        offset_of,
+        take, //
+    },
+    ptr, //
 };
-use super::qp::{
-    Qp,
-    QpRef, //
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
-use super::rw::{
-    IdleWrite,
-    Write, //
-};
-use super::wqe::{
-    unit_cqe,
-    Listed,
-    Prepared,
-    Wc,
-    WorkRequest,
-    Wqe, //
-};
-use super::Handler;
-use crate::bindings;
-use crate::support::box_list::{
-    BoxList,
-    Link, //
-};
-use crate::support::module::leak;
-use core::marker::PhantomData;
-use core::mem::{
-    offset_of,
-    take, //
-};
-use core::ptr;
-use kernel::error::to_result;
-use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
-use kernel::sync::Arc;
 
 /// A buffer that a message is sent from.
 pub(crate) struct SendBuf<H: Handler> {

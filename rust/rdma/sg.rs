@@ -8,16 +8,22 @@
 //! C header: `include/linux/scatterlist.h`.
 
 use super::pd::Pd;
-use crate::bindings;
-use crate::support::memory::{
-    Memory,
-    Span,
-    PAGE_SIZE, //
+use crate::{
+    bindings,
+    support::memory::{
+        Memory,
+        Span,
+        PAGE_SIZE, //
+    },
 };
-use core::ptr;
-use core::ptr::NonNull;
-use kernel::error::to_result;
-use kernel::prelude::*;
+use core::ptr::{
+    self,
+    NonNull, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
 
 /// The bits of `scatterlist.page_link` that are no part of a pointer (`SG_PAGE_LINK_MASK`).
 const FLAGS: usize = 0b11;

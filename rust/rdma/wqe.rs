@@ -8,22 +8,30 @@
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
-use super::cq::Completions;
-use super::ledger::{
-    BoxKind, //
-    LedgerEntry,
+use super::{
+    cq::Completions,
+    ledger::{
+        BoxKind,
+        LedgerEntry, //
+    },
+    pd::Pd,
+    qp::QpRef,
+    Handler, //
 };
-use super::pd::Pd;
-use super::qp::QpRef;
-use super::Handler;
-use crate::bindings;
-use crate::support::box_list::{
-    BoxList,
-    Node, //
+use crate::{
+    bindings,
+    support::{
+        box_list::{
+            BoxList,
+            Node, //
+        },
+        memalloc::GFP_NORETRY, //
+    },
 };
-use crate::support::memalloc::GFP_NORETRY;
-use kernel::ffi::c_void;
-use kernel::prelude::*;
+use kernel::{
+    ffi::c_void,
+    prelude::*, //
+};
 
 /// How a work request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

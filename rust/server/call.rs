@@ -10,8 +10,8 @@
 use super::{
     connection::Open,
     role::{
-        Server, //
-        ServerMessage,
+        Server,
+        ServerMessage, //
     },
     settings, //
 };
@@ -55,7 +55,7 @@ use crate::{
         memory::PAGE_SIZE,
         pages::PageBuf,
         trace, //
-    }, //
+    },
 };
 use kernel::prelude::*;
 

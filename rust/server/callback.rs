@@ -13,8 +13,8 @@ use super::{
 use crate::{
     endpoint::{
         now,
-        ComposeError, //
-        EndReason,
+        ComposeError,
+        EndReason, //
     },
     proto::{
         connection::SendError,
@@ -35,7 +35,7 @@ use crate::{
     support::{
         errno,
         trace, //
-    }, //
+    },
 };
 use kernel::{
     prelude::*,

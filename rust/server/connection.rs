@@ -10,8 +10,8 @@ use super::{
     delayed,
     role::{
         Queue,
-        Server, //
-        ServerMessage,
+        Server,
+        ServerMessage, //
     },
     sizes::ServerSizes, //
 };
@@ -58,7 +58,7 @@ use crate::{
         },
         trace,
         work::Run, //
-    }, //
+    },
 };
 use core::ops::Range;
 use kernel::{
@@ -73,7 +73,7 @@ use kernel::{
         Mutex,
         MutexGuard,
         SetOnce, //
-    }, //
+    },
 };
 
 /// The number of retries of the client's device when no Receive is posted: 7 means without end. A client

@@ -18,8 +18,8 @@ use super::{
         outgoing, //
     },
     role::{
-        Server, //
-        ServerMessage,
+        Server,
+        ServerMessage, //
     },
     settings, //
 };

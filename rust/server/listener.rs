@@ -7,8 +7,8 @@ use crate::{
         self,
         Accept,
         ConnectRequest,
-        ConnectRequests, //
-        RequestId,
+        ConnectRequests,
+        RequestId, //
     },
     sunrpc::svc::{
         self,
@@ -23,8 +23,8 @@ use crate::{
         work::{
             Clock,
             Tick, //
-        }, //
-    }, //
+        },
+    },
 };
 use core::mem::take;
 use kernel::{

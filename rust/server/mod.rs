@@ -43,7 +43,7 @@ use crate::{
             SockAddr, //
         },
         trace, //
-    }, //
+    },
 };
 use kernel::prelude::*;
 

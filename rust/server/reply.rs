@@ -51,7 +51,7 @@ use crate::{
     support::{
         errno,
         trace, //
-    }, //
+    },
 };
 use core::{
     iter::once,
@@ -62,7 +62,7 @@ use kernel::{
     time::{
         delay::fsleep,
         Delta, //
-    }, //
+    },
 };
 
 /// The number of attempts of a Reply to get registrations, and the pause between. Registrations are

@@ -68,7 +68,7 @@ use crate::{
         pull::{
             IdlePulls,
             PullBox, //
-        }, //
+        },
         qp::QpRef,
         recv::{
             Received,
@@ -82,7 +82,7 @@ use crate::{
     support::{
         trace,
         work::Job, //
-    }, //
+    },
 };
 use core::convert::Infallible;
 use kernel::prelude::*;

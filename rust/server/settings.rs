@@ -3,20 +3,24 @@
 //! The settings and counters in `/proc/sys/sunrpc/svc_rdma`, under the names of the kernel's own
 //! module. Settings are read when a client connects.
 
-use crate::endpoint::hostauth;
-use crate::proto::connection::negotiate::Versions;
-use crate::support::{
-    counter::Counter,
-    sysctl::{
-        Entry,
-        Range,
-        Table, //
-    }, //
+use crate::{
+    endpoint::hostauth,
+    proto::connection::negotiate::Versions,
+    support::{
+        counter::Counter,
+        sysctl::{
+            Entry,
+            Range,
+            Table, //
+        },
+    },
 };
-use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
 };
 
 static MAX_REQUESTS: Atomic<i32> = Atomic::new(128);

@@ -38,7 +38,7 @@ use crate::{
     support::{
         memory::PAGE_SIZE,
         net, //
-    }, //
+    },
 };
 use core::ops::Range;
 use kernel::prelude::*;

@@ -5,11 +5,15 @@
 //! The core prints them in sysfs, debugfs and messages, and frees some of them, so they are C
 //! strings in kmalloc memory; protocol and netid are constants.
 
-use crate::bindings;
-use crate::support::errno;
-use kernel::fmt;
-use kernel::prelude::*;
-use kernel::str::CString;
+use crate::{
+    bindings,
+    support::errno, //
+};
+use kernel::{
+    fmt,
+    prelude::*,
+    str::CString, //
+};
 
 /// The netid of RDMA over IPv4.
 pub(super) const NETID: &CStr = c"rdma";

@@ -3,29 +3,35 @@
 //! Classes of `struct rpc_xprt`, `struct xprt_class`: how the core has transports made, finds them
 //! by name and by netid, and how their lives begin and end.
 
-use crate::bindings;
-use crate::sunrpc::address;
-use crate::support::module::{
-    this_module,
-    ModuleRef, //
+use crate::{
+    bindings,
+    sunrpc::address,
+    support::module::{
+        this_module,
+        ModuleRef, //
+    },
 };
-use core::marker::PhantomData;
-use core::ptr::NonNull;
-use kernel::error::{
-    from_err_ptr,
-    to_result, //
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
 };
-use kernel::ffi::{
-    c_char,
-    c_int, //
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    ffi::{
+        c_char,
+        c_int, //
+    },
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Release, //
+    },
+    types::Opaque, //
 };
-use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Acquire,
-    Atomic,
-    Release, //
-};
-use kernel::types::Opaque;
 
 /// Netids of a class. The core walks them until an empty one (xprt_class_find_by_netid_locked).
 pub(super) type Netids = [&'static CStr; 3];

@@ -40,8 +40,8 @@ pub(crate) use xprt::{
     },
     transport::{
         ConnectError,
-        Transport, //
-        XprtSendError,
+        Transport,
+        XprtSendError, //
     },
     Xprt,
     XprtHandle, //

@@ -5,16 +5,22 @@
 //! The sender has a [`CallBuf`], to read, and the [`XdrBuf`] of the Reply to come, whose content
 //! is not its business. The Reply's handler has a [`ReplyBuf`], to fill.
 
-use crate::bindings;
-use crate::support::memory::{
-    Span,
-    PAGE_SIZE, //
+use crate::{
+    bindings,
+    support::memory::{
+        Span,
+        PAGE_SIZE, //
+    },
 };
-use core::marker::PhantomData;
-use core::ops::Range;
-use core::ptr::NonNull;
-use kernel::ffi::c_void;
-use kernel::prelude::*;
+use core::{
+    marker::PhantomData,
+    ops::Range,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi::c_void,
+    prelude::*, //
+};
 
 /// A buffer of a request: how long its parts are, and where they lie.
 ///

@@ -6,14 +6,18 @@
 //! `kernel::list::List` requires reference counted items. Here the list that a box is in owns the
 //! box.
 
-use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
-use core::ptr;
-use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Atomic,
-    Full,
-    Relaxed, //
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ptr, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full,
+        Relaxed, //
+    },
 };
 
 /// The link to the next box. Only the list reads and writes it.

@@ -5,9 +5,14 @@
 //! C header: `include/linux/completion.h`.
 
 use crate::bindings;
-use kernel::prelude::*;
-use kernel::time::{msecs_to_jiffies, Msecs};
-use kernel::types::Opaque;
+use kernel::{
+    prelude::*,
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    },
+    types::Opaque, //
+};
 
 /// An event that happens once. All waiters see it, and so do later waiters.
 #[pin_data]

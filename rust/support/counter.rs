@@ -8,7 +8,7 @@ use kernel::{
     sync::atomic::{
         Atomic,
         Relaxed, //
-    }, //
+    },
 };
 
 /// The number of parts. With more processors than parts, processors share parts.

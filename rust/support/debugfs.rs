@@ -7,15 +7,19 @@
 //!
 //! A file or directory that cannot be created is missing, without a message, as usual for debugfs.
 
-use super::foreign::Context;
-use super::global::Global;
+use super::{
+    foreign::Context,
+    global::Global, //
+};
 use crate::bindings;
 use core::marker::PhantomData;
-use kernel::fmt;
-use kernel::prelude::*;
-use kernel::seq_file::SeqFile;
-use kernel::str::CString;
-use kernel::sync::Arc;
+use kernel::{
+    fmt,
+    prelude::*,
+    seq_file::SeqFile,
+    str::CString,
+    sync::Arc, //
+};
 
 /// The content of a file.
 pub(crate) trait Show: Send + Sync + 'static {

@@ -3,8 +3,10 @@
 //! Shared objects that C code holds as a context pointer.
 
 use core::ptr::NonNull;
-use kernel::ffi::c_void;
-use kernel::sync::Arc;
+use kernel::{
+    ffi::c_void,
+    sync::Arc, //
+};
 
 /// A value that a C object keeps as a pointer, and whose memory the C side reads and writes
 /// meanwhile.

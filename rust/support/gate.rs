@@ -2,17 +2,25 @@
 
 //! An object that several tasks use until one task takes it away from the others.
 
-use crate::support::completion::Completion;
-use crate::support::memalloc::GFP_NORETRY;
-use core::cell::UnsafeCell;
-use core::mem::ManuallyDrop;
-use core::ops::Deref;
-use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Atomic,
-    Full, //
+use crate::support::{
+    completion::Completion,
+    memalloc::GFP_NORETRY, //
 };
-use kernel::sync::Arc;
+use core::{
+    cell::UnsafeCell,
+    mem::ManuallyDrop,
+    ops::Deref, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full, //
+        },
+        Arc, //
+    },
+};
 
 /// Each user adds this to [`Gate::users`].
 const USER: u32 = 2;

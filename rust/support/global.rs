@@ -2,8 +2,10 @@
 
 //! Statics that have a value while the module is loaded.
 
-use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
+use core::{
+    cell::UnsafeCell,
+    mem::MaybeUninit, //
+};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -15,7 +17,7 @@ use kernel::{
             Release, //
         },
         Mutex, //
-    }, //
+    },
 };
 
 /// A static behind a mutex. It is empty until [`set`](Self::set) and after [`take`](Self::take). A task

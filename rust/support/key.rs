@@ -7,11 +7,13 @@
 //!
 //! C headers: `include/linux/key.h`, `include/keys/user-type.h`, `include/crypto/sha2.h`.
 
-use super::global::Global;
-use super::memalloc::GFP_NORETRY;
-use super::work::{
-    Job,
-    Run, //
+use super::{
+    global::Global,
+    memalloc::GFP_NORETRY,
+    work::{
+        Job,
+        Run, //
+    },
 };
 use crate::bindings;
 use core::ptr::NonNull;
@@ -229,8 +231,9 @@ impl Keyring {
         while let Some(Reference(ring)) = &ring {
             let size = serials.len() * EACH;
             // SAFETY: a keyring that is alive; the memory has `size` bytes.
-            let all =
-                unsafe { bindings::rpcrdma_keyring_serials(ring.as_ptr(), serials.as_mut_ptr(), size) };
+            let all = unsafe {
+                bindings::rpcrdma_keyring_serials(ring.as_ptr(), serials.as_mut_ptr(), size)
+            };
             let all = usize::try_from(all).map_err(|_| ENOMEM)?;
             if all <= size {
                 serials.truncate(all / EACH);

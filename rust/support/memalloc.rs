@@ -3,14 +3,20 @@
 //! Allocations while memory is short: flags, scopes that restrict the allocations of a task, and
 //! repeated attempts.
 
-use crate::bindings;
-use crate::support::trace;
-use kernel::alloc::Flags;
-use kernel::ffi::c_uint;
-use kernel::prelude::*;
-use kernel::time::delay::fsleep;
-use kernel::time::Delta;
-use kernel::types::NotThreadSafe;
+use crate::{
+    bindings,
+    support::trace, //
+};
+use kernel::{
+    alloc::Flags,
+    ffi::c_uint,
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    types::NotThreadSafe, //
+};
 
 /// Flags for an allocation whose failure is handled: it tries reclaim once, and then fails. Without
 /// them a small allocation in a [`NofsScope`] never fails: it tries again until other tasks free

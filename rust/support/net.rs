@@ -3,13 +3,17 @@
 //! Addresses and network namespaces, passed from sunrpc to the RDMA connection manager.
 
 use crate::bindings;
-use core::net::{
-    IpAddr,
-    SocketAddr, //
+use core::{
+    net::{
+        IpAddr,
+        SocketAddr, //
+    },
+    ptr::NonNull, //
 };
-use core::ptr::NonNull;
-use kernel::ffi::c_int;
-use kernel::fmt;
+use kernel::{
+    ffi::c_int,
+    fmt, //
+};
 
 /// Returns whether the rate limit of the log admits another message about a peer. Context: any.
 pub(crate) fn may_log() -> bool {

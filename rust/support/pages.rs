@@ -7,9 +7,11 @@
 
 use super::memory::PAGE_SIZE;
 use crate::bindings;
-use core::ops::Range;
-use core::ptr::NonNull;
-use core::slice;
+use core::{
+    ops::Range,
+    ptr::NonNull,
+    slice, //
+};
 use kernel::prelude::*;
 
 /// A piece of a page, or of pages that follow each other.
@@ -385,7 +387,9 @@ fn release(pages: &mut KVec<NonNull<bindings::page>>) {
     if !pages.is_empty() {
         // SAFETY: `release_pages` takes an array of pages, each with a reference to give back: the
         // pages of the vector. `NonNull` has the layout of a pointer.
-        unsafe { bindings::rpcrdma_release_page_array(pages.as_mut_ptr().cast(), pages.len() as i32) };
+        unsafe {
+            bindings::rpcrdma_release_page_array(pages.as_mut_ptr().cast(), pages.len() as i32)
+        };
         pages.clear();
     }
 }

@@ -7,10 +7,12 @@
 
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
 };
 
 /// The least and the greatest value of a setting.

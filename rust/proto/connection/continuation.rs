@@ -4,14 +4,15 @@
 //!
 //! The caller owns the memory of a joined message, and gets the offset of each part.
 
-use core::ops::Range;
-
-use crate::proto::wire::error::BadHeader;
-use crate::proto::wire::header::RpcStart;
-use crate::proto::wire::types::{
-    Version,
-    Xid, //
+use crate::proto::wire::{
+    error::BadHeader,
+    header::RpcStart,
+    types::{
+        Version,
+        Xid, //
+    },
 };
+use core::ops::Range;
 
 /// The content of a sequence of messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

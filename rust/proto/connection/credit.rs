@@ -6,8 +6,10 @@
 //! direction of RPC. A version 2 credit stands for one message of any kind: every message grants its
 //! receiver a number of further messages.
 
-use crate::proto::connection::negotiate::Time;
-use crate::proto::wire::types::Grant;
+use crate::proto::{
+    connection::negotiate::Time,
+    wire::types::Grant, //
+};
 use core::ops::Range;
 
 /// The Calls of one direction of RPC on a version 1 connection, as their Requester counts them.

@@ -27,54 +27,60 @@
 //!
 //! After an [`Event::Close`] the connection is to be closed; nothing more is sent on it.
 
-use crate::proto::connection::continuation::{
-    Assembler,
-    Content,
-    PlacedPart, //
+use crate::proto::{
+    connection::{
+        continuation::{
+            Assembler,
+            Content,
+            PlacedPart, //
+        },
+        credit::{
+            CallCredits,
+            RecvCredits,
+            SendCredits, //
+        },
+        hostauth::{
+            HostAuth,
+            Policy,
+            Verdict, //
+        },
+        negotiate::{
+            Negotiation,
+            Opening,
+            PeerVersionMemo,
+            Time,
+            Versions, //
+        },
+    },
+    requester::plan::Limits,
+    wire::{
+        cm_private::{
+            self,
+            Announcement,
+            CmPrivate, //
+        },
+        error::{
+            BadHeader,
+            ErrorReport,
+            NoRoom, //
+        },
+        header::{
+            Conveyed,
+            FixedWords,
+            Flags, //
+        },
+        property::{
+            self,
+            Properties, //
+        },
+        types::{
+            MsgType,
+            Version,
+            Xid, //
+        },
+        v2, //
+    },
 };
-use crate::proto::connection::credit::{
-    CallCredits,
-    RecvCredits,
-    SendCredits, //
-};
-use crate::proto::connection::hostauth::{
-    HostAuth,
-    Policy,
-    Verdict, //
-};
-use crate::proto::connection::negotiate::{
-    Negotiation,
-    Opening,
-    PeerVersionMemo,
-    Time,
-    Versions, //
-};
-use crate::proto::requester::plan::Limits;
-use crate::proto::wire::cm_private::{
-    self,
-    Announcement,
-    CmPrivate, //
-};
-use crate::proto::wire::error::{
-    BadHeader,
-    ErrorReport,
-    NoRoom, //
-};
-use crate::proto::wire::header::{
-    Conveyed,
-    FixedWords,
-    Flags, //
-};
-use crate::proto::wire::property::{
-    self,
-    Properties, //
-};
-use crate::proto::wire::types::{
-    MsgType,
-    Version,
-    Xid, //
-};
-use crate::proto::wire::v2;
 
 pub use crate::proto::wire::types::Side;
 

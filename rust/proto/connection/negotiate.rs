@@ -10,10 +10,12 @@
 //! A server that does not know the version answers ERR_VERS, and the client goes on with another
 //! version, once, on the same connection. The first message that is no error makes the version final.
 
-use crate::proto::wire::cm_private::Announcement;
-use crate::proto::wire::types::{
-    Version,
-    Xid, //
+use crate::proto::wire::{
+    cm_private::Announcement,
+    types::{
+        Version,
+        Xid, //
+    },
 };
 
 /// A point in time or a span of it, in milliseconds of any steady clock.

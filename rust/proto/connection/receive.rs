@@ -2,54 +2,58 @@
 
 //! Arriving messages.
 
-use crate::proto::connection::continuation::{
-    Content,
-    PlacedPart,
-    Sequence, //
+use crate::proto::{
+    connection::{
+        continuation::{
+            Content,
+            PlacedPart,
+            Sequence, //
+        },
+        credit::CallCredits,
+        hostauth::Verdict,
+        negotiate::{
+            Answer,
+            Time,
+            Versions, //
+        },
+        Arrived,
+        CloseReason,
+        Connection,
+        Event,
+        FirstMessage,
+        Side,
+        MAX_PROPERTIES, //
+    },
+    wire::{
+        error::{
+            BadHeader,
+            ErrorReport, //
+        },
+        header::{
+            Body,
+            Conveyed,
+            FixedWords,
+            Flags,
+            Kind,
+            RpcStart, //
+        },
+        property::{
+            self,
+            Properties,
+            PropertySet, //
+        },
+        types::{
+            Grant,
+            Handle,
+            MsgType,
+            Version,
+            Xid, //
+        },
+        v1,
+        v2,
+        xdr::Reader, //
+    },
 };
-use crate::proto::connection::credit::CallCredits;
-use crate::proto::connection::hostauth::Verdict;
-use crate::proto::connection::negotiate::{
-    Answer,
-    Time,
-    Versions, //
-};
-use crate::proto::connection::{
-    Arrived,
-    CloseReason,
-    Connection,
-    Event,
-    FirstMessage,
-    Side,
-    MAX_PROPERTIES, //
-};
-use crate::proto::wire::error::{
-    BadHeader,
-    ErrorReport, //
-};
-use crate::proto::wire::header::{
-    Body,
-    Conveyed,
-    FixedWords,
-    Flags,
-    Kind,
-    RpcStart, //
-};
-use crate::proto::wire::property::{
-    self,
-    Properties,
-    PropertySet, //
-};
-use crate::proto::wire::types::{
-    Grant,
-    Handle,
-    MsgType,
-    Version,
-    Xid, //
-};
-use crate::proto::wire::v1;
-use crate::proto::wire::v2;
-use crate::proto::wire::xdr::Reader;
 
 impl Connection {
     /// Handles a message. `invalidated` is the handle that the peer's Send has invalidated, from the Receive

@@ -25,16 +25,22 @@
 //! - The connection manager of iWARP does not exchange queue pair numbers. Addresses and ports alone
 //!   identify the ends there.
 
-use crate::proto::connection::host::Address;
-use crate::proto::connection::hostauth::Verdict;
-use crate::proto::wire::error::{
-    BadHeader,
-    NoRoom, //
-};
-use crate::proto::wire::types::Side;
-use crate::proto::wire::xdr::{
-    Reader,
-    Writer, //
+use crate::proto::{
+    connection::{
+        host::Address,
+        hostauth::Verdict, //
+    },
+    wire::{
+        error::{
+            BadHeader,
+            NoRoom, //
+        },
+        types::Side,
+        xdr::{
+            Reader,
+            Writer, //
+        },
+    },
 };
 
 /// The mechanism, and its version.

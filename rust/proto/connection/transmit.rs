@@ -2,35 +2,39 @@
 
 //! Messages to the peer: RPC messages of the caller, and messages of the connection itself.
 
-use crate::proto::connection::continuation::Content;
-use crate::proto::connection::credit::{
-    RecvCredits,
-    SendCredits, //
+use crate::proto::{
+    connection::{
+        continuation::Content,
+        credit::{
+            RecvCredits,
+            SendCredits, //
+        },
+        negotiate::Time,
+        Connection,
+        FirstMessage,
+        SendError,
+        Side,
+        Transmit, //
+    },
+    invalidate,
+    wire::{
+        chunk::Chunks,
+        error::ErrorReport,
+        header::{
+            Kind,
+            Outgoing, //
+        },
+        property,
+        types::{
+            Handle,
+            MsgType,
+            Version, //
+        },
+        v1,
+        v2,
+        xdr::Writer, //
+    },
 };
-use crate::proto::connection::negotiate::Time;
-use crate::proto::connection::{
-    Connection,
-    FirstMessage,
-    SendError,
-    Side,
-    Transmit, //
-};
-use crate::proto::invalidate;
-use crate::proto::wire::chunk::Chunks;
-use crate::proto::wire::error::ErrorReport;
-use crate::proto::wire::header::{
-    Kind,
-    Outgoing, //
-};
-use crate::proto::wire::property;
-use crate::proto::wire::types::{
-    Handle,
-    MsgType,
-    Version, //
-};
-use crate::proto::wire::v1;
-use crate::proto::wire::v2;
-use crate::proto::wire::xdr::Writer;
 
 impl Connection {
     // Commands.

@@ -4,21 +4,23 @@
 //!
 //! [`connection`](crate::proto::connection) identifies a Reply and its RPC.
 
-use crate::proto::wire::chunk::{
-    Chunk,
-    ChunkLists,
-    Chunks, //
-};
-use crate::proto::wire::error::BadHeader;
-use crate::proto::wire::header::{
-    Conveyed,
-    Kind,
-    RpcStart, //
-};
-use crate::proto::wire::types::{
-    MsgType,
-    Segment,
-    Xid, //
+use crate::proto::wire::{
+    chunk::{
+        Chunk,
+        ChunkLists,
+        Chunks, //
+    },
+    error::BadHeader,
+    header::{
+        Conveyed,
+        Kind,
+        RpcStart, //
+    },
+    types::{
+        MsgType,
+        Segment,
+        Xid, //
+    },
 };
 
 /// Where an RPC Reply lies.

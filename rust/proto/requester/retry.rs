@@ -5,13 +5,17 @@
 //! Version 1 errors are permanent. Some version 2 errors suggest another form; then the same Call is sent once
 //! more on the same connection with the same XID. The number of attempts is bounded.
 
-use crate::proto::connection::negotiate::{
-    PeerVersionMemo,
-    Time, //
+use crate::proto::{
+    connection::negotiate::{
+        PeerVersionMemo,
+        Time, //
+    },
+    requester::plan::Limits,
+    wire::{
+        error::ErrorReport,
+        types::Version, //
+    },
 };
-use crate::proto::requester::plan::Limits;
-use crate::proto::wire::error::ErrorReport;
-use crate::proto::wire::types::Version;
 
 /// The form of the refused Call.
 #[derive(Clone, Copy, Debug)]

@@ -2,33 +2,36 @@
 
 //! The Responder's check of a Call, and how the RPC message is put together again.
 
+use crate::proto::{
+    responder::reply::reducible,
+    wire::{
+        chunk::{
+            ChunkLists,
+            ListLens,
+            ReadList, //
+        },
+        error::{
+            BadHeader,
+            ErrorReport, //
+        },
+        header::{
+            Conveyed,
+            FixedWords,
+            Kind,
+            RpcStart, //
+        },
+        types::{
+            Handle,
+            MsgType,
+            Position,
+            Segment,
+            Version,
+            Xid, //
+        },
+        xdr::Reader, //
+    },
+};
 use core::ops::Range;
-
-use crate::proto::responder::reply::reducible;
-use crate::proto::wire::chunk::{
-    ChunkLists,
-    ListLens,
-    ReadList, //
-};
-use crate::proto::wire::error::{
-    BadHeader,
-    ErrorReport, //
-};
-use crate::proto::wire::header::{
-    Conveyed,
-    FixedWords,
-    Kind,
-    RpcStart, //
-};
-use crate::proto::wire::types::{
-    Handle,
-    MsgType,
-    Position,
-    Segment,
-    Version,
-    Xid, //
-};
-use crate::proto::wire::xdr::Reader;
 
 /// The bytes of XID and type, which every RPC message begins with.
 const RPC_START: u64 = 8;

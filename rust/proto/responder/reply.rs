@@ -2,32 +2,35 @@
 
 //! How a Responder conveys a Reply: the decision, and the chunk lists it returns.
 
+use crate::proto::{
+    requester::plan::{
+        Item,
+        ItemSet,
+        Ranges, //
+    },
+    wire::{
+        chunk::{
+            encode_lists,
+            Chunk,
+            ChunkLists,
+            Chunks,
+            REPLY_CHUNK_LEN,
+            WRITE_CHUNK_LEN, //
+        },
+        error::{
+            ErrorReport,
+            NoRoom, //
+        },
+        header::Kind,
+        types::{
+            ReadSegment,
+            Segment,
+            Version, //
+        },
+        xdr::Writer, //
+    },
+};
 use core::ops::Range;
-
-use crate::proto::requester::plan::{
-    Item,
-    ItemSet,
-    Ranges, //
-};
-use crate::proto::wire::chunk::{
-    encode_lists,
-    Chunk,
-    ChunkLists,
-    Chunks,
-    REPLY_CHUNK_LEN,
-    WRITE_CHUNK_LEN, //
-};
-use crate::proto::wire::error::{
-    ErrorReport,
-    NoRoom, //
-};
-use crate::proto::wire::header::Kind;
-use crate::proto::wire::types::{
-    ReadSegment,
-    Segment,
-    Version, //
-};
-use crate::proto::wire::xdr::Writer;
 
 /// The shape of a Reply before the reduction of its results.
 #[derive(Clone, Copy, Debug)]

@@ -5,19 +5,21 @@
 //! [`ChunkLists::decode`] reads the lists once and checks every word of them. Its return value borrows the
 //! message; its iterators cannot fail.
 
-use crate::proto::wire::error::{
-    BadHeader,
-    NoRoom, //
-};
-use crate::proto::wire::types::{
-    Handle,
-    Position,
-    ReadSegment,
-    Segment, //
-};
-use crate::proto::wire::xdr::{
-    Reader,
-    Writer, //
+use crate::proto::wire::{
+    error::{
+        BadHeader,
+        NoRoom, //
+    },
+    types::{
+        Handle,
+        Position,
+        ReadSegment,
+        Segment, //
+    },
+    xdr::{
+        Reader,
+        Writer, //
+    },
 };
 
 impl Segment {

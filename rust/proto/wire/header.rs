@@ -2,14 +2,16 @@
 
 //! The common part of both versions: the four fixed words, and the meaning of a message.
 
-use crate::proto::wire::chunk::ChunkLists;
-use crate::proto::wire::error::ErrorReport;
-use crate::proto::wire::types::{
-    Handle,
-    MsgType,
-    Xid, //
+use crate::proto::wire::{
+    chunk::ChunkLists,
+    error::ErrorReport,
+    types::{
+        Handle,
+        MsgType,
+        Xid, //
+    },
+    xdr::Reader, //
 };
-use crate::proto::wire::xdr::Reader;
 
 /// The four words that start every message of every version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

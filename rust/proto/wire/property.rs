@@ -2,15 +2,17 @@
 
 //! Transport properties (version 2), which each side announces to the other.
 
-use crate::proto::wire::error::{
-    BadHeader,
-    NoRoom, //
-};
-use crate::proto::wire::xdr::{
-    is_pad,
-    padded_len,
-    Reader,
-    Writer, //
+use crate::proto::wire::{
+    error::{
+        BadHeader,
+        NoRoom, //
+    },
+    xdr::{
+        is_pad,
+        padded_len,
+        Reader,
+        Writer, //
+    },
 };
 
 //= V2-127, V2-128, V2-130

@@ -2,29 +2,31 @@
 
 //! The version 1 encoding.
 
-use crate::proto::wire::chunk::{
-    ChunkLists,
-    Chunks, //
-};
-use crate::proto::wire::error::{
-    BadHeader,
-    ErrorReport,
-    NoRoom, //
-};
-use crate::proto::wire::header::{
-    Body,
-    Conveyed,
-    FixedWords,
-    Kind, //
-};
-use crate::proto::wire::types::{
-    Handle,
-    Version,
-    Xid, //
-};
-use crate::proto::wire::xdr::{
-    Reader,
-    Writer, //
+use crate::proto::wire::{
+    chunk::{
+        ChunkLists,
+        Chunks, //
+    },
+    error::{
+        BadHeader,
+        ErrorReport,
+        NoRoom, //
+    },
+    header::{
+        Body,
+        Conveyed,
+        FixedWords,
+        Kind, //
+    },
+    types::{
+        Handle,
+        Version,
+        Xid, //
+    },
+    xdr::{
+        Reader,
+        Writer, //
+    },
 };
 
 //= V1-007

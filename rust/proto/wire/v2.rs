@@ -2,36 +2,38 @@
 
 //! The version 2 encoding.
 
-use crate::proto::wire::chunk::{
-    self,
-    ChunkLists,
-    Chunks, //
-};
-use crate::proto::wire::error::{
-    BadHeader,
-    ErrorReport,
-    NoRoom, //
-};
-use crate::proto::wire::header::{
-    Body,
-    Conveyed,
-    FixedWords,
-    Flags,
-    Kind,
-    Outgoing, //
-};
-use crate::proto::wire::types::{
-    Grant,
-    Handle,
-    MsgType,
-    Version,
-    Xid, //
-};
-use crate::proto::wire::v1;
-use crate::proto::wire::xdr::{
-    is_pad,
-    Reader,
-    Writer, //
+use crate::proto::wire::{
+    chunk::{
+        self,
+        ChunkLists,
+        Chunks, //
+    },
+    error::{
+        BadHeader,
+        ErrorReport,
+        NoRoom, //
+    },
+    header::{
+        Body,
+        Conveyed,
+        FixedWords,
+        Flags,
+        Kind,
+        Outgoing, //
+    },
+    types::{
+        Grant,
+        Handle,
+        MsgType,
+        Version,
+        Xid, //
+    },
+    v1,
+    xdr::{
+        is_pad,
+        Reader,
+        Writer, //
+    },
 };
 
 //= V2-009, V2-010, V2-024

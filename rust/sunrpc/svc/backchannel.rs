@@ -11,30 +11,38 @@
 use super::{
     Called,
     Service,
-    SvcHandle, //
+    SvcHandle,
     SvcInstance,
-    SvcPart,
+    SvcPart, //
 };
-use crate::bindings;
-use crate::sunrpc::class::{
-    self,
-    set,
-    Class,
-    Netids,
-    NewXprt,
-    RegisteredClass, //
+use crate::{
+    bindings,
+    sunrpc::{
+        class::{
+            self,
+            set,
+            Class,
+            Netids,
+            NewXprt,
+            RegisteredClass, //
+        },
+        xdr_buf::{
+            CallBuf,
+            ReplyBuf, //
+        },
+        xprt::connect::default_timeout, //
+    },
+    support::errno, //
 };
-use crate::sunrpc::xdr_buf::{
-    CallBuf,
-    ReplyBuf, //
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
 };
-use crate::sunrpc::xprt::connect::default_timeout;
-use crate::support::errno;
-use core::marker::PhantomData;
-use core::ptr::NonNull;
-use kernel::ffi::c_int;
-use kernel::prelude::*;
-use kernel::sync::atomic::Atomic;
+use kernel::{
+    ffi::c_int,
+    prelude::*,
+    sync::atomic::Atomic, //
+};
 
 /// The number of Calls to a client that may be outstanding.
 pub(crate) const SLOTS: u32 = 2;

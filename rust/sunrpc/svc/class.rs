@@ -2,19 +2,25 @@
 
 //! The server's transport class, `struct svc_xprt_class`: how the core finds us by name.
 
-use super::ops::SvcVTable;
-use super::Service;
-use crate::bindings;
-use crate::support::module::this_module;
-use core::marker::PhantomData;
-use kernel::error::to_result;
-use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Acquire,
-    Atomic,
-    Release, //
+use super::{
+    ops::SvcVTable,
+    Service, //
 };
-use kernel::types::Opaque;
+use crate::{
+    bindings,
+    support::module::this_module, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Release, //
+    },
+    types::Opaque, //
+};
 
 /// The registration of a server transport class; dropping it unregisters the class.
 ///

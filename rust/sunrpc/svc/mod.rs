@@ -17,27 +17,32 @@
 //! until [`ops`] calls svc_xprt_received(). [`ops`] does that as soon as a piece of work is taken from the
 //! transport, so threads handle many Calls of one client at a time.
 
-use crate::bindings;
-use crate::sunrpc::xdr_buf::CallBuf;
-use crate::support::foreign::Lent;
-use crate::support::net::{
-    Net,
-    SockAddr, //
+use crate::{
+    bindings,
+    sunrpc::xdr_buf::CallBuf,
+    support::{
+        foreign::Lent,
+        net::{
+            Net,
+            SockAddr, //
+        },
+    },
 };
 use core::ptr::NonNull;
-use kernel::prelude::*;
-use kernel::types::Opaque;
-
-pub(crate) mod backchannel;
-pub(crate) mod class;
-pub(crate) mod ops;
-pub(crate) mod rqst;
-
+use kernel::{
+    prelude::*,
+    types::Opaque, //
+};
 use rqst::{
     Delivered,
     SvcReply,
     SvcRqst, //
 };
+
+pub(crate) mod backchannel;
+pub(crate) mod class;
+pub(crate) mod ops;
+pub(crate) mod rqst;
 
 /// A kind of server transport.
 pub(crate) trait Service: Sized + Send + Sync + 'static {

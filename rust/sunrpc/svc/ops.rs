@@ -4,39 +4,47 @@
 //!
 //! All are called in process context and may sleep, but for `xpo_has_wspace`.
 
-use super::class::registered;
-use super::rqst::{
-    with_call,
-    SvcReply,
-    SvcRqst, //
-};
 use super::{
+    class::registered,
+    rqst::{
+        with_call,
+        SvcReply,
+        SvcRqst, //
+    },
     Listener,
     Service,
     SvcConnection,
-    SvcHandle, //
+    SvcHandle,
     SvcInstance,
-    SvcPart,
+    SvcPart, //
 };
-use crate::bindings;
-use crate::support::foreign::Lent;
-use crate::support::module::ModuleRef;
-use crate::support::net::{
-    Net,
-    SockAddr, //
+use crate::{
+    bindings,
+    support::{
+        foreign::Lent,
+        module::ModuleRef,
+        net::{
+            Net,
+            SockAddr, //
+        },
+    },
 };
-use core::marker::PhantomData;
-use core::ptr::{
-    null_mut,
-    NonNull, //
+use core::{
+    marker::PhantomData,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
 };
-use kernel::ffi::{
-    c_int,
-    c_uint,
-    c_void, //
+use kernel::{
+    ffi::{
+        c_int,
+        c_uint,
+        c_void, //
+    },
+    prelude::*,
+    types::Opaque, //
 };
-use kernel::prelude::*;
-use kernel::types::Opaque;
 
 /// The operations of `T`.
 pub(super) struct SvcVTable<T: Service>(PhantomData<T>);
@@ -366,7 +374,11 @@ unsafe fn accept<T: Service>(
     // SAFETY: svc_xprt_init() has initialised the transport, and no thread knows it yet. The helper copies the
     // addresses.
     unsafe {
-        bindings::rpcrdma_svc_xprt_connects(unfinished.as_raw(), who.local.as_raw(), who.peer.as_raw())
+        bindings::rpcrdma_svc_xprt_connects(
+            unfinished.as_raw(),
+            who.local.as_raw(),
+            who.peer.as_raw(),
+        )
     };
     Ok(unfinished.finish(SvcPart::Connection(connection)))
 }

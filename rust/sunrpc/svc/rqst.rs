@@ -17,21 +17,29 @@
 //! - Inline data stay in their Receive, and the request's head points there. They belong to the Call
 //!   ([`Lent`]), which is the request's `rq_xprt_ctxt` meanwhile.
 
-use crate::bindings;
-use crate::sunrpc::xdr_buf::CallBuf;
-use crate::support::foreign::Lent;
-use crate::support::memory::PAGE_SIZE;
-use crate::support::pages::{
-    PageBuf,
-    PageRun, //
-    Pieces,
+use crate::{
+    bindings,
+    sunrpc::xdr_buf::CallBuf,
+    support::{
+        foreign::Lent,
+        memory::PAGE_SIZE,
+        pages::{
+            PageBuf,
+            PageRun,
+            Pieces, //
+        },
+    },
 };
-use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
-use core::ops::Range;
-use core::ptr::NonNull;
-use kernel::ffi::c_void;
-use kernel::prelude::*;
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ops::Range,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi::c_void,
+    prelude::*, //
+};
 
 /// Borrowed for `'a`, of a transport whose Calls are `C`.
 type Of<'a, C> = (&'a (), fn() -> C);

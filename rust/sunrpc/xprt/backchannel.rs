@@ -11,30 +11,40 @@
 //! before the upper layer has set it up, after it has taken it down, and while the transport is
 //! destroyed. Such a Call is dropped without touching the transport's reference count.
 
-use super::instance::Instance;
-use super::send_lock::SendLock;
-use super::transport::{
-    Transport, //
-    XprtSendError,
+use super::{
+    instance::Instance,
+    send_lock::SendLock,
+    transport::{
+        Transport,
+        XprtSendError, //
+    },
+    Xprt, //
 };
-use super::Xprt;
-use crate::bindings;
-use crate::sunrpc::xdr_buf::CallBuf;
-use crate::support::memory::PAGE_SIZE;
-use core::marker::PhantomData;
-use core::ptr::NonNull;
-use kernel::ffi::{
-    c_int,
-    c_uint, //
+use crate::{
+    bindings,
+    sunrpc::xdr_buf::CallBuf,
+    support::memory::PAGE_SIZE, //
 };
-use kernel::new_spinlock;
-use kernel::prelude::*;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
 };
-use kernel::sync::SpinLock;
-use kernel::types::Opaque;
+use kernel::{
+    ffi::{
+        c_int,
+        c_uint, //
+    },
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        SpinLock, //
+    },
+    types::Opaque, //
+};
 
 /// The number of Calls of the server that may be in progress, which the server gets.
 pub(crate) const SLOTS: u32 = 16;

@@ -2,31 +2,37 @@
 
 //! The class `rdma` of the client's transports.
 
-use super::instance::{
-    Instance,
-    InstanceShared, //
-};
-use super::transport::Transport;
 use super::{
     connect,
     credit,
+    instance::{
+        Instance,
+        InstanceShared, //
+    },
     ops,
+    transport::Transport,
     XprtHandle, //
 };
-use crate::bindings;
-use crate::sunrpc::address;
-use crate::sunrpc::class::{
-    self,
-    set,
-    Class,
-    Netids,
-    NewXprt,
-    RegisteredClass, //
+use crate::{
+    bindings,
+    sunrpc::{
+        address,
+        class::{
+            self,
+            set,
+            Class,
+            Netids,
+            NewXprt,
+            RegisteredClass, //
+        },
+    },
 };
 use core::marker::PhantomData;
-use kernel::ffi::c_int;
-use kernel::prelude::*;
-use kernel::sync::atomic::Atomic;
+use kernel::{
+    ffi::c_int,
+    prelude::*,
+    sync::atomic::Atomic, //
+};
 
 /// The registration of `T` as transport class `rdma` with netids `rdma` and `rdma6`.
 pub(crate) type XprtRegistration<T> = class::ClassRegistration<Requester<T>>;

@@ -17,26 +17,32 @@
 //! A task that is woken with `EAGAIN` looks at the state again. `call_connect_status` decides about the RPC
 //! for any other error.
 
-use super::instance::Instance;
-use super::send_lock::SendLock;
-use super::transport::{
-    ConnectError,
-    Transport, //
-};
 use super::{
+    instance::Instance,
     now,
+    send_lock::SendLock,
+    transport::{
+        ConnectError,
+        Transport, //
+    },
     Xprt, //
 };
-use crate::bindings;
-use crate::support::memalloc::NofsScope;
-use crate::support::net::SockAddr;
-use crate::support::work;
+use crate::{
+    bindings,
+    support::{
+        memalloc::NofsScope,
+        net::SockAddr,
+        work, //
+    },
+};
 use core::mem::replace;
-use kernel::ffi::c_ulong;
-use kernel::new_spinlock;
-use kernel::prelude::*;
-use kernel::sync::SpinLock;
-use kernel::types::Opaque;
+use kernel::{
+    ffi::c_ulong,
+    new_spinlock,
+    prelude::*,
+    sync::SpinLock,
+    types::Opaque, //
+};
 
 const HZ: c_ulong = bindings::HZ;
 

@@ -16,25 +16,29 @@
 //! A peer that never answers must not keep the credits for ever either. If no such Reply comes
 //! for as long as a request waits for its own, the connection is given up as it is then.
 
-use super::instance::Instance;
-use super::rqst::Rqst;
-use super::slot::Slot;
-use super::transport::Transport;
 use super::{
     connect,
+    instance::Instance,
+    rqst::Rqst,
+    slot::Slot,
+    transport::Transport,
     LockOf,
     TransportLock,
     Xprt, //
 };
 use crate::bindings;
-use core::cell::UnsafeCell;
-use core::ptr::NonNull;
-use kernel::sync::atomic::{
-    Atomic,
-    Full,
-    Relaxed, //
+use core::{
+    cell::UnsafeCell,
+    ptr::NonNull, //
 };
-use kernel::types::Opaque;
+use kernel::{
+    sync::atomic::{
+        Atomic,
+        Full,
+        Relaxed, //
+    },
+    types::Opaque, //
+};
 
 /// Credits that no request has and the peer still counts. Changed with the transport lock.
 pub(super) struct Orphans {

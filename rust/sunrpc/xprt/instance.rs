@@ -2,20 +2,26 @@
 
 //! One transport with all its parts, from setup to destroy.
 
-use super::connect::Connecting;
-use super::send_lock::SendLock;
-use super::slot::SlotTable;
-use super::transport::Transport;
 use super::{
-    connect,
+    connect::{
+        self,
+        Connecting, //
+    },
     credit,
+    send_lock::SendLock,
+    slot::SlotTable,
+    transport::Transport,
     Xprt, //
 };
-use crate::bindings;
-use crate::sunrpc::class;
-use crate::support::debugfs::File;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use crate::{
+    bindings,
+    sunrpc::class,
+    support::debugfs::File, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// The memory of a transport of type `T`, which `xprt_alloc` allocates and `xprt_free` frees.
 ///

@@ -20,23 +20,31 @@
 //! so no reference to all of it is ever made: fields are read by [`read_once!`] and written by
 //! [`write_once!`], which asks for the lock.
 
-use crate::bindings;
-use crate::support::memalloc::ReserveScope;
-use crate::support::net::{
-    Net,
-    SockAddr, //
+use crate::{
+    bindings,
+    support::{
+        memalloc::ReserveScope,
+        net::{
+            Net,
+            SockAddr, //
+        },
+    },
 };
 use connect::FIRST_BACKOFF;
-use core::marker::PhantomData;
-use core::ptr::NonNull;
-use credit::Orphans;
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
 };
-use kernel::types::{
-    NotThreadSafe,
-    Opaque, //
+use credit::Orphans;
+use kernel::{
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    types::{
+        NotThreadSafe,
+        Opaque, //
+    },
 };
 
 /// Reads a scalar field of an [`Xprt`] that others may be writing, like READ_ONCE().

@@ -5,34 +5,40 @@
 //! The documentation of each callback has the guarantees of the core for the call (`net/sunrpc/xprt.c`,
 //! unless another file is named). The callbacks are only called for transports that `setup` made.
 
-use super::instance::Instance;
-use super::rqst::Rqst;
-use super::send_lock::SendLock;
-use super::slot::Slot;
-use super::transport::{
-    Transport, //
-    XprtSendError,
-};
 use super::{
-    backchannel,
-    connect,
-    credit,
-    privacy, //
+    backchannel, connect, credit,
+    instance::Instance,
+    privacy,
+    rqst::Rqst,
+    send_lock::SendLock,
+    slot::Slot,
+    transport::{
+        Transport,
+        XprtSendError, //
+    },
 };
-use crate::bindings;
-use crate::sunrpc::address;
-use crate::support::errno;
-use crate::support::memalloc::NoWaitScope;
-use core::marker::PhantomData;
-use core::ptr::NonNull;
-use kernel::ffi::{
-    c_char,
-    c_int,
-    c_ushort, //
+use crate::{
+    bindings,
+    sunrpc::address,
+    support::{
+        errno,
+        memalloc::NoWaitScope, //
+    },
 };
-use kernel::prelude::*;
-use kernel::seq_file::SeqFile;
-use kernel::sync::atomic::Relaxed;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi::{
+        c_char,
+        c_int,
+        c_ushort, //
+    },
+    prelude::*,
+    seq_file::SeqFile,
+    sync::atomic::Relaxed, //
+};
 
 /// The operations of `T` as the core calls them.
 pub(super) struct XprtVTable<T: Transport>(PhantomData<T>);

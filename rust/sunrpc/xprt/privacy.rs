@@ -9,9 +9,11 @@
 //! Therefore we replace the release function, and end the peer's access first. Other flavours send the
 //! pages of the upper layer, which stay with the RPC.
 
-use super::instance::Instance;
-use super::rqst::Rqst;
-use super::transport::Transport;
+use super::{
+    instance::Instance,
+    rqst::Rqst,
+    transport::Transport, //
+};
 use crate::bindings;
 use core::ptr::NonNull;
 

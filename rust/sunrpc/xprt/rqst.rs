@@ -3,17 +3,23 @@
 //! One RPC as the transport sees it, `struct rpc_rqst`: while it is sent, and pinned while its
 //! Reply is handled.
 
-use super::slot::Slot;
-use super::transport::XprtSendError;
-use super::XprtHandle;
-use crate::bindings;
-use crate::sunrpc::xdr_buf::{
-    CallBuf,
-    ReplyBuf,
-    XdrBuf, //
+use super::{
+    slot::Slot,
+    transport::XprtSendError,
+    XprtHandle, //
 };
-use core::marker::PhantomData;
-use core::ptr::NonNull;
+use crate::{
+    bindings,
+    sunrpc::xdr_buf::{
+        CallBuf,
+        ReplyBuf,
+        XdrBuf, //
+    },
+};
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 use kernel::prelude::*;
 
 /// A request that sits in a slot of the transport and carries an `S` of the transport's own.

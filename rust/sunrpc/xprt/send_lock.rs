@@ -10,8 +10,10 @@ use super::{
     Xprt,
     XprtHandle, //
 };
-use core::cell::UnsafeCell;
-use core::ptr::NonNull;
+use core::{
+    cell::UnsafeCell,
+    ptr::NonNull, //
+};
 use kernel::types::NotThreadSafe;
 
 /// Proof that the send lock of one transport is held, as long as this is borrowed.

@@ -9,17 +9,23 @@ use super::{
     TransportLock,
     Xprt, //
 };
-use crate::bindings;
-use crate::support::racy::Racy;
-use core::cell::UnsafeCell;
-use core::pin::Pin;
-use core::ptr::NonNull;
-use kernel::ffi::{
-    c_ulong,
-    c_void, //
+use crate::{
+    bindings,
+    support::racy::Racy, //
 };
-use kernel::prelude::*;
-use kernel::types::Opaque;
+use core::{
+    cell::UnsafeCell,
+    pin::Pin,
+    ptr::NonNull, //
+};
+use kernel::{
+    ffi::{
+        c_ulong,
+        c_void, //
+    },
+    prelude::*,
+    types::Opaque, //
+};
 
 /// A slot. `S` is the transport's part.
 #[repr(C)]

@@ -2,20 +2,26 @@
 
 //! The trait that a transport of the RPC client implements (`rust/client/transport.rs`).
 
-use super::backchannel::Backchannel;
-use super::rqst::Rqst;
-use super::send_lock::SendLock;
 use super::{
+    backchannel::Backchannel,
+    rqst::Rqst,
+    send_lock::SendLock,
     Xprt,
     XprtHandle, //
 };
-use crate::sunrpc::xdr_buf::CallBuf;
-use crate::support::debugfs::Show;
-use crate::support::errno;
-use crate::support::net::SockAddr;
-use kernel::prelude::*;
-use kernel::seq_file::SeqFile;
-use kernel::sync::Arc;
+use crate::{
+    sunrpc::xdr_buf::CallBuf,
+    support::{
+        debugfs::Show,
+        errno,
+        net::SockAddr, //
+    },
+};
+use kernel::{
+    prelude::*,
+    seq_file::SeqFile,
+    sync::Arc, //
+};
 
 /// A transport; this folder keeps the core's rules for it.
 ///

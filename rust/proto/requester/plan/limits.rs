@@ -2,15 +2,16 @@
 
 //! The limits of a plan, and the division of memory into Segments.
 
-use core::ops::Range;
-
-use crate::proto::requester::plan::{
-    Buf,
-    Part,
-    PartName,
-    PlanError, //
+use crate::proto::{
+    requester::plan::{
+        Buf,
+        Part,
+        PartName,
+        PlanError, //
+    },
+    wire::types::Version, //
 };
-use crate::proto::wire::types::Version;
+use core::ops::Range;
 
 /// The limits of both peers, of the device and of local policy.
 #[derive(Clone, Copy, Debug)]

@@ -78,14 +78,27 @@ mod limits;
 mod registrations;
 mod shape;
 
+use crate::proto::wire::{
+    chunk::{
+        Layout,
+        REPLY_CHUNK_LEN,
+        WRITE_CHUNK_LEN, //
+    },
+    header::Kind,
+    types::{
+        Position,
+        ReadSegment,
+        Segment, //
+    },
+};
 use core::ops::Range;
-
-pub use limits::Limits;
 use limits::{
-    RegionCutter, //
-    SegmentSizing,
+    RegionCutter,
+    SegmentSizing, //
 };
 use registrations::first_range;
+
+pub use limits::Limits;
 pub use registrations::{
     ChunkRole,
     Registration,
@@ -100,18 +113,6 @@ pub use shape::{
     Part,
     PartName,
     Ranges, //
-};
-
-use crate::proto::wire::chunk::{
-    Layout,
-    REPLY_CHUNK_LEN,
-    WRITE_CHUNK_LEN, //
-};
-use crate::proto::wire::header::Kind;
-use crate::proto::wire::types::{
-    Position,
-    ReadSegment,
-    Segment, //
 };
 
 /// How the Payload stream of the Call is conveyed.

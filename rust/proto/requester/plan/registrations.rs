@@ -2,16 +2,17 @@
 
 //! The memory that a plan has registered.
 
-use core::ops::Range;
-
-use crate::proto::requester::plan::{
-    CallShape,
-    Conveyance,
-    First,
-    PartName,
-    Plan, //
+use crate::proto::{
+    requester::plan::{
+        CallShape,
+        Conveyance,
+        First,
+        PartName,
+        Plan, //
+    },
+    wire::types::Position, //
 };
-use crate::proto::wire::types::Position;
+use core::ops::Range;
 
 /// One region to register, and with it one Segment.
 #[derive(Clone, Debug, Eq, PartialEq)]

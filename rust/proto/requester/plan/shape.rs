@@ -2,10 +2,11 @@
 
 //! The shape of an RPC: two messages in memory, and the items in them that may be reduced.
 
+use crate::proto::{
+    requester::plan::ChunkRole,
+    wire::xdr::padded_len, //
+};
 use core::ops::Range;
-
-use crate::proto::requester::plan::ChunkRole;
-use crate::proto::wire::xdr::padded_len;
 
 /// One part of a message: bytes that are contiguous in memory but for page boundaries.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
