@@ -11,8 +11,8 @@
 //! credits.
 
 use super::{
-    accept::PEER_TIMEOUT,
     now,
+    waiting::PEER_TIMEOUT,
     Disposition,
     EndReason,
     LockedState,

@@ -15,6 +15,7 @@
 //! - `hostauth`: host authentication: the policy and the handshake
 //! - `join`: messages in several parts
 //! - `tick`: time-outs
+//! - `waiting`: messages of the role that wait for the peer
 //! - `close`: the reasons for the end of a connection, and its order
 //! - `accept`: the accepting side: connect requests, RDMA Reads and Writes
 //!
@@ -35,6 +36,7 @@ mod progress;
 mod protocol;
 mod state;
 mod tick;
+mod waiting;
 
 pub(crate) use accept::{
     Blocked,
@@ -61,6 +63,7 @@ pub(crate) use state::{
     State, //
 };
 pub(crate) use tick::Ticker;
+pub(crate) use waiting::Waiting;
 
 use crate::{
     proto::{
@@ -317,17 +320,6 @@ pub(crate) struct Shared<R: Role> {
     destroyed: SetOnce<Destroyed>,
     /// Which of the role's messages wait for the peer, a [`Waiting`]. Changed with the endpoint's lock.
     waiting: Racy<u32>,
-}
-
-/// The role's messages that wait for the peer: for room in the send queue, or for a credit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    /// No message waits.
-    Nothing,
-    /// Calls that have not been taken up, or whose data has not been read.
-    Calls,
-    /// Replies, and with them all that comes later.
-    Replies,
 }
 
 impl<R: Role> Shared<R> {

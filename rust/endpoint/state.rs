@@ -3,9 +3,9 @@
 //! The data under the endpoint's lock; composing and posting a message.
 
 use super::{
-    accept::PEER_TIMEOUT,
     hostauth::SharedKey,
     now,
+    waiting::PEER_TIMEOUT,
     EndReason,
     Protocol,
     Reassembly,
