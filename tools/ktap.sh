@@ -6,10 +6,11 @@
 ktap_number=0
 ktap_failed=0
 
-# ktap_begin [COUNT]
+# ktap_begin [COUNT]: begins; without COUNT the plan is at the end.
 ktap_begin() {
+	ktap_plan=${1-}
 	echo "KTAP version 1"
-	[ -z "${1-}" ] || echo "1..$1"
+	[ -z "$ktap_plan" ] || echo "1..$ktap_plan"
 }
 
 # ktap_result STATUS NAME [LOG...]: prints a result; the LOGs explain a failure.
@@ -28,6 +29,7 @@ ktap_result() {
 
 # ktap_end: the totals, the plan if it was not told, and the exit status.
 ktap_end() {
+	[ -n "$ktap_plan" ] || echo "1..$ktap_number"
 	echo "# Totals: pass:$((ktap_number - ktap_failed)) fail:$ktap_failed"
 	[ $ktap_failed = 0 ]
 }
