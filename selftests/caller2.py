@@ -17,10 +17,13 @@ import time
 
 from pyverbs.pyverbs_error import PyverbsError
 
-from caller import (CONTENT, FILE, GETFH, GETSIZE, PUTROOTFH, QUICK, Caller, Client, Session, Skip,
-                    Wrong, compound, expect, good, lists_of, reads, recall_reply, rpc, writes)
 from verbs import waiting
 from wire import PRIVATE_DATA, SECONDS, Decoder, Lost, Segment, announcement, words
+
+from misuse.base import CONTENT, FILE, QUICK, Skip, Wrong, expect
+from misuse.callbacks import Session, recall_reply
+from misuse.client import Caller, Client, lists_of
+from misuse.nfs import GETFH, GETSIZE, PUTROOTFH, compound, good, reads, rpc, writes
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2

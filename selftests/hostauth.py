@@ -14,11 +14,13 @@ import time
 
 from pyverbs.pyverbs_error import PyverbsError
 
-from caller import expect, rpc
 from caller2 import CONNPROP, MORE, Talk, ends, run, tests_of
 from sharedkey import CLIENT, HELLO, HOSTAUTH, SERVER, material, proof, property_set, said
 from verbs import waiting
 from wire import SECONDS, Lost, words
+
+from misuse.base import expect
+from misuse.nfs import rpc
 
 KEY = os.environ.get("KEY", "").encode()
 # The seconds for which a client need not announce its properties: twice the time for an answer.

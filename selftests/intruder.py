@@ -12,9 +12,12 @@ import sys
 
 from pyverbs.pyverbs_error import PyverbsError
 
-from caller import Caller, Client, Wrong, rpc
 from verbs import waiting
 from wire import Lost, words
+
+from misuse.base import Wrong
+from misuse.client import Caller, Client
+from misuse.nfs import rpc
 
 # How long an answer may take, in seconds.
 SOON = 0.3

@@ -19,9 +19,10 @@ from pyverbs.pyverbs_error import PyverbsError
 
 import sharedkey
 
-from caller import Caller, Client
 from verbs import QueuePair, descriptors, waiting
 from wire import Lost
+
+from misuse.client import Caller, Client
 
 # How long it may be silent on both sides, in seconds.
 SILENCE = 12

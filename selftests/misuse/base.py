@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The errors, the registration and the environment of the tests of caller.py."""
+
+import os
+import shlex
+
+from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE
+
+from wire import PRIVATE_DATA
+
+MEMORY = 2 << 20
+ALL_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE
+# Without the R bit: the memory of a program cannot be invalidated by the server, and a connection ends
+# when it tries to.
+PRIVATE_DATA = PRIVATE_DATA[:5] + bytes(1) + PRIVATE_DATA[6:]
+ERR_VERS, ERR_CHUNK = 1, 2
+LARGE = bytes(n % 251 for n in range(200000))
+CONTENT = LARGE[:10000]
+TARGET = b"where/the/link/leads/to"
+PAGE = 4096
+# How long a message is waited for that must not come.
+QUIET = 0.02
+
+FILE = os.environ.get("FILE", "")
+STOCK = bool(os.environ.get("STOCK"))
+ALONE = bool(os.environ.get("ALONE"))
+QUICK = bool(os.environ.get("QUICK"))
+COMMAND = shlex.split(os.environ.get("SERVER_COMMAND", ""))
+
+
+class Wrong(Exception):
+    """The server did something else than it should."""
+
+
+class Skip(Exception):
+    """The test cannot be run here."""
+
+
+def expect(fact, *what):
+    if not fact:
+        raise Wrong(" ".join(map(str, what)))
+
+
+def case(*, stock="", harms=False, counted=True, slow=False, named=False):
+    """A test. STOCK: the faults of the C server in it; if they HARM the server, the test is left out.
+    COUNTED: each message that was sent reaches the server. NAMED: it runs only if it is named."""
+    def add(function):
+        function.stock, function.harms = stock, harms
+        function.counted, function.slow, function.named = counted, slow, named
+        return function
+    return add

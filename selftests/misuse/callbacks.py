@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Calls of the server to a client."""
+
+import random
+import struct
+import time
+
+from verbs import waiting
+from wire import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, Decoder, Lost, opaque, words
+
+from .base import ERR_CHUNK, ERR_VERS, Wrong, case, expect
+from .client import lists_of
+from .nfs import accepted, compound_41, good, path, writes
+
+
+# Calls of the server.
+
+class Session:
+    """An NFSv4.1 client with a delegation, which the server has to ask back."""
+
+    def __init__(self, c, owner):
+        self.c, self.sequence = c, 1
+        verifier = random.randbytes(8)
+        at = good(c.replies(compound_41(words(42) + verifier + opaque(owner.encode())
+                                        + words(0, 0, 0))).payload)
+        at.at += 8
+        self.client = at.data[at.at:at.at + 8]
+        sequence = struct.unpack_from(">I", at.data, at.at + 8)[0]
+        channel = words(0, 65536, 65536, 4096, 16, 8, 0)
+        at = good(c.replies(compound_41(
+            words(43) + self.client + words(sequence, 2) + channel
+            + words(0, 4096, 4096, 0, 2, 2, 0) + words(0x40000000, 1, 0))).payload)
+        at.at += 8
+        self.id = at.data[at.at:at.at + 16]
+        self.compound(words(58, 0))
+
+    def compound(self, *operations, wanted=0):
+        sequence = words(53) + self.id + words(self.sequence, 0, 0, 0)
+        self.sequence += 1
+        answer = self.c.replies(compound_41(sequence, *operations))
+        at, verdict = accepted(answer.payload)
+        expect(verdict == 0, "not executed")
+        status = at.word()
+        expect(status == wanted, "NFS error", status)
+        return at
+
+    def is_lent(self, name):
+        """Opens it for reading; whether there is a delegation."""
+        *directory, last = path(name)
+        claim = words(0) + last[4:]
+        at = self.compound(*directory, words(18, 0, 1 | 0x100, 0) + self.client
+                           + opaque(b"owner") + words(0) + claim)
+        at.opaque()
+        # SEQUENCE, the operations of DIRECTORY, and the stateid, change and flags of OPEN.
+        at.at += 4 + 44 + 8 * len(directory) + 8 + 16 + 20 + 4
+        attributes = at.word()
+        at.at += 4 * attributes
+        return at.word() == 1
+
+    def lent(self):
+        """The name of a file. nfsd lends none before it has looked at the way back, and none for a
+        while that was recalled, or that has the hash of such a one."""
+        name = ""
+        for attempt in range(100):
+            if attempt % 20 == 0:
+                name = f"lent{self.c.caller.next_lent()}"
+            if self.is_lent(name):
+                return name
+            time.sleep(0.1)
+        raise Wrong("nothing is lent")
+
+
+def asked_back(c, count=1, seconds=10):
+    """Waits for Calls of the server."""
+    for _ in waiting(seconds):
+        if len(c.calls) >= count:
+            break
+        c.answer(0.01)
+    return len(c.calls)
+
+
+def lends(c, count):
+    """A session, and names of files for which it has delegations."""
+    c.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
+    session = Session(c, f"caller {c.caller.next_xid()}")
+    return session, [session.lent() for _ in range(count)]
+
+
+def somebody_writes(c, names):
+    """To files for which another client has delegations, that waits for Calls on C."""
+    conflict = c.caller.connect()
+    expect(not c.calls, "a Call of the server too early")
+    for name in names:
+        conflict.ask(writes(4, data=b"data", name=name))
+    expect(asked_back(c), "no Call of the server")
+
+
+def recalled(c, count=1):
+    """A session with delegations that the server has asked for."""
+    session, names = lends(c, count)
+    somebody_writes(c, names)
+    return session
+
+
+def callback_reply(call, body, credits=4):
+    return words(call.xid, 1, credits, RDMA_MSG) + lists_of() + words(call.xid, 1, 0, 0, 0) + body
+
+
+def recall_reply(call, status=0):
+    """CB_SEQUENCE and CB_RECALL, done."""
+    at = Decoder(call.payload).arguments()
+    at.opaque()
+    at.at += 12
+    expect(at.word() == 11, "no CB_SEQUENCE:", call.payload[:80].hex())
+    sequence = at.data[at.at:at.at + 28]
+    return callback_reply(call, words(0, 0, 0, 2, 11, 0) + sequence + sequence[-4:]
+                          + words(4, status))
+
+
+#= V1-119, V1-121, V1-126
+#= V1-127, NFS-053
+@case(counted=False)
+def callbacks(c):
+    """They come when there is a session, inline, and no more than one is outstanding."""
+    c = c.caller.connect(patient=False)
+    recalled(c, 2)
+    call = c.calls[-1]
+    expect(not call.writes and call.reply is None, "chunks in a callback:", call.message.hex())
+    expect(call.credits, "no credits asked for")
+    at = Decoder(call.payload)
+    expect([at.word() for _ in range(6)] == [call.xid, 0, 2, 0x40000000, 1, 1],
+           call.payload[:80].hex())
+    # The Receive for the Reply comes in addition to the Receives for Calls.
+    c.answers_to([c.message()[1] for _ in range(call.credits)])
+    expect(asked_back(c, 2, 0.3) == 1, "two Calls with one credit")
+    c.send(recall_reply(call))
+    expect(asked_back(c, 2) == 2, "no second Call")
+    c.lives()
+
+
+#= V1-121, NFS-049
+@case(counted=False)
+def callbacks_with_odd_answers(c):
+    """Answers that are none, of a length that is none, twice, and behind their end."""
+    recalled(c)
+    call = c.calls[-1]
+    for answer in (callback_reply(call, b"")[:-8],
+                   words(call.xid ^ 1, 1, 4, RDMA_MSG) + lists_of() + words(call.xid ^ 1, 1, 0, 0),
+                   words(call.xid, 1, 0, RDMA_ERROR, 7)):
+        c.send(answer)
+        c.dropped()
+    # Whose Call it was cannot be told.
+    c.send(words(call.xid, 1, 4, RDMA_MSG) + lists_of() + words(call.xid ^ 2, 1, 0, 0))
+    c.refused(call.xid)
+    for _ in range(3):
+        c.send(callback_reply(call, words(0, 0) + bytes(3900)))
+    c.lives()
+
+
+@case(counted=False)
+def callbacks_refused(c):
+    """By an error message, and by one of another version."""
+    for body in (words(1, 1, 4, RDMA_ERROR, ERR_CHUNK), words(1, 1, 4, RDMA_ERROR, ERR_VERS, 1, 1)):
+        other = c.caller.connect()
+        recalled(other)
+        other.send(words(other.calls[-1].xid) + body[4:])
+        other.lives()
+
+
+@case(counted=False)
+def callbacks_with_chunks(c):
+    """A Reply to a callback has none."""
+    recalled(c)
+    call = c.calls[-1]
+    piece = c.piece(0, 64)
+    for options in (lists_of([(8, piece)]), lists_of((), [[piece]]), lists_of((), (), [piece])):
+        c.send(words(call.xid, 1, 4, RDMA_MSG) + options + words(call.xid, 1, 0, 0, 0, 0))
+        c.dropped()
+    # This can only be a Call.
+    c.send(words(call.xid, 1, 4, RDMA_NOMSG) + lists_of((), (), [piece]))
+    c.refused(call.xid)
+
+
+@case(counted=False)
+def callbacks_to_who_leaves(c):
+    """The delegation's owner goes on by another connection, with a callback outstanding."""
+    session = recalled(c)
+    other = c.caller.connect()
+    # BIND_CONN_TO_SESSION, fore and back. Without a way back, nfsd gives callbacks up.
+    good(other.replies(compound_41(words(41) + session.id + words(3, 0))).payload)
+    c.close()
+    expect(asked_back(other), "not asked again")
+    other.send(recall_reply(other.calls[-1]))
+    other.lives()
+
+
+def is_gone(c):
+    try:
+        return c.is_over()
+    except Lost:
+        return True
+
+
+def never_answers(c):
+    """A client that is called until the server ends its connection: its session, and the name of a file
+    for which it has a delegation still."""
+    other = c.caller.connect()
+    session, names = lends(other, 3)
+    somebody_writes(other, names[:2])
+    begun = time.monotonic()
+    for _ in waiting(60):
+        if is_gone(other):
+            break
+        time.sleep(0.1)
+    lived = time.monotonic() - begun
+    expect(3 < lived < 60, "the connection has lived", lived, "s")
+    return session, names[2:]
+
+
+#= V1-036, V1-037
+@case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
+def callbacks_without_answers(c):
+    """Only a Reply brings a credit. A client that sends no Reply is not called any more."""
+    never_answers(c)
+
+
+@case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
+def callbacks_never_answered(c):
+    """A client that connects again is called again."""
+    session, names = never_answers(c)
+    again = c.caller.connect()
+    good(again.replies(compound_41(words(41) + session.id + words(3, 0))).payload)
+    # nfsd gives up a recall that begins while there is no way back.
+    somebody_writes(again, names)
+    again.send(recall_reply(again.calls[-1]))
+    again.lives()

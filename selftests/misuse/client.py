@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A connection to the server, and its messages."""
+
+import random
+import select
+import struct
+import subprocess
+
+from pyverbs.cm_enums import (RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_RESPONSE,
+                              RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED,
+                              RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP)
+from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
+from pyverbs.enums import IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QPS_RTR, IBV_QPS_RTS
+from pyverbs.mr import MR
+from pyverbs.pyverbs_error import PyverbsError
+
+from verbs import RECEIVES, QueuePair, descriptors, waiting
+from wire import (RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, SECONDS, VERSION, Decoder, Lost, Segment,
+                  encoded, words)
+
+from .base import (ALL_ACCESS, ALONE, COMMAND, ERR_CHUNK, ERR_VERS, MEMORY, PAGE, PRIVATE_DATA,
+                   QUIET, Skip, Wrong, expect)
+from .nfs import rpc
+
+
+def lists_of(read_list=(), write_list=(), reply=None):
+    return (b"".join(words(1, position) + piece.encode() for position, piece in read_list)
+            + words(0) + b"".join(words(1) + encoded(chunk) for chunk in write_list) + words(0)
+            + (words(0) if reply is None else words(1) + encoded(reply)))
+
+
+class Answer:
+    """A message of the server."""
+
+    def __init__(self, message):
+        self.message = message
+        at = Decoder(message)
+        self.xid, self.version, self.credits, self.kind = (at.word() for _ in range(4))
+        self.error = at.word() if self.kind == RDMA_ERROR else None
+        self.writes, self.reply, self.payload = [], None, b""
+        if self.error is not None:
+            self.versions = (at.word(), at.word()) if self.error == ERR_VERS else None
+            expect(not at.rest(), "more behind an error:", message.hex())
+            return
+        expect(not at.word(), "a Read list in a Reply:", message.hex())
+        while at.word():
+            self.writes.append(at.segments())
+        if at.word():
+            self.reply = at.segments()
+        self.payload = at.rest()
+
+    def lengths(self):
+        return [[segment.length for segment in chunk] for chunk in self.writes]
+
+
+def as_answer(message):
+    return f"error {message.error}" if message.error else message.message[:80].hex()
+
+
+class Client(QueuePair):
+    """A connection to the server."""
+
+    def __init__(self, caller, *, private_data=PRIVATE_DATA, receives=RECEIVES, rnr_retry=7,
+                 resources=16, patient=True):
+        self.caller = caller
+        known = set(descriptors())
+        self.channel = CMEventChannel()
+        self.events, = set(descriptors()) - known
+        self.id = CMID(creator=self.channel, port_space=RDMA_PS_TCP)
+        self.id.resolve_addr(AddrInfo(dst=caller.server, dst_service=caller.port,
+                                      port_space=RDMA_PS_TCP))
+        self.event(RDMA_CM_EVENT_ADDR_RESOLVED)
+        self.id.resolve_route()
+        self.event(RDMA_CM_EVENT_ROUTE_RESOLVED)
+        super().__init__(self.id)
+        self.post_receives(receives, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+        parameters = ConnParam(resources=resources, depth=16, retry=7, rnr_retry=rnr_retry,
+                               qp_num=self.qp.qp_num, data_len=len(private_data))
+        if private_data:
+            parameters.set_private_data(private_data)
+        self.id.connect(parameters)
+        self.private_data = self.event(RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_ESTABLISHED)
+        # With iWARP this event says that the connection stands, and the queue pair is ready.
+        if self.happened == RDMA_CM_EVENT_CONNECT_RESPONSE:
+            self.go(patient)
+            self.id.establish()
+        self.sends, self.regions = 0, []
+        self._memory = None
+        self.calls = []
+        self.closed = False
+
+    def go(self, patient=True):
+        """Without patience, a message for which there is no Receive ends the connection, and one
+        that is not acknowledged does so soon."""
+        if patient:
+            return super().go()
+        self._modify(IBV_QPS_RTR)
+        attributes, mask = self.id.init_qp_attr(IBV_QPS_RTS)
+        attributes.rnr_retry, attributes.retry_cnt = 0, 1
+        self.qp.modify(attributes, mask)
+        return attributes
+
+    def event(self, *wanted):
+        """Waits for one of these events; returns its private data."""
+        if not select.select([self.events], [], [], SECONDS)[0]:
+            raise Lost(f"no event {wanted} within {SECONDS} s")
+        event = CMEvent(self.channel)
+        kind, data = event.event_type, event.private_data
+        event.ack_cm_event()
+        if kind not in wanted:
+            raise Lost(f"event {kind} instead of {wanted}")
+        self.happened = kind
+        return data
+
+    # Memory for the server.
+
+    def region(self, length, access=ALL_ACCESS):
+        self.regions.append(MR(self.pd, length, access))
+        return self.regions[-1]
+
+    @property
+    def memory(self):
+        self._memory = self._memory or self.region(MEMORY)
+        return self._memory
+
+    def piece(self, start=0, length=4, data=None):
+        """A Segment of it."""
+        if data is not None:
+            length = len(data)
+            if data:
+                self.memory.write(data, length, start)
+        return Segment(self.memory.rkey, length, self.memory.buf + start)
+
+    def foreign(self, length=64):
+        """A Segment with an invalid handle."""
+        return Segment(self.memory.rkey ^ 0x5A5A00, length, self.memory.buf)
+
+    def got(self, *pieces):
+        return b"".join(self.memory.read(piece.length, piece.offset - self.memory.buf)
+                        for piece in pieces if piece.length)
+
+    # Messages.
+
+    def send(self, message, invalidate=None):
+        self.sends += 1
+        super().send(message, invalidate)
+
+    def post_all(self, messages):
+        self.sends += len(messages)
+        super().post_all(messages)
+
+    def answers_to(self, messages):
+        """Sends any number of Calls without waiting for a Reply; returns whose Replies came."""
+        got = set()
+        for start in range(0, len(messages), 32):
+            self.send_at_once(messages[start:start + 32])
+            for answer in iter(lambda: self.answer(0), None):
+                got.add(answer.xid)
+        while len(got) < len(messages):
+            answer = self.answer()
+            expect(answer, len(got), "Replies to", len(messages), "Calls")
+            got.add(answer.xid)
+        return got
+
+    def message(self, call=rpc(), kind=RDMA_MSG, *, read=(), write=(), reply=None, lists=None,
+                version=VERSION, credits=32):
+        """The XID and the bytes of a Call; CALL is not sent if it is None."""
+        xid = self.caller.next_xid()
+        lists = lists_of(read, write, reply) if lists is None else lists
+        return xid, (words(xid, version, credits, kind) + lists
+                     + (call(xid) if call and kind != RDMA_NOMSG else b""))
+
+    def ask(self, *arguments, **options):
+        xid, message = self.message(*arguments, **options)
+        self.send(message)
+        return xid
+
+    def answer(self, seconds=SECONDS):
+        """The next message of the server; nothing if none comes."""
+        for _ in waiting(seconds):
+            message = self.next_message()
+            if message is not None:
+                answer = Answer(message)
+                # A Call to the client.
+                if answer.error is None and answer.payload[4:8] == words(0):
+                    self.calls.append(answer)
+                    continue
+                return answer
+        return None
+
+    # The results of these operations.
+
+    def replied(self, xid, kind=RDMA_MSG):
+        answer = self.answer()
+        expect(answer, "no Reply")
+        expect((answer.xid, answer.version, answer.kind) == (xid, VERSION, kind), as_answer(answer))
+        expect(1 <= answer.credits <= 16384, answer.credits, "credits")
+        return answer
+
+    def replies(self, *arguments, kind=RDMA_MSG, **options):
+        """Asks, and has a Reply of KIND."""
+        how = {"kind": options.pop("form", RDMA_MSG)}
+        return self.replied(self.ask(*arguments, **how, **options), kind)
+
+    def refused(self, xid):
+        """ERR_CHUNK, and the connection lives."""
+        answer = self.answer()
+        expect(answer, "no error message")
+        expect((answer.xid, answer.version, answer.error) == (xid, VERSION, ERR_CHUNK),
+               as_answer(answer))
+        expect(answer.credits, "a grant of nothing")
+        self.lives()
+
+    def refuses(self, *arguments, **options):
+        self.refused(self.ask(*arguments, **options))
+
+    def dropped(self):
+        """No answer: the next message is the Reply to the next Call."""
+        self.lives()
+        answer = self.answer(QUIET)
+        expect(not answer, "an answer:", answer and as_answer(answer))
+
+    def lives(self):
+        self.replied(self.ask())
+
+    def loses(self, *arguments, **options):
+        """Sends a message that ends the connection, maybe before its Send completes."""
+        self.post_all([self.message(*arguments, **options)[1]])
+        self.ended()
+
+    def is_over(self):
+        """Returns whether the server has ended the connection. Drops the messages until then."""
+        while self.next_message() is not None:
+            pass
+        return bool(select.select([self.events], [], [], 0)[0])
+
+    def ended(self):
+        """The server, or either device, has ended the connection."""
+        for _ in waiting(SECONDS):
+            try:
+                message = self.next_message()
+            except Lost:
+                return
+            expect(message is None, "the connection lives:", message and message.hex())
+            if select.select([self.events], [], [], 0)[0]:
+                # The latter, if our RTU was still on its way.
+                self.event(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_REJECTED)
+                return
+        raise Wrong("the connection lives, silent")
+
+    def close(self):
+        if not self.closed:
+            self.closed = True
+            super().close()
+            release(*self.regions, self.buffer, self.messages, self.sent, self.received, self.pd)
+
+
+def release(*objects):
+    for thing in objects:
+        try:
+            thing.close()
+        except PyverbsError:
+            pass
+
+
+COUNTERS = ("read", "recv", "write")
+
+
+class Caller:
+    """The server, and all connections to it."""
+
+    def __init__(self, server, port):
+        self.server, self.port = server, port
+        self.kept, self.past = [], []
+        self.xid = random.randrange(1 << 31)
+        self.longest, self.lent = 0, 0
+
+    def next_xid(self):
+        self.xid += 1
+        return self.xid
+
+    def next_lent(self):
+        self.lent += 1
+        return self.lent
+
+    def connect(self, **options):
+        connection = Client(self, **options)
+        self.kept.append(connection)
+        return connection
+
+    def on_server(self, *command):
+        if not COMMAND:
+            raise Skip("SERVER_COMMAND is not set")
+        return subprocess.run([*COMMAND, *command], check=True, stdout=subprocess.PIPE,
+                              text=True).stdout
+
+    def longest_call(self):
+        """The longest Call that nfsd accepts."""
+        if not self.longest:
+            most = int(self.on_server("cat", "/proc/fs/nfsd/max_block_size"))
+            self.longest = (most + 2 * PAGE - 1) // PAGE * PAGE
+        return self.longest
+
+    def counters(self):
+        files = [f"/proc/sys/sunrpc/svc_rdma/rdma_stat_{name}" for name in COUNTERS]
+        return [int(line) for line in self.on_server("cat", *files).split()]
+
+    def leave(self):
+        sends = sum(connection.sends for connection in self.kept)
+        for connection in self.kept:
+            try:
+                connection.close()
+            except PyverbsError:
+                pass
+        self.past += self.kept
+        self.kept = []
+        return sends
+
+    def run(self, function):
+        """Returns the mistakes."""
+        counting = ALONE and COMMAND and function.counted
+        before = self.counters() if counting else None
+        said = ""
+        try:
+            function(self.connect())
+            self.connect().lives()
+        except Skip:
+            self.leave()
+            raise
+        except (Lost, Wrong, PyverbsError, struct.error, subprocess.CalledProcessError) as error:
+            said = f"{type(error).__name__}: {error}"
+        sends = self.leave()
+        if counting and not said:
+            received = self.counters()[1] - before[1]
+            if received != sends:
+                said = f"the server has counted {received} messages, not {sends}"
+        return said

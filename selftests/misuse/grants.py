@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Credits, grants, and clients that take no Reply."""
+
+import random
+import time
+
+from verbs import SENDS
+from wire import announcement
+
+from .base import PRIVATE_DATA, case, expect
+from .nfs import reads, writes
+
+
+# Flow control.
+
+#= V1-039
+@case()
+def more_calls_than_credits(c):
+    messages = dict(c.message() for _ in range(250))
+    expect(c.answers_to(list(messages.values())) == set(messages), "other Replies")
+
+
+@case(slow=True)
+def more_data_than_credits(c):
+    """Each Call has something to be read, in many pieces, and something to be written."""
+    call = writes(4000)
+    segments = [(len(call(0)), c.piece(0, 40))] * 100
+    messages = [c.message(call, read=segments) for _ in range(60)]
+    messages += [c.message(reads((0, 4000)), write=[[c.piece(1 << 16, 40)] * 100])
+                 for _ in range(60)]
+    random.Random(1).shuffle(messages)
+    messages = dict(messages)
+    expect(c.answers_to(list(messages.values())) == set(messages), "other Replies")
+
+
+@case()
+def credits_of_nothing_and_of_everything(c):
+    for credits in (0, 1, 0xFFFFFFFF):
+        c.replies(credits=credits)
+
+
+#= V1-034, V1-040, V1-125
+@case()
+def as_many_calls_as_credits(c):
+    """There is a Receive for each, or this connection, which has no patience, ends."""
+    other = c.caller.connect(patient=False)
+    for _ in range(4):
+        credits = other.replies(credits=0xFFFFFFFF).credits
+        credits = min(credits, SENDS)
+        other.send_at_once([other.message(credits=0xFFFFFFFF)[1] for _ in range(credits)])
+        got = {other.answer().xid for _ in range(credits)}
+        expect(len(got) == credits, len(got), "Replies")
+
+
+#= V1-032, V1-033, V1-040
+@case(stock="does not change the grant of a connection")
+def a_grant_that_changes(c):
+    setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
+    before = c.caller.on_server("cat", setting).strip()
+    try:
+        for value in (8, 16384):
+            c.caller.on_server("sh", "-c", f"echo {value} >{setting}")
+            other = c.caller.connect(patient=False)
+            for connection in (c, other):
+                for _ in range(3):
+                    granted = connection.replies(credits=0xFFFFFFFF).credits
+                    expect(0 < granted <= value, granted, "credits, with a setting of", value)
+                count = min(granted, SENDS)
+                connection.send_at_once([connection.message()[1] for _ in range(count)])
+                expect(len({connection.answer().xid for _ in range(count)}) == count, "Replies")
+            other.close()
+    finally:
+        c.caller.on_server("sh", "-c", f"echo {before} >{setting}")
+
+
+def credits_in_use(connection, times=4):
+    """The grant to a client that uses its credits this number of times."""
+    granted = connection.replies(credits=0xFFFFFFFF).credits
+    for _ in range(times):
+        count = min(granted, SENDS)
+        connection.send_at_once([connection.message(credits=0xFFFFFFFF)[1]
+                                 for _ in range(count)])
+        answers = [connection.answer() for _ in range(count)]
+        expect(len({answer.xid for answer in answers}) == count, "Replies")
+        granted = answers[-1].credits
+    return granted
+
+
+#= V1-032, V1-033, V1-035
+#= V1-040
+@case(stock="does not change the grant of a connection")
+def a_grant_that_is_raised(c):
+    """Up to twice the previous setting, for which there is room, and down again."""
+    setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
+    before = c.caller.on_server("cat", setting).strip()
+
+    def set_to(value):
+        c.caller.on_server("sh", "-c", f"echo {value} >{setting}")
+
+    try:
+        set_to(16)
+        other = c.caller.connect(patient=False)
+        for value, most in ((16, 16), (24, 24), (16384, 32), (12, 12), (32, 32)):
+            set_to(value)
+            granted = credits_in_use(other)
+            expect(granted == most, granted, "credits, with a setting of", value)
+        other.close()
+    finally:
+        set_to(before)
+
+
+@case(counted=False, named=True)
+def receives_of_the_version_that_is_spoken(c):
+    """A client announces version 2 and speaks version 1: its Receives are for either, and go as they are used."""
+    setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
+    usual = c.caller.on_server("cat", setting).strip()
+
+    def free():
+        """Free pages of the server, including the pages in the caches of its processors."""
+        return sum(map(int, c.caller.on_server(
+            "sh", "-c", "echo 3 >/proc/sys/vm/drop_caches; sleep 0.2; awk "
+            "'$1 == \"nr_free_pages\" || $1 == \"count:\" { print $2 }' /proc/zoneinfo").split()))
+
+    def ask(times):
+        for _ in range(times):
+            for other in others:
+                other.lives()
+
+    # The number of Receives stays at its initial value.
+    c.caller.on_server("sh", "-c", f"echo 8 >{setting}")
+    try:
+        # About the number of unauthenticated clients that nfsd allows.
+        data = PRIVATE_DATA + announcement(2)
+        others = [c.caller.connect(patient=False, private_data=data) for _ in range(60)]
+        ask(2)
+        before = free()
+        ask(20)
+        more = free() - before
+        expect(more > len(others) * 17 * 3 // 2, "only", more, "pages are free that were not")
+        for other in others:
+            other.close()
+    finally:
+        c.caller.on_server("sh", "-c", f"echo {usual} >{setting}")
+
+
+#= V1-032, V1-033, V1-040
+@case(counted=False)
+def a_grant_from_the_first_message(c):
+    """An answer before the properties are settled grants no more than the setting, either."""
+    setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
+    before = c.caller.on_server("cat", setting).strip()
+    c.caller.on_server("sh", "-c", f"echo 4 >{setting}")
+    try:
+        other = c.caller.connect(patient=False)
+        other.ask(version=9)
+        granted = other.answer().credits
+        expect(0 < granted <= 4, granted, "credits, with a setting of 4")
+        other.close()
+    finally:
+        c.caller.on_server("sh", "-c", f"echo {before} >{setting}")
+
+
+@case(counted=False)
+def never_takes_a_reply(c):
+    """Its device says so, and gives the connection up."""
+    other = c.caller.connect(receives=0, rnr_retry=0)
+    other.post_all([other.message()[1] for _ in range(40)])
+    for _ in range(10):
+        c.lives()
+
+
+@case(counted=False, slow=True)
+def never_takes_a_reply_and_says_nothing(c):
+    """Its device makes the device of the server repeat messages for ever. No other client may have to wait
+    for it."""
+    others = [c.caller.connect(receives=0, rnr_retry=7) for _ in range(2)]
+    for other in others:
+        under_way = 0
+        for _ in range(40):
+            if under_way + 32 <= SENDS:
+                other.post_all([other.message(reads((0, 100)), write=[[other.piece(0, 100)]])[1]
+                                for _ in range(32)])
+                under_way += 32
+            time.sleep(0.02)
+            under_way -= other.reap()
+    for _ in range(20):
+        begun = time.monotonic()
+        c.lives()
+        expect(time.monotonic() - begun < 2, "a NULL took", time.monotonic() - begun, "s")
+        time.sleep(0.05)
+    for other in others:
+        other.close()

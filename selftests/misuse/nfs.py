@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0
+"""RPC Calls and NFS operations."""
+
+import struct
+
+from wire import NFS, Decoder, opaque, words
+
+from .base import FILE, Skip, expect
+
+NULL, GETATTR, ACCESS, READ, WRITE, COMPOUND = 0, 1, 4, 6, 7, 1
+# AUTH_NONE, and AUTH_SYS of root.
+NOBODY, ROOT = words(0, 0), words(1, 20, 0, 0, 0, 0, 0)
+ANONYMOUS = bytes(16)
+
+
+def rpc(procedure=NULL, arguments=b"", version=3, credentials=NOBODY):
+    """An NFS Call, which gets its XID when it is sent."""
+    return lambda xid: (words(xid, 0, 2, NFS, version, procedure) + credentials + words(0, 0)
+                        + arguments)
+
+
+def compound(*operations):
+    return rpc(COMPOUND, words(0, 0, len(operations)) + b"".join(operations), 4, ROOT)
+
+
+def compound_41(*operations):
+    return rpc(COMPOUND, words(0, 1, len(operations)) + b"".join(operations), 4, ROOT)
+
+
+PUTROOTFH, GETFH, READLINK = words(24), words(10), words(27)
+# Of the attributes, the size.
+GETSIZE = words(9, 1, 1 << 4)
+
+
+def lookup(name):
+    return words(15) + opaque(name.encode())
+
+
+def path(name):
+    """The operations that lead to a file."""
+    if not FILE:
+        raise Skip("FILE is not set")
+    parts = [part for part in FILE.split("/") if part] + ([name] if name else [])
+    return [PUTROOTFH, *map(lookup, parts)]
+
+
+def read_file(offset, length):
+    """READ with the stateid of a client without an open file."""
+    return words(25) + ANONYMOUS + struct.pack(">QI", offset, length)
+
+
+def write_file(length):
+    """WRITE, without the data."""
+    return words(38) + ANONYMOUS + words(0, 0, 2, length)
+
+
+def reads(*ranges, name="content"):
+    return compound(*path(name), *(read_file(*part) for part in ranges))
+
+
+def writes(length, *behind, data=b"", name="written"):
+    return compound(*path(name), write_file(length) + data, *behind)
+
+
+def accepted(payload):
+    """The words after the head of an RPC Reply, and the RPC status of the arguments."""
+    at = Decoder(payload)
+    expect([at.word(), at.word(), at.word()][1:] == [1, 0], "denied:", payload[:80].hex())
+    at.word()
+    at.opaque()
+    return at, at.word()
+
+
+def good(payload):
+    """A decoder behind the status of a COMPOUND that has succeeded."""
+    at, verdict = accepted(payload)
+    expect(verdict == 0, "not executed:", payload[:80].hex())
+    status = at.word()
+    expect(status == 0, "NFS error", status)
+    at.opaque()
+    at.word()
+    return at
+
+
+def file_handle(c, name):
+    at = good(c.replies(compound(*path(name), GETFH)).payload)
+    for _ in path(name):
+        at.at += 8
+    at.at += 8
+    return at.opaque()
