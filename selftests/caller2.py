@@ -677,6 +677,20 @@ def more_than_any_call_has(talk):
         talk.refused(talk.ask(call, lists), SYSTEM)
 
 
+#= V2-053
+def refused_calls_hold_no_receive(talk):
+    """The server posts the Receive of a refused Call again, and grants it."""
+    talk.open()
+    call = writes(64 << 20)
+    piece = talk.connection.piece()
+    lists = lists_of([(len(call(0)), Segment(piece.handle, 64 << 20, piece.offset))])
+    for _ in range(200):
+        # An error message has no credits: they come by a grant.
+        expect(talk.balance or talk.hear(for_credit=True) is None, "a message instead of a grant")
+        talk.error(talk.ask(call, lists), SYSTEM)
+    talk.lives()
+
+
 #= V2-111, V2-114, V2-115
 def a_handle_that_no_segment_has(talk):
     """It is not invalidated, for then the device would end the connection."""

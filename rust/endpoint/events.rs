@@ -256,30 +256,37 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    /// Has the role handle a message of version 2. The Receive of a Call is held before the lock is given up:
-    /// a message that another thread sends meanwhile must not grant it.
+    /// Has the role handle a message of version 2.
     #[inline(always)]
     fn on_fast_path(
         &self,
-        mut guard: LockedState<'_, R>,
+        guard: LockedState<'_, R>,
         arrived: Arrived<'_>,
         invalidated: Option<Invalidated>,
     ) -> Disposition<R::Pending> {
-        let holds = R::FAST_PATH == MsgType::Call;
-        if holds {
-            guard.hold(1);
-        }
-        let fate = self.role.on_fast_path(self, guard, arrived, invalidated);
-        self.release_unless_kept(holds, &fate);
-        fate
+        self.hold_receive(guard, R::FAST_PATH == MsgType::Call, |guard| {
+            self.role.on_fast_path(self, guard, arrived, invalidated)
+        })
     }
 
-    /// Releases the Receive of a Call that the role does not keep.
+    /// Handles a message of version 2 by `handle`. If it is a Call of the peer's, its Receive is held before the
+    /// lock is given up: a message that another thread sends meanwhile must not grant it. The Receive is released
+    /// if the role does not keep the Call.
     #[inline(always)]
-    fn release_unless_kept(&self, holds: bool, fate: &Disposition<R::Pending>) {
-        if holds && !matches!(fate, Disposition::Keep(_)) {
+    fn hold_receive<'a>(
+        &self,
+        mut guard: LockedState<'a, R>,
+        is_call: bool,
+        handle: impl FnOnce(LockedState<'a, R>) -> Disposition<R::Pending>,
+    ) -> Disposition<R::Pending> {
+        if is_call {
+            guard.hold(1);
+        }
+        let fate = handle(guard);
+        if is_call && !matches!(fate, Disposition::Keep(_)) {
             self.lock().release(1);
         }
+        fate
     }
 
     /// Sends messages that waited for credits: any message of version 2 may grant some.
@@ -351,10 +358,7 @@ impl<R: Role> Shared<R> {
         guard.limit_unsignaled();
         let is_call = matches!(&event, Event::Call(part) if !part.more);
         let holds = R::FAST_PATH == MsgType::Call && is_call;
-        if holds {
-            guard.hold(1);
-        }
-        let fate = match &event {
+        let fate = self.hold_receive(guard, holds, |mut guard| match &event {
             Event::Call(part) | Event::Reply(part) if part.more || part.part.offset != 0 => {
                 let part = *part;
                 self.join(guard, qp, event, &part, message, invalidated)
@@ -377,8 +381,7 @@ impl<R: Role> Shared<R> {
                 drop(useless);
                 fate
             }
-        };
-        self.release_unless_kept(holds, &fate);
+        });
         self.more_may_be_sent(qp);
         fate
     }
