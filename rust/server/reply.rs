@@ -29,6 +29,7 @@ use crate::{
             Response, //
         },
         wire::{
+            chunk::ChunkLists,
             error::ErrorReport,
             header::{
                 Kind,
@@ -70,6 +71,14 @@ use kernel::{
 /// connection.
 const MOST_ATTEMPTS: u32 = 3000;
 const PAUSE: Delta = Delta::from_millis(10);
+
+/// The reaction to an error of the RDMA Writes of a Reply.
+enum WriteError {
+    /// The connection has to be closed.
+    Close(EndReason),
+    /// The Call is refused.
+    Refuse,
+}
 
 impl Open<'_> {
     /// Sends a Reply, now or when the client takes it.
@@ -142,34 +151,17 @@ impl Open<'_> {
                 return Ok(());
             }
         };
-        let moves = response.form != Form::Inline || response.writes().next().is_some();
-        let write = if moves {
-            match self.write(reply, &response) {
-                Ok(write) => Some(write),
-                // The client sends the Call again, by another connection.
-                Err(error) if error == ENOMEM => return Err(EndReason::NoMemory),
-                Err(error) if error == errno::timed_out() => return Err(EndReason::Unresponsive),
-                // Another attempt of the client's would meet the same.
-                Err(_) => {
-                    self.refuse(call, &fixed, ErrorReport::System);
-                    return Ok(());
-                }
-            }
-        } else {
-            None
-        };
-        //= CM-011, CM-012, CM-013
-        //= V2-111, V2-112
-        let (able, chunks) = (terms.remote_invalidation, &asked.chunks);
-        let invalidate = match version {
-            Version::V1 => invalidate::permitted_v1(able, chunks),
-            Version::V2 => {
-                invalidate::permitted(able, ParsedCall::inv_handle(call.bytes()), chunks)
+        let write = match self.write_if_any(reply, &response) {
+            Ok(write) => write,
+            Err(WriteError::Close(why)) => return Err(why),
+            Err(WriteError::Refuse) => {
+                self.refuse(call, &fixed, ErrorReport::System);
+                return Ok(());
             }
         };
+        let invalidate = to_invalidate(version, terms, &asked.chunks, call.bytes());
         let outgoing = outgoing(fixed.xid, &response);
         let last = 1 + write.as_ref().map_or(0, Write::work_requests);
-        let mut wanted = None;
         let message = reply.message();
         // The message may be part of the memory that RDMA Writes send.
         let read = |at, out: &mut [u8]| match (message, &write) {
@@ -191,55 +183,101 @@ impl Open<'_> {
             Form::Continued => Err(Blocked::Waits),
             Form::Inline | Form::ReplyChunk => self.endpoint().sending(last),
         };
-        let composed = match sending {
-            Err(Blocked::Ended) => Err(EndReason::NotPosted),
+        let mut sending = match sending {
+            Ok(sending) => sending,
+            Err(Blocked::Ended) => return self.abandon(write, EndReason::NotPosted),
             Err(Blocked::Waits) => {
-                match Delayed::new(&response, &shape, terms, invalidate, last, payload) {
-                    Ok(mut delayed) => {
-                        if write.is_none() {
-                            reply.copied();
-                        }
-                        delayed.write = write;
-                        return self.delay(call, delayed, version);
-                    }
-                    Err(_) => Err(EndReason::NoMemory),
-                }
-            }
-            Ok(mut sending) => {
-                //= V1-033, V1-035, V1-040
-                wanted = sending.update_grant(settings::max_requests());
-                if version == Version::V2 {
-                    sending.end_call(call.note().held);
-                }
-                sending
-                    .compose(&outgoing, &response, payload)
-                    .map_err(|_| EndReason::NotPosted)
-                    .map(|()| sending)
+                let delayed = Delayed::new(&response, &shape, terms, invalidate, last, payload);
+                return self.delay_reply(reply, call, write, version, delayed);
             }
         };
-        match composed {
-            Ok(mut sending) => {
-                if write.is_none() {
-                    reply.copied();
-                }
-                let pull = call.note_mut().pull.take();
-                let left = pull.and_then(|pull| sending.role().idle.push(pull));
-                sending.receive_again(call);
-                let posted = sending.post(write, invalidate);
-                drop(left);
-                posted?;
-                if let Some(calls) = wanted {
-                    self.grow(calls, version);
-                }
-                Ok(())
-            }
-            Err(why) => {
-                if let Some(write) = write {
-                    write.cancel(self.endpoint().qp());
-                }
-                Err(why)
-            }
+        //= V1-033, V1-035, V1-040
+        let wanted = sending.update_grant(settings::max_requests());
+        if version == Version::V2 {
+            sending.end_call(call.note().held);
         }
+        if sending.compose(&outgoing, &response, payload).is_err() {
+            drop(sending);
+            return self.abandon(write, EndReason::NotPosted);
+        }
+        if write.is_none() {
+            reply.copied();
+        }
+        let pull = call.note_mut().pull.take();
+        let left = pull.and_then(|pull| sending.role().idle.push(pull));
+        sending.receive_again(call);
+        let posted = sending.post(write, invalidate);
+        drop(left);
+        posted?;
+        if let Some(calls) = wanted {
+            self.grow(calls, version);
+        }
+        Ok(())
+    }
+
+    /// Prepares the RDMA Writes of a Reply that needs some.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError`]: the reaction to the error of [`Self::write`].
+    #[inline(always)]
+    fn write_if_any(
+        &self,
+        reply: &mut SvcReply<'_, ServerMessage>,
+        response: &Response<'_>,
+    ) -> Result<Option<Write>, WriteError> {
+        if response.form == Form::Inline && response.writes().next().is_none() {
+            return Ok(None);
+        }
+        match self.write(reply, response) {
+            Ok(write) => Ok(Some(write)),
+            // The client sends the Call again, by another connection.
+            Err(error) if error == ENOMEM => Err(WriteError::Close(EndReason::NoMemory)),
+            Err(error) if error == errno::timed_out() => {
+                Err(WriteError::Close(EndReason::Unresponsive))
+            }
+            // Another attempt of the client's would meet the same.
+            Err(_) => Err(WriteError::Refuse),
+        }
+    }
+
+    /// Keeps a Reply until the client takes it.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    #[cold]
+    #[inline(never)]
+    fn delay_reply(
+        &self,
+        reply: &mut SvcReply<'_, ServerMessage>,
+        call: ServerMessage,
+        write: Option<Write>,
+        version: Version,
+        delayed: Result<KBox<Delayed>>,
+    ) -> Result<(), EndReason> {
+        let Ok(mut delayed) = delayed else {
+            return self.abandon(write, EndReason::NoMemory);
+        };
+        if write.is_none() {
+            reply.copied();
+        }
+        delayed.write = write;
+        self.delay(call, delayed, version)
+    }
+
+    /// Gives up a Reply with its RDMA Writes.
+    ///
+    /// # Errors
+    ///
+    /// `why`: the connection has to be closed.
+    #[cold]
+    #[inline(never)]
+    fn abandon(&self, write: Option<Write>, why: EndReason) -> Result<(), EndReason> {
+        if let Some(write) = write {
+            write.cancel(self.endpoint().qp());
+        }
+        Err(why)
     }
 
     /// Prepares the RDMA Writes of a Reply. On a device that registers memory for them, waits for enough
@@ -347,6 +385,23 @@ pub(super) fn limits(version: Version, terms: &Terms) -> ReplyLimits {
         inline_send: terms.inline_send,
         continued: terms.continued,
         reply_chunk: true,
+    }
+}
+
+/// Returns the handle that the Reply to `call` invalidates, if there is one.
+#[inline(always)]
+//= CM-011, CM-012, CM-013
+//= V2-111, V2-112
+fn to_invalidate(
+    version: Version,
+    terms: &Terms,
+    chunks: &ChunkLists<'_>,
+    call: &[u8],
+) -> Option<Handle> {
+    let able = terms.remote_invalidation;
+    match version {
+        Version::V1 => invalidate::permitted_v1(able, chunks),
+        Version::V2 => invalidate::permitted(able, ParsedCall::inv_handle(call), chunks),
     }
 }
 
