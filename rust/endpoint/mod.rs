@@ -40,7 +40,8 @@ mod waiting;
 
 pub(crate) use accept::{
     Blocked,
-    Responder, //
+    Responder,
+    SendPermit, //
 };
 pub(crate) use close::EndReason;
 pub(crate) use config::{

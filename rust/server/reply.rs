@@ -8,13 +8,17 @@
 use super::{
     connection::Open,
     delayed::Delayed,
-    role::ServerMessage,
+    role::{
+        Server,
+        ServerMessage, //
+    },
     settings, //
 };
 use crate::{
     endpoint::{
         Blocked,
         EndReason,
+        SendPermit,
         Terms, //
     },
     proto::{
@@ -32,6 +36,7 @@ use crate::{
             chunk::ChunkLists,
             error::ErrorReport,
             header::{
+                FixedWords,
                 Kind,
                 Outgoing, //
             },
@@ -48,7 +53,10 @@ use crate::{
         Remote,
         Write, //
     },
-    sunrpc::svc::rqst::SvcReply,
+    sunrpc::{
+        svc::rqst::SvcReply,
+        xdr_buf::CallBuf, //
+    },
     support::{
         errno,
         trace, //
@@ -72,12 +80,12 @@ use kernel::{
 const MOST_ATTEMPTS: u32 = 3000;
 const PAUSE: Delta = Delta::from_millis(10);
 
-/// The reaction to an error of the RDMA Writes of a Reply.
-enum WriteError {
+/// The reaction to a Reply that cannot be conveyed.
+enum ReplyError {
     /// The connection has to be closed.
     Close(EndReason),
-    /// The Call is refused.
-    Refuse,
+    /// The Call is refused with this error message.
+    Refuse(ErrorReport),
 }
 
 impl Open<'_> {
@@ -128,7 +136,7 @@ impl Open<'_> {
     fn convey(
         &self,
         reply: &mut SvcReply<'_, ServerMessage>,
-        mut call: ServerMessage,
+        call: ServerMessage,
         version: Version,
         terms: &Terms,
     ) -> Result<(), EndReason> {
@@ -140,50 +148,24 @@ impl Open<'_> {
             results: call.note().results(),
             protected: protects(reply.flavor()),
         };
-        let limits = limits(version, terms);
         //= V1-073, V1-074, V1-100
         //= V2-193, NFS-003, NFS-004
         //= NFS-008
-        let response = match respond(asked.chunks, &shape, &limits) {
+        let response = match respond(asked.chunks, &shape, &limits(version, terms)) {
             Ok(response) => response,
-            Err(report) => {
-                self.refuse(call, &fixed, report);
-                return Ok(());
-            }
+            Err(report) => return self.fail(call, &fixed, ReplyError::Refuse(report)),
         };
         let write = match self.write_if_any(reply, &response) {
             Ok(write) => write,
-            Err(WriteError::Close(why)) => return Err(why),
-            Err(WriteError::Refuse) => {
-                self.refuse(call, &fixed, ErrorReport::System);
-                return Ok(());
-            }
+            Err(error) => return self.fail(call, &fixed, error),
         };
         let invalidate = to_invalidate(version, terms, &asked.chunks, call.bytes());
         let outgoing = outgoing(fixed.xid, &response);
         let last = 1 + write.as_ref().map_or(0, Write::work_requests);
         let message = reply.message();
-        // The message may be part of the memory that RDMA Writes send.
-        let read = |at, out: &mut [u8]| match (message, &write) {
-            (Some(message), _) => message.read(at, out),
-            (None, Some(write)) => write.memory().read(at, out),
-            (None, None) => Err(EFAULT),
-        };
-        let payload = |out: &mut [u8]| match response.kind() {
-            Kind::Nomsg => Some(0),
-            Kind::Msg if response.is_whole() => copy(read, once(0..shape.len), out),
-            Kind::Msg => copy(read, response.payload(), out),
-        };
-        trace::svc_reply(|| {
-            let handle = invalidate.unwrap_or(Handle::NONE);
-            trace_fields(self.cid(), outgoing.xid, &response, last, handle)
-        });
-        let sending = match response.form {
-            // Others may have to wait until all of its messages are sent.
-            Form::Continued => Err(Blocked::Waits),
-            Form::Inline | Form::ReplyChunk => self.endpoint().sending(last),
-        };
-        let mut sending = match sending {
+        let payload = |out: &mut [u8]| copy_payload(message, &write, &response, shape.len, out);
+        trace::svc_reply(|| trace_fields(self.cid(), outgoing.xid, &response, last, invalidate));
+        let mut sending = match self.permit(response.form, last) {
             Ok(sending) => sending,
             Err(Blocked::Ended) => return self.abandon(write, EndReason::NotPosted),
             Err(Blocked::Waits) => {
@@ -203,41 +185,93 @@ impl Open<'_> {
         if write.is_none() {
             reply.copied();
         }
-        let pull = call.note_mut().pull.take();
-        let left = pull.and_then(|pull| sending.role().idle.push(pull));
-        sending.receive_again(call);
-        let posted = sending.post(write, invalidate);
-        drop(left);
-        posted?;
+        self.post(call, sending, write, invalidate)?;
         if let Some(calls) = wanted {
             self.grow(calls, version);
         }
         Ok(())
     }
 
+    /// Returns the permit to send a Reply with `work_requests` in all.
+    ///
+    /// # Errors
+    ///
+    /// [`Blocked`]: the Reply waits, or the connection ends.
+    #[inline(always)]
+    fn permit(&self, form: Form, work_requests: u32) -> Result<SendPermit<'_, Server>, Blocked> {
+        match form {
+            // Others may have to wait until all of its messages are sent.
+            Form::Continued => Err(Blocked::Waits),
+            Form::Inline | Form::ReplyChunk => self.endpoint().sending(work_requests),
+        }
+    }
+
+    /// Posts a composed Reply. The buffer of its Call receives the next message.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    #[inline(always)]
+    fn post(
+        &self,
+        mut call: ServerMessage,
+        mut sending: SendPermit<'_, Server>,
+        write: Option<Write>,
+        invalidate: Option<Handle>,
+    ) -> Result<(), EndReason> {
+        let pull = call.note_mut().pull.take();
+        let left = pull.and_then(|pull| sending.role().idle.push(pull));
+        sending.receive_again(call);
+        let posted = sending.post(write, invalidate);
+        drop(left);
+        posted
+    }
+
+    /// Refuses the Call whose Reply cannot be conveyed.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed instead.
+    #[cold]
+    #[inline(never)]
+    fn fail(
+        &self,
+        call: ServerMessage,
+        fixed: &FixedWords,
+        error: ReplyError,
+    ) -> Result<(), EndReason> {
+        match error {
+            ReplyError::Close(why) => Err(why),
+            ReplyError::Refuse(report) => {
+                self.refuse(call, fixed, report);
+                Ok(())
+            }
+        }
+    }
+
     /// Prepares the RDMA Writes of a Reply that needs some.
     ///
     /// # Errors
     ///
-    /// [`WriteError`]: the reaction to the error of [`Self::write`].
+    /// [`ReplyError`]: the reaction to the error of [`Self::write`].
     #[inline(always)]
     fn write_if_any(
         &self,
         reply: &mut SvcReply<'_, ServerMessage>,
         response: &Response<'_>,
-    ) -> Result<Option<Write>, WriteError> {
+    ) -> Result<Option<Write>, ReplyError> {
         if response.form == Form::Inline && response.writes().next().is_none() {
             return Ok(None);
         }
         match self.write(reply, response) {
             Ok(write) => Ok(Some(write)),
             // The client sends the Call again, by another connection.
-            Err(error) if error == ENOMEM => Err(WriteError::Close(EndReason::NoMemory)),
+            Err(error) if error == ENOMEM => Err(ReplyError::Close(EndReason::NoMemory)),
             Err(error) if error == errno::timed_out() => {
-                Err(WriteError::Close(EndReason::Unresponsive))
+                Err(ReplyError::Close(EndReason::Unresponsive))
             }
             // Another attempt of the client's would meet the same.
-            Err(_) => Err(WriteError::Refuse),
+            Err(_) => Err(ReplyError::Refuse(ErrorReport::System)),
         }
     }
 
@@ -388,6 +422,29 @@ pub(super) fn limits(version: Version, terms: &Terms) -> ReplyLimits {
     }
 }
 
+/// Copies the inline part of a Reply of `len` bytes into a Send buffer. Returns its length. `None`: it does not fit,
+/// or cannot be read.
+#[inline(always)]
+fn copy_payload(
+    message: Option<CallBuf<'_>>,
+    write: &Option<Write>,
+    response: &Response<'_>,
+    len: u32,
+    out: &mut [u8],
+) -> Option<usize> {
+    // The message may be part of the memory that RDMA Writes send.
+    let read = |at, out: &mut [u8]| match (message, write) {
+        (Some(message), _) => message.read(at, out),
+        (None, Some(write)) => write.memory().read(at, out),
+        (None, None) => Err(EFAULT),
+    };
+    match response.kind() {
+        Kind::Nomsg => Some(0),
+        Kind::Msg if response.is_whole() => copy(read, once(0..len), out),
+        Kind::Msg => copy(read, response.payload(), out),
+    }
+}
+
 /// Returns the handle that the Reply to `call` invalidates, if there is one.
 #[inline(always)]
 //= CM-011, CM-012, CM-013
@@ -424,7 +481,7 @@ fn trace_fields(
     xid: Xid,
     response: &Response<'_>,
     work_requests: u32,
-    handle: Handle,
+    invalidate: Option<Handle>,
 ) -> (u32, u32, u32, &'static str, u32, u32, u32, u32) {
     let written = response.writes().map(|(segment, _)| segment);
     let lens = Iterator::chain(written, response.reply_writes()).map(|segment| segment.length);
@@ -444,7 +501,7 @@ fn trace_fields(
         segments,
         bytes,
         work_requests,
-        handle.0,
+        invalidate.map_or(0, |handle| handle.0),
     )
 }
 
