@@ -124,6 +124,17 @@ work() {
 	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"
 }
 
+# connected: waits for a connection, and notes the end of the connection before it.
+connected() {
+	[ -n "$(says idle_sends)" ] || note "the connection was lost: $(says last_close)"
+	for _ in $(seq 100); do
+		[ -z "$(says idle_sends)" ] || return 0
+		sleep 0.1
+	done
+	debugfs
+	fail "there is no connection"
+}
+
 # All work that memory may come free by may use the reserves while the kernel swaps over the mount, and
 # no work does at other times. A connection that is made meanwhile takes little memory.
 work_may_use_the_reserves() {
@@ -140,6 +151,7 @@ work_may_use_the_reserves() {
 	# More than a connection has registrations for from the start.
 	work 12
 	"$here/io.py" swap 16
+	connected
 	buffers=$(says idle_sends)
 	[ "$buffers" -le 32 ] || fail "a connection over which the kernel swaps has $buffers Send buffers"
 	swapoff "$dir/swap"
