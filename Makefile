@@ -101,7 +101,7 @@ parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
 lint_parts = layers map unsafe text prose spelling shell pylint mypy docs format conformance conformance-tool lints checks probe
 host_parts = core oracle fuzzing model mistakes cost dissector
-build_parts = debian debian-7.3 clippy ownership install checkpatch
+build_parts = debian debian-7.3 clippy ownership rustdoc install checkpatch
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
 
 check-lint: python ## Layers, unsafe code, text, format, the table of requirements, lints and checks themselves
@@ -160,7 +160,7 @@ host-cost:
 host-dissector:
 	@$(step) --ktap 'dissector' tools/wireshark/check
 
-check-build: python ## The module for Debian's 7.2 and 7.3 kernels, its installation, clippy, checkpatch, and what must not compile
+check-build: python ## The module for Debian's 7.2 and 7.3 kernels, its installation, clippy, rustdoc, checkpatch, and what must not compile
 	$(parts) $(build_parts:%=build-%)
 build-debian build-debian-7.3: build-%:
 	@$(step) 'build for $*' tools/check/build $* $(out)/$*
@@ -168,6 +168,8 @@ build-clippy:
 	@$(step) 'clippy' $(MAKE) --no-print-directory clippy
 build-ownership: build-debian
 	@$(step) --ktap 'ownership rules' $(buildroot) tools/lint/compile-fail $(out)/debian
+build-rustdoc: build-debian
+	@$(step) 'documentation of the crate' $(buildroot) tools/kbuild/rustdoc $(out)/debian
 build-install: build-debian
 	@$(step) --ktap 'installation' sh -c '$(buildroot) tools/kbuild/test-install "$$($(kdir) debian)" $(out)/debian'
 build-checkpatch:

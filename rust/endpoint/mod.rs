@@ -3,9 +3,9 @@
 //! One RPC-over-RDMA connection of either role: the protocol's state over a queue pair.
 //!
 //! An [`Endpoint`] owns the objects that both roles need: the CM's id, the queue pair, Send buffers, posted
-//! Receives, and the [`Connection`] that decides about every message that is sent or arrives. A [`Role`]
-//! is the part of the client or of the server. A role does not depend on the other role, and the endpoint
-//! does not depend on sunrpc.
+//! Receives, and the [`Connection`](crate::proto::connection::Connection) that decides about every message that
+//! is sent or arrives. A [`Role`] is the part of the client or of the server. A role does not depend on the other
+//! role, and the endpoint does not depend on sunrpc.
 //!
 //! - `state`: the data under the endpoint's lock; composing and posting a message
 //! - `events`: completions and CM events, to the protocol and then to the role

@@ -495,7 +495,7 @@ impl MrList<Mapped> {
     }
 }
 
-/// Each list comes from one [`post_send`](super::qp::Qp::post_send).
+/// Each list comes from one [`post_send`](super::qp::QpRef::post_send).
 impl MrList<Registered> {
     /// Returns the regions that the peer got, in the same order, without the regions that it has invalidated.
     pub(crate) fn regions(&self) -> impl Iterator<Item = Region> + Clone + '_ {

@@ -246,7 +246,7 @@ impl<H: Handler> SendQueue<H> {
         self.in_use.saturating_add(work_requests) <= self.limit
     }
 
-    /// Work requests are posted that come back by [`Self::gave_back`].
+    /// Takes entries for work requests, which [`Self::release`] gives back.
     pub(super) fn reserve(&mut self, work_requests: u32) {
         self.in_use += work_requests;
     }

@@ -234,7 +234,7 @@ impl SvcHandle {
     }
 
     /// Asks for a thread of the service, if there is work for one and the connection [has
-    /// space](Connection::has_space). Context: process, does not sleep.
+    /// space](SvcConnection::has_space). Context: process, does not sleep.
     pub(crate) fn enqueue(&self) {
         // SAFETY: alive by the type invariant; a transport that is dead stays busy, and is not
         // queued any more.
