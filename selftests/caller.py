@@ -22,7 +22,7 @@ import sys
 import time
 
 from misuse import callbacks, calls, connections, grants, headers, memory, replies
-from misuse.base import QUICK, STOCK, Skip
+from misuse.base import QUICK, STOCK, Skip, Tap
 from misuse.client import Caller
 
 # The tests, in this order.
@@ -44,9 +44,8 @@ def main():
     chosen = [name for name, function in CASES.items()
               if (any(name.startswith(beginning) for beginning in names) if names else not function.named)
               and not (QUICK and function.slow)]
-    print(f"TAP version 13\n1..{len(chosen)}", flush=True)
-    failed = 0
-    for number, name in enumerate(chosen, 1):
+    tap = Tap(len(chosen))
+    for name in chosen:
         function = CASES[name]
         begun = time.monotonic()
         note = ""
@@ -55,15 +54,11 @@ def main():
                 raise Skip(f"the kernel's own server {function.stock}, which harms it")
             said = caller.run(function)
         except Skip as why:
-            said, note = "", f" # SKIP {why}"
+            said, note = "", f"SKIP {why}"
         if said and STOCK and function.stock:
-            note, said = f" # the kernel's own server {function.stock}: {said}", ""
-        failed += bool(said)
-        print(f"{'not ' if said else ''}ok {number} {name.replace('_', ' ')}{note}", flush=True)
-        print(f"# {time.monotonic() - begun:.2f} s")
-        if said:
-            print(f"# {said}", flush=True)
-    return min(failed, 100)
+            note, said = f"the kernel's own server {function.stock}: {said}", ""
+        tap.result(name, said, note, time.monotonic() - begun)
+    return tap.status()
 
 
 if __name__ == "__main__":

@@ -33,13 +33,15 @@ import time
 
 from pyverbs.pyverbs_error import PyverbsError
 
-from caller2 import CEILING, CONNPROP, MORE, MSG, NOMSG, PATIENCE, RESPONSE, SBSIZ, properties
 from verbs import waiting
 from wire import PRIVATE_DATA, SECONDS, Lost, announcement, words
 
 from misuse.base import Wrong, expect
 from misuse.client import Caller, Client, lists_of
 from misuse.nfs import reads, writes
+
+from misuse2.talk import (CEILING, CONNPROP, MORE, MSG, NOMSG, PATIENCE, RESPONSE, SBSIZ,
+                          properties)
 
 CONNECTIONS, CALLS = 16, 8
 # The Segments of a Reply's RDMA Writes and of a Call's RDMA Reads: two such Replies, or four such Calls, are

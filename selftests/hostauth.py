@@ -14,13 +14,15 @@ import time
 
 from pyverbs.pyverbs_error import PyverbsError
 
-from caller2 import CONNPROP, MORE, Talk, ends, run, tests_of
 from sharedkey import CLIENT, HELLO, HOSTAUTH, SERVER, material, proof, property_set, said
 from verbs import waiting
 from wire import SECONDS, Lost, words
 
 from misuse.base import expect
 from misuse.nfs import rpc
+
+from misuse2.run import run, tests_of
+from misuse2.talk import CONNPROP, MORE, Talk, ends
 
 KEY = os.environ.get("KEY", "").encode()
 # The seconds for which a client need not announce its properties: twice the time for an answer.
@@ -211,4 +213,4 @@ def who_says_nothing_is_given_up(talk):
 
 
 if __name__ == "__main__":
-    sys.exit(run(tests_of(__name__), __doc__, Keyed))
+    sys.exit(run(tests_of(sys.modules[__name__]), __doc__, Keyed))

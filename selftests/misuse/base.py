@@ -49,3 +49,26 @@ def case(*, stock="", harms=False, counted=True, slow=False, named=False):
         function.counted, function.slow, function.named = counted, slow, named
         return function
     return add
+
+
+class Tap:
+    """Prints the results of tests as TAP."""
+
+    def __init__(self, count):
+        self.number, self.failed = 0, 0
+        print(f"TAP version 13\n1..{count}", flush=True)
+
+    def result(self, name, said, note="", seconds=None):
+        """SAID is the mistake that a test has found, if any."""
+        self.number += 1
+        self.failed += bool(said)
+        print(f"{'not ' if said else ''}ok {self.number} {name.replace('_', ' ')}{note and f' # {note}'}",
+              flush=True)
+        if seconds is not None:
+            print(f"# {seconds:.2f} s")
+        if said:
+            print(f"# {said}", flush=True)
+
+    def status(self):
+        """The exit status."""
+        return min(self.failed, 100)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Calls of the server to a client."""
+
+from verbs import waiting
+from wire import SECONDS, words
+
+from misuse.base import Wrong, expect
+from misuse.callbacks import Session, recall_reply
+from misuse.nfs import writes
+
+from .talk import BRS, NO_LISTS, RESPONSE
+
+
+def lends(client):
+    """A client that has a delegation for a file that another client wants to write."""
+    client.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
+    name = Session(client, f"caller {client.caller.next_xid()}").lent()
+    expect(not client.calls, "a Call of the server too early")
+    client.caller.connect().ask(writes(4, data=b"data", name=name))
+
+
+def called(client):
+    """The Call that the server makes."""
+    for _ in waiting(SECONDS):
+        expect(client.hear(0) is None, "nothing was asked for")
+        if client.calls:
+            return client.calls[-1]
+    raise Wrong("no Call of the server")
+
+
+#= V2-132, V2-168
+def calls_of_the_server(talk):
+    talk.open((BRS, 1))
+    lends(talk)
+    call = called(talk)
+    expect(call.body[:16] == words(0) + NO_LISTS, "chunks in a Call to a client that takes none")
+    # As in version 1, behind its header.
+    talk.part(recall_reply(call)[28:], call.xid, flags=RESPONSE)
+    talk.lives()
+
+
+def tries(talk, seconds):
+    """The number of attempts of the server to call a client that cannot be called, in SECONDS."""
+    counter = "/proc/sys/sunrpc/svc_rdma/rdma_stat_cb_unsent"
+    before = int(talk.caller.on_server("cat", counter))
+    lends(talk)
+    expect(talk.hear(seconds) is None, "nothing was asked for")
+    expect(not talk.calls, "a Call of the server")
+    return int(talk.caller.on_server("cat", counter)) - before
+
+
+# Again, but not without a pause.
+#= V2-132, V2-170
+def a_client_that_takes_no_calls(talk):
+    talk.open((BRS, 0))
+    count = tries(talk, 3)
+    expect(1 <= count <= 3, "tried", count, "times in three seconds")
+    talk.lives()
+
+
+#= V2-038, V2-047, V2-172
+def a_call_waits_for_a_credit(talk):
+    talk.most = 1
+    talk.open((BRS, 1))
+    count = tries(talk, 1)
+    expect(2 <= count <= 8, "tried", count, "times in a second")
+    talk.grant(1)
+    call = called(talk)
+    talk.part(recall_reply(call)[28:], call.xid, flags=RESPONSE)
+    talk.lives()

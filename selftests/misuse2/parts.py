@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Messages in parts."""
+
+import time
+
+from wire import words
+
+from misuse.base import CONTENT, Skip, Wrong, expect
+from misuse.client import lists_of
+from misuse.nfs import GETFH, GETSIZE, PUTROOTFH, compound, rpc
+
+from .talk import (BAD_XDR, CONNPROP, INVAL_FLAG, MORE, MSG, NOMSG, NO_LISTS, PATIENCE, RBSIZ,
+                   SBSIZ, SYSTEM, Talk, a_file)
+
+
+#= V2-032, V2-041
+def a_call_in_parts(talk):
+    talk.open()
+    for cuts in ((4,), (8, 12), (4, 8, 12, 16, 20, 36)):
+        xid = talk.caller.next_xid()
+        message = compound(PUTROOTFH, GETFH)(xid)
+        for start, end in zip((0, *cuts), cuts):
+            talk.part(message[start:end], xid, flags=MORE)
+        talk.part(message[cuts[-1]:], xid)
+        talk.good(xid)
+
+
+#= V2-042
+def a_call_in_parts_with_a_chunk(talk):
+    talk.open()
+    xid = talk.caller.next_xid()
+    message = compound(PUTROOTFH, GETFH)(xid)
+    at = len(message) - 8
+    piece = talk.connection.piece(data=message[at:at + 4])
+    talk.part(message[:20], xid, flags=MORE)
+    talk.part(message[20:at] + message[at + 4:], xid, lists_of([(at, piece)]))
+    talk.good(xid)
+
+
+#= V2-035, V2-036
+def parts_with_a_handle_and_an_empty_end(talk):
+    """The header is copied into each part, and the last one has nothing else."""
+    talk.open()
+    xid = talk.caller.next_xid()
+    message = compound(PUTROOTFH, GETFH)(xid)
+    for start, end in (0, 24), (24, len(message)):
+        talk.send(MSG, words(5) + NO_LISTS + message[start:end], xid, flags=MORE)
+    talk.send(MSG, words(5) + NO_LISTS, xid)
+    talk.good(xid)
+    # Elsewhere there is something in each part.
+    xid = talk.caller.next_xid()
+    talk.part(rpc()(xid)[:8], xid, flags=MORE)
+    talk.refused(talk.part(b"", xid, flags=MORE), BAD_XDR)
+
+
+def pad_behind_headers(talk):
+    """Zeros behind a message that says how long it is."""
+    talk.open()
+    talk.send(NOMSG, words(0) + NO_LISTS + bytes(4), 0)
+    talk.send(CONNPROP, words(1, RBSIZ, 4, 4096) + bytes(8))
+    talk.lives()
+    for body in words(0) + NO_LISTS + bytes(3) + b"x", words(0) + NO_LISTS + words(1):
+        talk.refused(talk.send(NOMSG, body), BAD_XDR)
+
+
+#= V2-033
+def parts_of_two_calls(talk):
+    talk.open()
+    first, second = talk.caller.next_xid(), talk.caller.next_xid()
+    talk.part(rpc()(first)[:8], first, flags=MORE)
+    talk.part(rpc()(second), second)
+    errors = [talk.hear(), talk.hear()]
+    expect({error.xid for error in errors} == {first, second}, *errors)
+    expect(all(error.body == words(INVAL_FLAG) for error in errors), *errors)
+    talk.lives()
+
+
+#= V2-037, V2-162
+def parts_without_end(talk):
+    talk.open()
+    xid = talk.caller.next_xid()
+    talk.part(rpc()(xid), xid, flags=MORE)
+    refusal = None
+    for _ in range(2000):
+        while not talk.balance and not refusal:
+            refusal = talk.hear(for_credit=True)
+        if refusal:
+            break
+        talk.part(bytes(4060), xid, flags=MORE)
+    expect(refusal and refusal.xid == xid and refusal.body == words(SYSTEM), refusal)
+    if not talk.balance:
+        # An error message gives no credit, but something that follows it does.
+        talk.hear(for_credit=True)
+    talk.part(bytes(4), xid)
+    talk.silent()
+    talk.lives()
+
+
+def begins_a_long_call(other):
+    """Sends all but the last part of one, as far as the server takes it; the XID."""
+    part = bytes(other.announced[RBSIZ] - 36)
+    xid = other.caller.next_xid()
+    other.part(rpc()(xid), xid, flags=MORE)
+    for _ in range((800 << 10) // len(part)):
+        while not other.balance:
+            refusal = other.hear(for_credit=True)
+            if refusal:
+                expect(refusal.body == words(SYSTEM), refusal)
+                return None
+        other.part(part, xid, flags=MORE)
+    return xid
+
+
+def unfinished(talk, connections, most):
+    """The number of Calls in parts that the server keeps until it refuses memory for more bytes than MOST."""
+    begun = time.monotonic()
+    last = None
+    while len(connections) * (700 << 10) <= most:
+        if time.monotonic() - begun > PATIENCE - 5:
+            raise Skip("this machine sends too slowly: the first Calls are given up before")
+        other = Talk(talk.caller).open((SBSIZ, 65536))
+        connections.append(other.connection)
+        # nfsd ends connections that have asked for no file when there are many.
+        other.good(other.ask(compound(PUTROOTFH, GETSIZE)))
+        # The server has decided about the previous message by now.
+        refusal = last and last.hear(0)
+        if refusal:
+            expect(refusal.body == words(SYSTEM), refusal)
+        if refusal or not begins_a_long_call(other):
+            return len(connections)
+        last = other
+    raise Wrong(f"the server keeps {len(connections)} long Calls, and would keep more")
+
+
+#= V2-037
+def parts_of_more_calls_than_there_is_memory_for(talk):
+    """All clients together have a part of the server's memory for them, and have it again later."""
+    said = talk.caller.on_server("sed", "-n", "s/^MemTotal: *//p", "/proc/meminfo")
+    total = int(said.split()[0]) << 10
+    counts = []
+    for _ in range(2):
+        connections = []
+        try:
+            counts.append(unfinished(talk, connections, total // 16))
+        finally:
+            for connection in connections:
+                connection.close()
+        talk.lives()
+        time.sleep(2)
+    expect(counts[1] > counts[0] * 3 // 4, "there was room for", counts[0], "Calls, and later for", counts[1])
+
+
+#= V2-040, V2-100, V2-127
+def a_reply_in_parts(talk):
+    talk.open()
+    stream, parts = talk.parts_of(talk.ask(a_file()))
+    expect(CONTENT in stream and parts == 3, parts, "parts")
+    talk.lives()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs tests of version 2."""
+
+import inspect
+import struct
+import sys
+
+from pyverbs.pyverbs_error import PyverbsError
+
+from wire import Lost
+
+from misuse.base import Skip, Tap, Wrong
+from misuse.client import Caller
+
+from .talk import Talk
+
+
+def tests_of(*modules):
+    """The tests of modules are the functions whose only parameter is `talk`."""
+    return {name: value for module in modules for name, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__
+            and list(inspect.signature(value).parameters) == ["talk"]}
+
+
+# Takes long, and all of the memory for joined messages.
+BY_NAME_ONLY = "parts_of_more_calls_than_there_is_memory_for"
+
+
+def attempt(caller, test, talk):
+    """Returns the mistakes. A test that cannot run raises Skip."""
+    try:
+        test(talk(caller))
+        talk(caller).well()
+    except (Lost, Wrong, PyverbsError, struct.error) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        caller.leave()
+    return ""
+
+
+def run(tests, usage, talk=Talk):
+    """Runs the tests that the arguments name."""
+    if len(sys.argv) < 2:
+        sys.exit(usage)
+    server, port, *names = sys.argv[1:] + ["20049"][len(sys.argv) - 2:]
+    caller = Caller(server, port)
+    chosen = [name for name in tests
+              if (any(name.startswith(beginning) for beginning in names) if names
+                  else name != BY_NAME_ONLY)]
+    if not chosen:
+        sys.exit("no test begins with " + " or ".join(names))
+    tap = Tap(len(chosen))
+    for name in chosen:
+        note = ""
+        try:
+            said = attempt(caller, tests[name], talk)
+        except Skip as why:
+            said, note = "", f"SKIP {why}"
+        tap.result(name, said, note)
+    return tap.status()
