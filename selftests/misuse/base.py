@@ -41,10 +41,15 @@ def expect(fact, *what):
         raise Wrong(" ".join(map(str, what)))
 
 
+# The tests, by their names.
+CASES = {}
+
+
 def case(*, stock="", harms=False, counted=True, slow=False, named=False):
     """A test. STOCK: the faults of the C server in it; if they HARM the server, the test is left out.
     COUNTED: each message that was sent reaches the server. NAMED: it runs only if it is named."""
     def add(function):
+        CASES[function.__name__] = function
         function.stock, function.harms = stock, harms
         function.counted, function.slow, function.named = counted, slow, named
         return function
