@@ -67,7 +67,7 @@ each_rule_is_held() {
 	ALONE=1 break_rules || fail "the server does not answer as it should"
 	ways=$(grep -c '^ok' "$local/caller.log")
 	note "$ways ways to break them"
-	# A test that is not found any more would not be missed.
+	# A test that the program does not find any more is a failure.
 	[ "$ways" -ge 86 ] || fail "there have been more"
 	[ -z "$rest" ] || at_rest "$rest" rdma_objects on_server
 }

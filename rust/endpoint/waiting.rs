@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages of the role that wait for the peer, and messages that the endpoint sends for it.
+//! Messages of the role that wait for the peer, and error messages in answer to messages of the peer.
 
 use super::{
     EndReason,
@@ -17,9 +17,9 @@ use crate::{
 };
 use kernel::time::Msecs;
 
-/// The time for which the peer may let nothing go on that waits for room in the send queue or for a credit,
-/// and for which it may leave a message unfinished, in milliseconds. Messages of the peer are nothing that goes
-/// on: it can send any number of them.
+/// The timeout of the peer in milliseconds, for messages that wait for room in the send queue or for a credit, and
+/// for the rest of a message in parts. A message of the peer does not restart it, because a peer can send any number
+/// of messages.
 pub(super) const PEER_TIMEOUT: Msecs = 30_000;
 
 /// The role's messages that wait for the peer: for room in the send queue, or for a credit.
@@ -61,9 +61,9 @@ impl<R: Role> Shared<R> {
         if self.is_closing() {
             return;
         }
-        let gone_on = self.role.send_waiting(self, &mut state, qp);
+        let sent = self.role.send_waiting(self, &mut state, qp);
         drop(state);
-        match gone_on {
+        match sent {
             Ok(true) => self.role.has_work(),
             Ok(false) => {}
             Err(why) => self.request_close(why),

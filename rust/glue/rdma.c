@@ -47,13 +47,13 @@ void rpcrdma_dma_unmap_sg_one(struct ib_device *dev, struct scatterlist *sg,
 	ib_dma_unmap_page(dev, sg_dma_address(sg), sg_dma_len(sg), dir);
 }
 
-/* Returns whether processor and device have to be told whose turn it is with memory that is mapped. */
+/* Returns whether mapped memory needs ib_dma_sync_single_*() between uses of processor and device. */
 bool rpcrdma_dma_need_sync(struct ib_device *dev, u64 addr)
 {
 	return RPCRDMA_BOUNCES || (!ib_uses_virt_dma(dev) && dma_need_sync(dev->dma_device, addr));
 }
 
-/* Has the device end the work of @qp and give back all work requests, which it does not execute. */
+/* Moves @qp to the error state: the device flushes all work requests. */
 int rpcrdma_qp_fail(struct ib_qp *qp)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
@@ -74,7 +74,7 @@ void rpcrdma_cq_stop(struct ib_cq *cq)
 #define RW_CTX_MR 2
 
 /*
- * The first half of rdma_rw_ctx_destroy_bvec() for a context whose work requests may not have
+ * Does the first half of rdma_rw_ctx_destroy_bvec() for a context whose work requests may not have
  * ended: gives the registrations back to @qp, whose destruction takes them from the device.
  */
 void rpcrdma_rw_ctx_withdraw(struct rdma_rw_ctx *ctx, struct ib_qp *qp)
@@ -89,8 +89,8 @@ void rpcrdma_rw_ctx_withdraw(struct rdma_rw_ctx *ctx, struct ib_qp *qp)
 }
 
 /*
- * The second half, when the queue pair has been destroyed: unmaps the memory. Without
- * registrations, rdma_rw_ctx_destroy_bvec() looks at nothing of a queue pair but its domain.
+ * Does the second half of rdma_rw_ctx_destroy_bvec() after the destruction of the queue pair: unmaps
+ * the memory. Without registrations, rdma_rw_ctx_destroy_bvec() reads only the domain of a queue pair.
  */
 void rpcrdma_rw_ctx_unmap(struct rdma_rw_ctx *ctx, struct ib_pd *pd, u32 nr_bvec,
 			  enum dma_data_direction dir)

@@ -57,11 +57,11 @@ bool rpcrdma_xprt_has_callback_service(struct rpc_xprt *xprt)
 }
 
 /*
- * The queue lock is the one that senders, tasks and the reply's handler contend for. Each of the
- * next three is one critical section of it, which Rust could only make of several calls.
+ * Senders, tasks and the handler of a Reply contend for the queue lock. Each function below takes it
+ * once, where calls from Rust would take it several times.
  */
 
-/* The core says in comments only that these two want the queue lock; here lockdep looks. */
+/* Finds a request. The core documents that the caller holds the queue lock; here lockdep checks it. */
 static struct rpc_rqst *lookup_locked(struct rpc_xprt *xprt, __be32 xid)
 {
 	lockdep_assert_held(&xprt->queue_lock);
@@ -88,7 +88,7 @@ struct rpc_rqst *rpcrdma_xprt_lookup_and_pin(struct rpc_xprt *xprt, __be32 xid)
 	return rqst;
 }
 
-/* Completes a pinned request, and lets go of it before its task can find it pinned. */
+/* Completes a pinned request, and unpins it before its task can find it pinned. */
 void rpcrdma_xprt_complete_and_unpin(struct rpc_rqst *rqst, int copied)
 {
 	struct rpc_xprt *xprt = rqst->rq_xprt;
@@ -158,14 +158,14 @@ void rpcrdma_xprt_put_credit(struct rpc_xprt *xprt)
 	struct {
 		struct rpc_rqst rqst;
 		struct rpc_task task;
-	} nobody;
+	} holder;
 
 	lockdep_assert_held(&xprt->transport_lock);
-	nobody.task.tk_rqstp = &nobody.rqst;
-	nobody.rqst.rq_xprt = xprt;
-	nobody.rqst.rq_task = NULL;
-	nobody.rqst.rq_cong = 1;
-	xprt_release_rqst_cong(&nobody.task);
+	holder.task.tk_rqstp = &holder.rqst;
+	holder.rqst.rq_xprt = xprt;
+	holder.rqst.rq_task = NULL;
+	holder.rqst.rq_cong = 1;
+	xprt_release_rqst_cong(&holder.task);
 }
 
 /* Allocates zeroed memory for a task that may run in a worker. */
@@ -195,7 +195,7 @@ size_t rpcrdma_bitmap_take_first(unsigned long *map, size_t words)
 	return words * BITS_PER_LONG;
 }
 
-/* Gives a bit back, after all that was done before and before all that is done after. */
+/* Gives a bit back, with full ordering against the accesses before and after. */
 void rpcrdma_bitmap_put(unsigned long *map, size_t bit)
 {
 	/* The next owner of the bit finds the work of this owner complete. */
@@ -215,7 +215,7 @@ void rpcrdma_svc_xprt_set_flag(struct svc_xprt *xprt, unsigned int flag)
 void rpcrdma_svc_xprt_clear_flag(struct svc_xprt *xprt, unsigned int flag)
 {
 	clear_bit(flag, &xprt->xpt_flags);
-	/* Work that came before the flag was set is found by a look after this. */
+	/* The caller then reads the queue of work, and finds work that was queued before the flag was set. */
 	smp_mb__after_atomic();
 }
 
@@ -228,8 +228,8 @@ void rpcrdma_svc_xprt_listens(struct svc_xprt *xprt, const struct sockaddr *loca
 }
 
 /*
- * A connection to @remote. Its port is not looked at: it changes with each connection, and the
- * duplicate reply cache has to know a client again.
+ * Sets the addresses of a connection to @remote. The port is cleared: it changes with each connection,
+ * and the duplicate reply cache identifies a client by its address.
  */
 void rpcrdma_svc_xprt_connects(struct svc_xprt *xprt, const struct sockaddr *local,
 			       const struct sockaddr *remote)
@@ -251,8 +251,8 @@ void rpcrdma_svc_rqst_accept(struct svc_rqst *rqst)
 }
 
 /*
- * Calls to the client of @svc go by @xprt from now on, to which it gets a reference; unless they go
- * by another already, which stays.
+ * Sets @xprt as the transport of Calls to the client of @svc, with a reference. Returns false if @svc
+ * has such a transport already.
  */
 bool rpcrdma_svc_xprt_set_backchannel(struct svc_xprt *svc, struct rpc_xprt *xprt)
 {
@@ -271,7 +271,7 @@ struct rpc_rqst *rpcrdma_svc_xprt_lookup_call(struct svc_xprt *svc, __be32 xid)
 	return xprt ? rpcrdma_xprt_lookup_and_pin(xprt, xid) : NULL;
 }
 
-/* Returns whether a single request is in flight, which is then the caller's. */
+/* Returns whether only the request of the caller is in flight. */
 bool rpcrdma_xprt_has_one_request(struct rpc_xprt *xprt)
 {
 	bool one;
@@ -282,7 +282,7 @@ bool rpcrdma_xprt_has_one_request(struct rpc_xprt *xprt)
 	return one;
 }
 
-/* Lets @credits requests be in flight. Waiters are woken when one ends, by the core. */
+/* Sets the congestion window to @credits requests. The core wakes a waiter when a request ends. */
 void rpcrdma_xprt_set_window(struct rpc_xprt *xprt, unsigned long credits)
 {
 	spin_lock(&xprt->transport_lock);

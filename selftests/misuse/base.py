@@ -18,7 +18,7 @@ LARGE = bytes(n % 251 for n in range(200000))
 CONTENT = LARGE[:10000]
 TARGET = b"where/the/link/leads/to"
 PAGE = 4096
-# How long a message is waited for that must not come.
+# The seconds of the wait for a message that must not come.
 QUIET = 0.02
 
 FILE = os.environ.get("FILE", "")
@@ -29,7 +29,7 @@ COMMAND = shlex.split(os.environ.get("SERVER_COMMAND", ""))
 
 
 class Wrong(Exception):
-    """The server did something else than it should."""
+    """The server broke a rule."""
 
 
 class Skip(Exception):
@@ -46,7 +46,7 @@ CASES = {}
 
 
 def case(*, stock="", harms=False, counted=True, slow=False, named=False):
-    """A test. STOCK: the faults of the C server in it; if they HARM the server, the test is left out.
+    """Registers a test. STOCK: the faults of the C server in it; if they HARM the server, the test is left out.
     COUNTED: each message that was sent reaches the server. NAMED: it runs only if it is named."""
     def add(function):
         CASES[function.__name__] = function
@@ -64,7 +64,7 @@ class Tap:
         print(f"TAP version 13\n1..{count}", flush=True)
 
     def result(self, name, said, note="", seconds=None):
-        """SAID is the mistake that a test has found, if any."""
+        """Prints the result of a test. SAID is the fault that the test has found, if any."""
         self.number += 1
         self.failed += bool(said)
         print(f"{'not ' if said else ''}ok {self.number} {name.replace('_', ' ')}{note and f' # {note}'}",
@@ -75,5 +75,5 @@ class Tap:
             print(f"# {said}", flush=True)
 
     def status(self):
-        """The exit status."""
+        """Returns the exit status."""
         return min(self.failed, 100)

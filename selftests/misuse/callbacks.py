@@ -16,7 +16,7 @@ from .nfs import accepted, compound_41, good, path, writes
 # Calls of the server.
 
 class Session:
-    """An NFSv4.1 client with a delegation, which the server has to ask back."""
+    """An NFSv4.1 client with a delegation, which the server has to recall."""
 
     def __init__(self, c, owner):
         self.c, self.sequence = c, 1
@@ -45,7 +45,7 @@ class Session:
         return at
 
     def is_lent(self, name):
-        """Opens it for reading; whether there is a delegation."""
+        """Opens a file for reading. Returns whether the server grants a delegation."""
         *directory, last = path(name)
         claim = words(0) + last[4:]
         at = self.compound(*directory, words(18, 0, 1 | 0x100, 0) + self.client
@@ -80,14 +80,14 @@ def asked_back(c, count=1, seconds=10):
 
 
 def lends(c, count):
-    """A session, and names of files for which it has delegations."""
+    """Returns a session, and names of files for which it has delegations."""
     c.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
     session = Session(c, f"caller {c.caller.next_xid()}")
     return session, [session.lent() for _ in range(count)]
 
 
 def somebody_writes(c, names):
-    """To files for which another client has delegations, that waits for Calls on C."""
+    """Writes to files for which another client, which waits for Calls on C, has delegations."""
     conflict = c.caller.connect()
     expect(not c.calls, "a Call of the server too early")
     for name in names:
@@ -96,7 +96,7 @@ def somebody_writes(c, names):
 
 
 def recalled(c, count=1):
-    """A session with delegations that the server has asked for."""
+    """Returns a session with delegations that the server has recalled."""
     session, names = lends(c, count)
     somebody_writes(c, names)
     return session
@@ -107,7 +107,7 @@ def callback_reply(call, body, credits=4):
 
 
 def recall_reply(call, status=0):
-    """CB_SEQUENCE and CB_RECALL, done."""
+    """Returns the Reply to CB_SEQUENCE and CB_RECALL."""
     at = Decoder(call.payload).arguments()
     at.opaque()
     at.at += 12
@@ -121,7 +121,7 @@ def recall_reply(call, status=0):
 #= V1-127, NFS-053
 @case(counted=False)
 def callbacks(c):
-    """They come when there is a session, inline, and no more than one is outstanding."""
+    """The server sends callbacks inline once there is a session, and has at most one outstanding."""
     c = c.caller.connect(patient=False)
     recalled(c, 2)
     call = c.calls[-1]
@@ -141,7 +141,8 @@ def callbacks(c):
 #= V1-121, NFS-049
 @case(counted=False)
 def callbacks_with_odd_answers(c):
-    """Answers that are none, of a length that is none, twice, and behind their end."""
+    """Replies that are cut short, Replies with an unknown XID, repeated Replies, and Replies with surplus
+    bytes."""
     recalled(c)
     call = c.calls[-1]
     for answer in (callback_reply(call, b"")[:-8],
@@ -149,7 +150,7 @@ def callbacks_with_odd_answers(c):
                    words(call.xid, 1, 0, RDMA_ERROR, 7)):
         c.send(answer)
         c.dropped()
-    # Whose Call it was cannot be told.
+    # The XID of the header and the XID of the RPC message differ.
     c.send(words(call.xid, 1, 4, RDMA_MSG) + lists_of() + words(call.xid ^ 2, 1, 0, 0))
     c.refused(call.xid)
     for _ in range(3):
@@ -159,7 +160,7 @@ def callbacks_with_odd_answers(c):
 
 @case(counted=False)
 def callbacks_refused(c):
-    """By an error message, and by one of another version."""
+    """The client refuses a callback by an error message, and by an error message of another version."""
     for body in (words(1, 1, 4, RDMA_ERROR, ERR_CHUNK), words(1, 1, 4, RDMA_ERROR, ERR_VERS, 1, 1)):
         other = c.caller.connect()
         recalled(other)
@@ -169,24 +170,24 @@ def callbacks_refused(c):
 
 @case(counted=False)
 def callbacks_with_chunks(c):
-    """A Reply to a callback has none."""
+    """A Reply to a callback with a chunk is dropped."""
     recalled(c)
     call = c.calls[-1]
     piece = c.piece(0, 64)
     for options in (lists_of([(8, piece)]), lists_of((), [[piece]]), lists_of((), (), [piece])):
         c.send(words(call.xid, 1, 4, RDMA_MSG) + options + words(call.xid, 1, 0, 0, 0, 0))
         c.dropped()
-    # This can only be a Call.
+    # A message of type RDMA_NOMSG counts as a Call.
     c.send(words(call.xid, 1, 4, RDMA_NOMSG) + lists_of((), (), [piece]))
     c.refused(call.xid)
 
 
 @case(counted=False)
 def callbacks_to_who_leaves(c):
-    """The delegation's owner goes on by another connection, with a callback outstanding."""
+    """The owner of a delegation binds its session to another connection while a callback is outstanding."""
     session = recalled(c)
     other = c.caller.connect()
-    # BIND_CONN_TO_SESSION, fore and back. Without a way back, nfsd gives callbacks up.
+    # BIND_CONN_TO_SESSION for the fore and the back channel. Without a back channel, nfsd gives up callbacks.
     good(other.replies(compound_41(words(41) + session.id + words(3, 0))).payload)
     c.close()
     expect(asked_back(other), "not asked again")
@@ -230,7 +231,7 @@ def callbacks_never_answered(c):
     session, names = never_answers(c)
     again = c.caller.connect()
     good(again.replies(compound_41(words(41) + session.id + words(3, 0))).payload)
-    # nfsd gives up a recall that begins while there is no way back.
+    # nfsd gives up a recall that begins while there is no back channel.
     somebody_writes(again, names)
     again.send(recall_reply(again.calls[-1]))
     again.lives()

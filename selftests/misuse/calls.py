@@ -43,7 +43,7 @@ def a_call_in_as_many_segments_as_bytes(c):
 #= V1-107
 @case()
 def several_read_chunks(c):
-    """Any contents: items that are not eligible are no reason to refuse."""
+    """The server accepts Read chunks for items that are not DDP-eligible."""
     for order in ((0, 1, 2), (2, 1, 0)):
         xid = c.caller.next_xid()
         call = compound(PUTROOTFH, GETFH)(xid)
@@ -58,7 +58,7 @@ def several_read_chunks(c):
 
 
 def write_by(c, data, cuts, behind=b"", start=0, pad=b""):
-    """WRITE from a Read chunk: a Segment for each range of DATA in CUTS."""
+    """Sends a WRITE with a Read chunk, which has a Segment for each range of DATA in CUTS."""
     call = writes(len(data), *([behind] if behind else []))
     position = len(call(0)) - len(behind)
     segments = [(position, c.piece(start + begin * 2, data=data[begin:end])) for begin, end in cuts]
@@ -77,7 +77,7 @@ def written(c, data):
 #= V1-061
 @case()
 def data_in_odd_segments(c):
-    """The pad is missing, as it should."""
+    """The Read chunk has no pad."""
     for length in (1, 2, 3, 999, 1000, 5001):
         data = random.randbytes(length)
         cuts = sorted({0, 1, 3, 500, length} & set(range(length + 1)))
@@ -88,7 +88,8 @@ def data_in_odd_segments(c):
 #= V1-062
 @case()
 def data_with_pad(c):
-    """The pad is there, with anything in it, in the same Segment or in one of its own."""
+    """The Read chunk has a pad of arbitrary bytes, in the last Segment of the data or in a further
+    Segment."""
     for length in (1, 2, 999, 4095):
         pad = b"\xff" * (-length % 4)
         for together in (False, True):
@@ -160,7 +161,7 @@ def empty_read_chunks(c):
 #= NFS-045
 @case()
 def more_than_any_call_has(c):
-    """Lengths whose sum is small in 32 bits among them."""
+    """The sum of some of the lengths is small in 32 bits."""
     for lengths in ((0xFFFFFFFF,), (0xFFFFFFFF, 0xFFFFFFFF, 2), (1024, 0xFFFFFFFF, 1), (8 << 20,),
                     (1 << 30,) * 4, (1 << 20,) * 100):
         for position, kind in ((40, RDMA_MSG), (0, RDMA_NOMSG)):
@@ -170,7 +171,7 @@ def more_than_any_call_has(c):
 #= NFS-045
 @case(stock="reads, and answers not at all, what is one page more")
 def as_much_as_a_call_has(c):
-    """To the byte. A NULL Call does not look at its arguments."""
+    """A Call of the largest length. NULL ignores its arguments."""
     most = c.caller.longest_call()
     for more in (0, 4, PAGE, 2 * PAGE):
         # Read at Position Zero; behind the inline part; and with 1000 bytes inline behind it.
@@ -212,7 +213,7 @@ def as_many_segments_to_read_as_a_message_has_room_for(c):
 
 @case()
 def many_calls_in_as_many_segments(c):
-    """Together they need more registrations than a server has for one connection."""
+    """The Calls together need more registrations than a server has for one connection."""
     data = random.randbytes(1500)
     call = writes(len(data))
     pieces = [(len(call(0)), c.piece(n * 20, data=data[n * 10:n * 10 + 10])) for n in range(150)]

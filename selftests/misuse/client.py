@@ -101,7 +101,7 @@ class Client(QueuePair):
         return attributes
 
     def event(self, *wanted):
-        """Waits for one of these events; returns its private data."""
+        """Waits for an event of the kinds WANTED. Returns its private data."""
         if not select.select([self.events], [], [], SECONDS)[0]:
             raise Lost(f"no event {wanted} within {SECONDS} s")
         event = CMEvent(self.channel)
@@ -124,7 +124,7 @@ class Client(QueuePair):
         return self._memory
 
     def piece(self, start=0, length=4, data=None):
-        """A Segment of it."""
+        """Returns a Segment of the memory of this client."""
         if data is not None:
             length = len(data)
             if data:
@@ -132,7 +132,7 @@ class Client(QueuePair):
         return Segment(self.memory.rkey, length, self.memory.buf + start)
 
     def foreign(self, length=64):
-        """A Segment with an invalid handle."""
+        """Returns a Segment with an invalid handle."""
         return Segment(self.memory.rkey ^ 0x5A5A00, length, self.memory.buf)
 
     def got(self, *pieces):
@@ -150,7 +150,7 @@ class Client(QueuePair):
         super().post_all(messages)
 
     def answers_to(self, messages):
-        """Sends any number of Calls without waiting for a Reply; returns whose Replies came."""
+        """Sends any number of Calls without waiting for a Reply. Returns the XIDs of the Replies."""
         got = set()
         for start in range(0, len(messages), 32):
             self.send_at_once(messages[start:start + 32])
@@ -164,7 +164,7 @@ class Client(QueuePair):
 
     def message(self, call=rpc(), kind=RDMA_MSG, *, read=(), write=(), reply=None, lists=None,
                 version=VERSION, credits=32):
-        """The XID and the bytes of a Call; CALL is not sent if it is None."""
+        """Returns the XID and the bytes of a message with CALL, or without an RPC message if CALL is None."""
         xid = self.caller.next_xid()
         lists = lists_of(read, write, reply) if lists is None else lists
         return xid, (words(xid, version, credits, kind) + lists
@@ -176,7 +176,7 @@ class Client(QueuePair):
         return xid
 
     def answer(self, seconds=SECONDS):
-        """The next message of the server; nothing if none comes."""
+        """Returns the next message of the server, or None after SECONDS."""
         for _ in waiting(seconds):
             message = self.next_message()
             if message is not None:
@@ -188,7 +188,7 @@ class Client(QueuePair):
                 return answer
         return None
 
-    # The results of these operations.
+    # Expected results.
 
     def replied(self, xid, kind=RDMA_MSG):
         answer = self.answer()
@@ -198,12 +198,12 @@ class Client(QueuePair):
         return answer
 
     def replies(self, *arguments, kind=RDMA_MSG, **options):
-        """Asks, and has a Reply of KIND."""
+        """Sends a Call and returns its Reply, which is of KIND."""
         how = {"kind": options.pop("form", RDMA_MSG)}
         return self.replied(self.ask(*arguments, **how, **options), kind)
 
     def refused(self, xid):
-        """ERR_CHUNK, and the connection lives."""
+        """Expects ERR_CHUNK, and a connection that lives on."""
         answer = self.answer()
         expect(answer, "no error message")
         expect((answer.xid, answer.version, answer.error) == (xid, VERSION, ERR_CHUNK),
@@ -215,7 +215,7 @@ class Client(QueuePair):
         self.refused(self.ask(*arguments, **options))
 
     def dropped(self):
-        """No answer: the next message is the Reply to the next Call."""
+        """Expects no answer: the next message is the Reply to the next Call."""
         self.lives()
         answer = self.answer(QUIET)
         expect(not answer, "an answer:", answer and as_answer(answer))
@@ -235,7 +235,7 @@ class Client(QueuePair):
         return bool(select.select([self.events], [], [], 0)[0])
 
     def ended(self):
-        """The server, or either device, has ended the connection."""
+        """Expects that the server, or the device of either side, has ended the connection."""
         for _ in waiting(SECONDS):
             try:
                 message = self.next_message()
@@ -243,7 +243,7 @@ class Client(QueuePair):
                 return
             expect(message is None, "the connection lives:", message and message.hex())
             if select.select([self.events], [], [], 0)[0]:
-                # The latter, if our RTU was still on its way.
+                # The server rejects the connection if the RTU of the client has not arrived.
                 self.event(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_REJECTED)
                 return
         raise Wrong("the connection lives, silent")
@@ -295,7 +295,7 @@ class Caller:
                               text=True).stdout
 
     def longest_call(self):
-        """The longest Call that nfsd accepts."""
+        """Returns the length of the longest Call that nfsd accepts."""
         if not self.longest:
             most = int(self.on_server("cat", "/proc/fs/nfsd/max_block_size"))
             self.longest = (most + 2 * PAGE - 1) // PAGE * PAGE
@@ -317,7 +317,7 @@ class Caller:
         return sends
 
     def run(self, function):
-        """Returns the mistakes."""
+        """Runs a test. Returns the fault that it has found, if any."""
         counting = ALONE and COMMAND and function.counted
         before = self.counters() if counting else None
         said = ""

@@ -24,7 +24,7 @@ def garbage(c):
     for _ in range(100):
         body = b"".join(words(source.choice((0, 1, 2, source.randrange(1 << 32))))
                         for _ in range(30))
-        # Nothing that could be a handle of ours, and no Segment to read or to write.
+        # No word is a handle of this client, and no header names a Segment.
         c.send(words(c.caller.next_xid(), 1, 1, source.randrange(2)) + body)
         try:
             while c.answer(0.005):
@@ -35,7 +35,7 @@ def garbage(c):
 
 @case(counted=False)
 def mutations(c):
-    """Of a Call with every kind of chunk."""
+    """Sends Calls with every kind of chunk, in which some bytes are changed."""
     source = random.Random(4711)
     for _ in range(30 if QUICK else 100):
         options = {"write": [[c.piece(0, 4096)]], "reply": [c.piece(4096, 65536)]}
@@ -53,7 +53,7 @@ def mutations(c):
             c = c.caller.connect()
 
 
-# Leaving.
+# Clients that disconnect.
 
 @case(counted=False)
 def leaves_with_calls_open(c):
@@ -78,7 +78,7 @@ def leaves_with_calls_open(c):
 
 
 def own(c, lists):
-    """The same lists with memory of this connection."""
+    """Returns the same chunk lists with memory of this connection."""
     if isinstance(lists, Segment):
         return c.piece(0, lists.length)
     if isinstance(lists, list):
@@ -93,7 +93,7 @@ PHASES = ("resolved", "asked", "accepted", "established", "called", "read", "wri
 
 @case(counted=False, slow=True)
 def killed_in_every_phase(c):
-    """A process that ends, at once."""
+    """A client is killed in every phase of connecting and of an RPC."""
     # A test that fails leaves its processes to the end of the node.
     # pylint: disable-next=consider-using-with
     children = [subprocess.Popen([sys.executable, sys.argv[0], c.caller.server, c.caller.port,
@@ -106,7 +106,7 @@ def killed_in_every_phase(c):
 
 
 def reach(server, port, phase):
-    """Gets to a phase and waits there to be killed."""
+    """Reaches a phase, and waits until the process is killed."""
     caller = Caller(server, port)
     number = PHASES.index(phase)
     if number >= 3:
@@ -175,7 +175,7 @@ def connects_and_leaves(c):
 
 @case(counted=False, slow=True)
 def many_ask_at_once(c):
-    """All are accepted, whether they then say something or not."""
+    """The server accepts all clients, including clients that send nothing."""
     asking = [Asking(c.caller) for _ in range(60)]
     for _ in range(3):
         for one in asking:

@@ -22,7 +22,7 @@ def more_calls_than_credits(c):
 
 @case(slow=True)
 def more_data_than_credits(c):
-    """Each Call has something to be read, in many pieces, and something to be written."""
+    """Each Call has Read chunks of many Segments, and a Write chunk."""
     call = writes(4000)
     segments = [(len(call(0)), c.piece(0, 40))] * 100
     messages = [c.message(call, read=segments) for _ in range(60)]
@@ -42,7 +42,7 @@ def credits_of_nothing_and_of_everything(c):
 #= V1-034, V1-040, V1-125
 @case()
 def as_many_calls_as_credits(c):
-    """There is a Receive for each, or this connection, which has no patience, ends."""
+    """There is a Receive for each Call: this connection would end at the first RNR NAK."""
     other = c.caller.connect(patient=False)
     for _ in range(4):
         credits = other.replies(credits=0xFFFFFFFF).credits
@@ -74,7 +74,7 @@ def a_grant_that_changes(c):
 
 
 def credits_in_use(connection, times=4):
-    """The grant to a client that uses its credits this number of times."""
+    """Returns the grant to a client that uses its credits TIMES times."""
     granted = connection.replies(credits=0xFFFFFFFF).credits
     for _ in range(times):
         count = min(granted, SENDS)
@@ -90,7 +90,8 @@ def credits_in_use(connection, times=4):
 #= V1-040
 @case(stock="does not change the grant of a connection")
 def a_grant_that_is_raised(c):
-    """Up to twice the previous setting, for which there is room, and down again."""
+    """The grant follows the setting up to twice its previous value, for which the send queue has room, and
+    down."""
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     before = c.caller.on_server("cat", setting).strip()
 
@@ -111,12 +112,13 @@ def a_grant_that_is_raised(c):
 
 @case(counted=False, named=True)
 def receives_of_the_version_that_is_spoken(c):
-    """A client announces version 2 and speaks version 1: its Receives are for either, and go as they are used."""
+    """A client announces version 2 and speaks version 1. The server frees the Receives of 16 KiB as they
+    are used."""
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     usual = c.caller.on_server("cat", setting).strip()
 
     def free():
-        """Free pages of the server, including the pages in the caches of its processors."""
+        """Returns the free pages of the server, including the pages in the caches of its processors."""
         return sum(map(int, c.caller.on_server(
             "sh", "-c", "echo 3 >/proc/sys/vm/drop_caches; sleep 0.2; awk "
             "'$1 == \"nr_free_pages\" || $1 == \"count:\" { print $2 }' /proc/zoneinfo").split()))
@@ -162,7 +164,7 @@ def a_grant_from_the_first_message(c):
 
 @case(counted=False)
 def never_takes_a_reply(c):
-    """Its device says so, and gives the connection up."""
+    """The client posts no Receive: its device sends RNR NAKs, and the server's device ends the connection."""
     other = c.caller.connect(receives=0, rnr_retry=0)
     other.post_all([other.message()[1] for _ in range(40)])
     for _ in range(10):

@@ -21,7 +21,8 @@ def null(c):
 
 
 def thresholds(private_data, inline):
-    """The length of the longest message that the server may send, in the private data."""
+    """Returns a test of the longest message of the server, whose length PRIVATE_DATA limits to INLINE
+    bytes."""
     def check(c):
         other = c.caller.connect(private_data=private_data)
         for length in (800, 2000, 5000):
@@ -59,7 +60,7 @@ def one_read_at_a_time(c):
     xids = [write_by(other, data, [(0, 1), (1, 3), (3, 500), (500, 3000)]) for _ in range(4)]
     expect({other.answer().xid for _ in xids} == set(xids), "other Replies")
     written(other, data)
-    # That it lets the server have none is no use for NFS.
+    # Without RDMA Reads, the server could not serve NFS.
     try:
         c.caller.connect(resources=0)
     except Lost:
@@ -69,7 +70,7 @@ def one_read_at_a_time(c):
 
 @case()
 def refused_again_and_again(c):
-    """The log says why, but not each time."""
+    """The log has the reason, but at a limited rate."""
     said = "no RDMA Reads outstanding"
     mark = f"rpcrdma-test: refusals from {c.caller.next_xid()} on"
     c.caller.on_server("sh", "-c", f"echo '{mark}' >/dev/kmsg")
@@ -149,7 +150,7 @@ def presence_words(c):
 #= V1-111
 @case()
 def counts_beyond_the_message(c):
-    """Including numbers whose product with the size of a Segment is small in 32 bits."""
+    """The product of some of the counts with the size of a Segment is small in 32 bits."""
     for count in (5, 1000, 0x08000000, 0x10000000, 0x10000001, 0xFFFFFFFF):
         for lists in (words(0, 1, count), words(0, 0, 1, count)):
             c.refuses(lists=lists)
@@ -163,7 +164,7 @@ def wrapping_segments(c):
         c.refuses(**lists)
 
 
-# Where the Call is.
+# The Position of the RPC message.
 
 #= V1-092
 @case(stock="takes some of them")
@@ -180,7 +181,7 @@ def chunks_inside_each_other(c):
 @case(stock="gives no answer")
 def no_payload(c):
     c.refuses(kind=RDMA_NOMSG)
-    # And a Call of which nothing is inline.
+    # A Call without inline bytes.
     c.refuses(None)
 
 

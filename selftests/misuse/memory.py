@@ -20,7 +20,7 @@ TRACE = "/sys/kernel/tracing/instances/rpcrdma-caller"
 
 
 def trace(c, *events):
-    """From now on they are in TRACE/trace of the server, until that is removed."""
+    """Records EVENTS in TRACE/trace of the server, until the instance is removed."""
     enable = " && ".join(f"echo 1 >{TRACE}/events/{event}/enable" for event in events)
     tracing = TRACE.partition("/instances")[0]
     c.caller.on_server("sh", "-c", f"mountpoint -q {tracing} || mount -t tracefs tracefs {tracing}; "
@@ -32,7 +32,7 @@ def traced(c):
 
 
 def are_deferred(c, xids):
-    """Whether the server has put all of them aside."""
+    """Returns whether the server has deferred all Calls of XIDS."""
     seen = traced(c)
     return all(f"xid={xid:#010x}" in seen for xid in xids)
 
@@ -77,7 +77,7 @@ def the_same_call_twice(c):
 
 @case(counted=False)
 def memory_of_nobody(c):
-    """To be read from, or to be written to."""
+    """Invalid handles in Read, Write and Reply chunks end the connection."""
     call = writes(64)
     for options in (lambda o: {"kind": RDMA_NOMSG, "read": [(0, o.foreign())]},
                     lambda o: {"call": call, "read": [(len(call(0)), o.foreign())]},
@@ -93,7 +93,7 @@ def memory_of_nobody(c):
 
 @case(counted=False)
 def why_a_connection_ends(c):
-    """The server's trace has the findings of the device, and not their effects."""
+    """The trace of the server has the error of the work request, not the flushed work requests behind it."""
     if STOCK:
         raise Skip("the kernel's own server has other events")
     if "siw" in c.caller.on_server("ls", "/sys/class/infiniband"):
@@ -105,7 +105,7 @@ def why_a_connection_ends(c):
                 lambda o: {"call": reads((0, 4000)), "write": [[o.foreign(4096)]]})):
             other = c.caller.connect()
             other.loses(**options(other))
-            # A busy server may not have seen the findings of its device; closing would overtake them.
+            # The client must not close before the server has polled the error from its completion queue.
             for _ in waiting(SECONDS):
                 events = traced(c)
                 cid = re.findall(r"svcrdma_accept: (cid=\d+) ", events)[number:]
@@ -119,7 +119,7 @@ def why_a_connection_ends(c):
 
 
 def memory(access=ALL_ACCESS, beyond=0, stale=False, other_domain=False):
-    """A function of a connection that returns a Segment which the server may not use."""
+    """Returns a function that makes a Segment on a connection which the server may not access."""
     def make(c):
         pd = PD(c.id.context) if other_domain else c.pd
         region = MR(pd, 4096, access)
@@ -150,7 +150,7 @@ def memory_that_is_not_for_the_server(c):
 #= V1-026
 @case(counted=False)
 def memory_of_the_server(c):
-    """It offers none."""
+    """A client cannot access memory of the server by RDMA."""
     for opcode in (IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE):
         for key in (0, 0x100 + random.randrange(1 << 16)):
             other = c.caller.connect(patient=False)
@@ -163,7 +163,7 @@ def memory_of_the_server(c):
 
 @case(counted=False)
 def memory_of_the_server_that_is_invalidated(c):
-    """A message may invalidate a handle; the server has none for that."""
+    """A Send With Invalidate of the client ends the connection: the server provides no handle."""
     for key in (1, 0x100 + random.randrange(1 << 16)):
         other = c.caller.connect(patient=False)
         try:
@@ -177,7 +177,7 @@ def memory_of_the_server_that_is_invalidated(c):
 
 @case()
 def a_message_with_immediate_data(c):
-    """Is a message."""
+    """The server handles a Send with immediate data as any message."""
     xid, message = c.message()
     c.sends += 1
     c.buffer.write(message, len(message))

@@ -28,7 +28,7 @@ def compound_41(*operations):
 
 
 PUTROOTFH, GETFH, READLINK = words(24), words(10), words(27)
-# Of the attributes, the size.
+# GETATTR of the size.
 GETSIZE = words(9, 1, 1 << 4)
 
 
@@ -37,7 +37,7 @@ def lookup(name):
 
 
 def path(name):
-    """The operations that lead to a file."""
+    """Returns the operations that look up a file."""
     if not FILE:
         raise Skip("FILE is not set")
     parts = [part for part in FILE.split("/") if part] + ([name] if name else [])
@@ -45,12 +45,12 @@ def path(name):
 
 
 def read_file(offset, length):
-    """READ with the stateid of a client without an open file."""
+    """Returns a READ with the stateid of a client without an open file."""
     return words(25) + ANONYMOUS + struct.pack(">QI", offset, length)
 
 
 def write_file(length):
-    """WRITE, without the data."""
+    """Returns a WRITE without its data."""
     return words(38) + ANONYMOUS + words(0, 0, 2, length)
 
 
@@ -63,7 +63,7 @@ def writes(length, *behind, data=b"", name="written"):
 
 
 def accepted(payload):
-    """The words after the head of an RPC Reply, and the RPC status of the arguments."""
+    """Returns a decoder behind the verifier of an RPC Reply, and the accept status."""
     at = Decoder(payload)
     expect([at.word(), at.word(), at.word()][1:] == [1, 0], "denied:", payload[:80].hex())
     at.word()
@@ -72,7 +72,7 @@ def accepted(payload):
 
 
 def good(payload):
-    """A decoder behind the status of a COMPOUND that has succeeded."""
+    """Returns a decoder behind the status of a COMPOUND that has succeeded."""
     at, verdict = accepted(payload)
     expect(verdict == 0, "not executed:", payload[:80].hex())
     status = at.word()

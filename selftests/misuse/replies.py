@@ -45,7 +45,7 @@ def a_reply_chunk_to_the_byte(c):
 
 @case()
 def a_long_reply_in_pieces(c):
-    """Of data that begin and end within a page, with something before and a pad behind."""
+    """The data of a READ begin and end within a page, between other results and a pad."""
     start, length = PAGE - 1, 40 * PAGE + 2
     call = rpc(READ, opaque(file_handle(c, "large")) + words(0, start, length), 3, ROOT)
     answer = c.replies(call, kind=RDMA_NOMSG, reply=[c.piece(0, length + 1024)])
@@ -68,7 +68,7 @@ def a_reply_chunk_of_no_segments(c):
 
 @case(stock="sends more than the client can receive")
 def a_reply_without_room(c):
-    """Neither inline nor in a chunk, in one piece and in several."""
+    """The Reply fits neither inline nor the Reply chunk, of a single Segment and of several."""
     for ranges in (((0, 8000),), ((0, 4052), (0, 4052)), ((0, 2000), (0, 2000), (0, 2000))):
         c.refuses(reads(*ranges))
         c.refuses(reads(*ranges), reply=[c.piece(0, 64)])
@@ -116,7 +116,7 @@ def unused_chunks_of_both_kinds(c):
                        reply=[c.piece(8192, 4096)])
     expect(answer.lengths() == [[0]], answer.lengths())
     good(c.got(*answer.reply))
-    # And both are used.
+    # A Call may use both chunks.
     answer = c.replies(reads((1, 3000)), kind=RDMA_NOMSG, write=[[piece]],
                        reply=[c.piece(8192, 4096)])
     expect(answer.lengths() == [[3000]], answer.lengths())

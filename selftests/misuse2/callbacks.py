@@ -12,7 +12,7 @@ from .talk import BRS, NO_LISTS, RESPONSE
 
 
 def lends(client):
-    """A client that has a delegation for a file that another client wants to write."""
+    """Makes the server recall a delegation of CLIENT: another client begins to write the file."""
     client.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
     name = Session(client, f"caller {client.caller.next_xid()}").lent()
     expect(not client.calls, "a Call of the server too early")
@@ -20,7 +20,7 @@ def lends(client):
 
 
 def called(client):
-    """The Call that the server makes."""
+    """Returns the next Call of the server."""
     for _ in waiting(SECONDS):
         expect(client.hear(0) is None, "nothing was asked for")
         if client.calls:
@@ -34,13 +34,13 @@ def calls_of_the_server(talk):
     lends(talk)
     call = called(talk)
     expect(call.body[:16] == words(0) + NO_LISTS, "chunks in a Call to a client that takes none")
-    # As in version 1, behind its header.
+    # The RPC message is the same as in version 1.
     talk.part(recall_reply(call)[28:], call.xid, flags=RESPONSE)
     talk.lives()
 
 
 def tries(talk, seconds):
-    """The number of attempts of the server to call a client that cannot be called, in SECONDS."""
+    """Returns the number of Calls to a client that the server could not send within SECONDS."""
     counter = "/proc/sys/sunrpc/svc_rdma/rdma_stat_cb_unsent"
     before = int(talk.caller.on_server("cat", counter))
     lends(talk)
@@ -49,7 +49,7 @@ def tries(talk, seconds):
     return int(talk.caller.on_server("cat", counter)) - before
 
 
-# Again, but not without a pause.
+# The server repeats the Call after a pause.
 #= V2-132, V2-170
 def a_client_that_takes_no_calls(talk):
     talk.open((BRS, 0))

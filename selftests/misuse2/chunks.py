@@ -26,7 +26,7 @@ def a_reply_chunk(talk):
 
 #= V2-101
 def a_reply_chunk_that_is_too_small(talk):
-    """There are parts, too."""
+    """The server sends the Reply in parts."""
     talk.open()
     xid = talk.ask(a_file(), lists_of(reply=[talk.connection.piece(0, 100)]))
     stream, _ = talk.parts_of(xid)
@@ -75,7 +75,7 @@ def written(talk, data):
 
 
 def write(talk, data, *behind):
-    """WRITE from a Read chunk, without pad."""
+    """Sends a WRITE with a Read chunk, without pad."""
     call = writes(len(data), *behind)
     position = len(call(0)) - sum(map(len, behind))
     talk.good(talk.ask(call, lists_of([(position, talk.connection.piece(data=data))])))
@@ -135,7 +135,7 @@ def refused_calls_hold_no_receive(talk):
     piece = talk.connection.piece()
     lists = lists_of([(len(call(0)), Segment(piece.handle, 64 << 20, piece.offset))])
     for _ in range(200):
-        # An error message has no credits: they come by a grant.
+        # An error message grants no credits, so a grant follows.
         expect(talk.balance or talk.hear(for_credit=True) is None, "a message instead of a grant")
         talk.error(talk.ask(call, lists), SYSTEM)
     talk.lives()
@@ -143,7 +143,7 @@ def refused_calls_hold_no_receive(talk):
 
 #= V2-111, V2-114, V2-115
 def a_handle_that_no_segment_has(talk):
-    """It is not invalidated, for then the device would end the connection."""
+    """The server does not invalidate a handle that no Segment has: the device would end the connection."""
     talk.open()
     xid = talk.caller.next_xid()
     foreign = talk.connection.foreign().handle
@@ -155,7 +155,8 @@ def a_handle_that_no_segment_has(talk):
 
 #= V2-093, V2-103
 def a_write_chunk_that_is_too_small(talk):
-    """It stays unused, and the result goes with the rest of the Reply: in parts, or in a chunk."""
+    """A Write chunk that is too small stays unused. The result is in the Payload stream: in parts, or in a
+    chunk."""
     talk.open()
     memory = talk.connection
     small = memory.piece(0, data=b"\xaa" * 100)
@@ -177,7 +178,7 @@ def a_write_chunk_that_is_too_small(talk):
 
 #= V2-131
 def as_many_segments_as_are_announced(talk):
-    """Or as a message has room for, where that is fewer."""
+    """The server accepts the announced number of Segments, or the number that fits a message."""
     talk.open()
     room = (talk.announced[RBSIZ] - len(words(0, 0, 0, 0, 0, 0) + lists_of(reply=[]) + rpc()(0))) // 16
     for count in (16, min(talk.announced[RCSIZ], room)):

@@ -21,7 +21,7 @@ def a_credit_for_each_message(talk):
 
 #= V2-045
 def a_grant_from_the_first_message(talk):
-    """Before a Reply there is no more to send than the setting lets a client do."""
+    """The grants before the first Reply follow the setting max_requests."""
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     usual = talk.open().ceiling
     before = talk.caller.on_server("cat", setting).strip()
@@ -38,14 +38,14 @@ def replies_wait_for_credits(talk):
     talk.send(CONNPROP, properties((SBSIZ, 4096)), grant=1)
     talk.has_announced()
     for _ in range(2):
-        # Each of these brings the credit for its Reply.
+        # Each Call grants the credit for its Reply.
         xids = {talk.ask(grant=1) for _ in range(5)}
         expect({talk.hear().xid for _ in xids} == xids, "other Replies")
 
 
 #= V2-049
 def a_lower_ceiling(talk):
-    """The server keeps to it at once, although it has had more credits before."""
+    """The server obeys a lower ceiling at once, although it has had more credits before."""
     talk.open()
     talk.lives()
     keeps_to_a_lower_ceiling(talk, CEILING)

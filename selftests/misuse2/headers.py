@@ -17,7 +17,7 @@ def another_version(talk):
     talk.raw(words(xid, 1, 32, MSG) + NO_LISTS + rpc()(xid))
     message = talk.hear()
     expect(message.message[12:] == words(ERROR, 1, 1, 2), message)
-    # The server has not counted it.
+    # The server has counted no credit for the message.
     talk.balance += 1
     talk.lives()
 
@@ -37,7 +37,7 @@ def other_flags(talk):
                               (MSG, 0x80000000, b""), (CONNPROP, 8, words(0)),
                               (MSG, MORE, words(0) + lists_of((), [[piece]]) + words(1))):
         talk.refused(talk.send(kind, body, flags=flags), INVAL_FLAG)
-    # The type comes first.
+    # The server checks the type before the flags.
     talk.refused(talk.send(7, b"", flags=MORE), INVAL_HTYPE)
 
 

@@ -25,14 +25,14 @@ def versions_that_nobody_speaks(talk):
         talk.raw(words(talk.caller.next_xid(), version, 1 << 16 | 1, MSG, 0, 0) + NO_LISTS)
         message = talk.hear()
         expect(message.message[12:] == words(ERROR, 1, 1, 2), message)
-        # As with another version.
+        # The server has counted no credit for the message.
         talk.balance += 1
     talk.lives()
 
 
 #= V2-166
 def errors_of_a_client(talk):
-    """Errors without a message that they answer, with any contents."""
+    """The server drops error messages that answer no message, with any contents."""
     talk.open()
     for flags in (0, RESPONSE, RESPONSE | MORE):
         for body in (*(words(code) for code in range(12)), words(1, 2, 2), words(1, 3, 2), words(7, 1),
@@ -125,7 +125,7 @@ def grants_of_nothing_and_of_everything(talk):
 
 
 def leaves_in_the_middle(talk):
-    """Of a Call, of properties, of a Reply."""
+    """The client disconnects in the middle of a Call, of properties, and of a Reply."""
     call = compound(PUTROOTFH, GETFH)(0)
     for begin in (lambda other: other.part(call[:20], 1, flags=MORE),
                   lambda other: other.send(CONNPROP, properties((SBSIZ, 4096))[:8], flags=MORE),
@@ -143,7 +143,7 @@ def leaves_in_the_middle(talk):
 
 #= V2-178
 def handles_of_nobody(talk):
-    """To be read from, and to be written to."""
+    """Invalid handles in Read, Write and Reply chunks end the connection."""
     call = compound(PUTROOTFH, GETFH)
     at = len(call(0)) - 8
     for body in (lambda c: (lists_of([(at, c.foreign(4))]),
@@ -156,7 +156,7 @@ def handles_of_nobody(talk):
 
 
 def changed(source, talk):
-    """A good message with a few bytes that are not."""
+    """Returns a valid message in which some bytes are changed."""
     xid, piece = talk.caller.next_xid(), talk.connection.piece
     call = source.choice((rpc(), a_file(), compound(PUTROOTFH, GETFH)))(xid)
     lists = lists_of(*source.choice((
@@ -171,7 +171,7 @@ def changed(source, talk):
 
 
 def mutations(talk):
-    """The server continues after any outcome."""
+    """The server answers other clients after each changed message."""
     source = random.Random(4711)
     other = Talk(talk.caller)
     for number in range(40 if QUICK else 200):
@@ -187,7 +187,7 @@ def mutations(talk):
 
 #= V2-038, V2-048
 def no_message_is_waited_for_for_ever(talk):
-    """Nor is the rest of one, or a credit, although the client is never silent."""
+    """The server limits its wait for a Reply's credit and for a part, although the client is never silent."""
     def grant_of_nothing(xid, kind):
         return words(xid, 2, CEILING << 16, kind, 0, 0) + NO_LISTS
 

@@ -50,7 +50,7 @@ def opens_with_a_long_call(talk):
     talk.lives()
 
 
-# The Reply that goes first may have parts, each of which takes a credit.
+# The first Reply may have several parts, and each part takes a credit.
 #= V2-039
 def opens_with_a_call_of_a_long_reply(talk):
     xid = talk.ask(a_file(), grant=1)
@@ -66,14 +66,14 @@ def announces_itself_late(talk):
     talk.lives()
     talk.send(CONNPROP, properties((SBSIZ, 4096), (RBSIZ, 1024)))
     talk.lives()
-    # From now on it gets no more at a time than it takes.
+    # The server has the properties now, and sends no longer message than they allow.
     stream, parts = talk.parts_of(talk.ask(a_file()))
     expect(CONTENT in stream and parts >= 10, parts, "parts")
 
 
 #= V2-138
 def properties_that_are_left_out(talk):
-    """They have their defaults from the first set on, which counts."""
+    """Properties that the first set leaves out have their defaults."""
     talk.open((SBSIZ, 8192))
     for _ in range(2):
         _, parts = talk.parts_of(talk.ask(a_file()))
@@ -109,7 +109,7 @@ def properties_that_are_malformed(talk):
 
 #= VA-001, VA-004
 def announces_its_version(talk):
-    """Behind the message of RFC 8797."""
+    """The announcement follows the message of RFC 8797 in the private data."""
     data = talk.connection.private_data
     expect(data[:5] == PRIVATE_DATA[:5] and data[8:16] == announcement(2), data.hex())
 

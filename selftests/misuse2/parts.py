@@ -39,7 +39,7 @@ def a_call_in_parts_with_a_chunk(talk):
 
 #= V2-035, V2-036
 def parts_with_a_handle_and_an_empty_end(talk):
-    """The header is copied into each part, and the last one has nothing else."""
+    """Each part has a copy of the header, and the last part has nothing else."""
     talk.open()
     xid = talk.caller.next_xid()
     message = compound(PUTROOTFH, GETFH)(xid)
@@ -47,14 +47,14 @@ def parts_with_a_handle_and_an_empty_end(talk):
         talk.send(MSG, words(5) + NO_LISTS + message[start:end], xid, flags=MORE)
     talk.send(MSG, words(5) + NO_LISTS, xid)
     talk.good(xid)
-    # Elsewhere there is something in each part.
+    # In all other tests each part has a part of the RPC message.
     xid = talk.caller.next_xid()
     talk.part(rpc()(xid)[:8], xid, flags=MORE)
     talk.refused(talk.part(b"", xid, flags=MORE), BAD_XDR)
 
 
 def pad_behind_headers(talk):
-    """Zeros behind a message that says how long it is."""
+    """The server ignores zeros behind a message with a length."""
     talk.open()
     talk.send(NOMSG, words(0) + NO_LISTS + bytes(4), 0)
     talk.send(CONNPROP, words(1, RBSIZ, 4, 4096) + bytes(8))
@@ -89,7 +89,7 @@ def parts_without_end(talk):
         talk.part(bytes(4060), xid, flags=MORE)
     expect(refusal and refusal.xid == xid and refusal.body == words(SYSTEM), refusal)
     if not talk.balance:
-        # An error message gives no credit, but something that follows it does.
+        # An error message grants no credit, but a grant follows it.
         talk.hear(for_credit=True)
     talk.part(bytes(4), xid)
     talk.silent()
@@ -97,7 +97,7 @@ def parts_without_end(talk):
 
 
 def begins_a_long_call(other):
-    """Sends all but the last part of one, as far as the server takes it; the XID."""
+    """Sends the parts of a long Call without the last part, until the server refuses it. Returns the XID."""
     part = bytes(other.announced[RBSIZ] - 36)
     xid = other.caller.next_xid()
     other.part(rpc()(xid), xid, flags=MORE)
@@ -112,7 +112,7 @@ def begins_a_long_call(other):
 
 
 def unfinished(talk, connections, most):
-    """The number of Calls in parts that the server keeps until it refuses memory for more bytes than MOST."""
+    """Returns the number of Calls in parts that the server keeps before it refuses a Call for memory."""
     begun = time.monotonic()
     last = None
     while len(connections) * (700 << 10) <= most:
@@ -134,7 +134,7 @@ def unfinished(talk, connections, most):
 
 #= V2-037
 def parts_of_more_calls_than_there_is_memory_for(talk):
-    """All clients together have a part of the server's memory for them, and have it again later."""
+    """All clients share the quota for Calls in parts, and the server frees it when their connections end."""
     said = talk.caller.on_server("sed", "-n", "s/^MemTotal: *//p", "/proc/meminfo")
     total = int(said.split()[0]) << 10
     counts = []

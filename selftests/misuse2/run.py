@@ -16,18 +16,18 @@ from .talk import Talk
 
 
 def tests_of(*modules):
-    """The tests of modules are the functions whose only parameter is `talk`."""
+    """Returns the tests of modules: the functions whose only parameter is `talk`."""
     return {name: value for module in modules for name, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__
             and list(inspect.signature(value).parameters) == ["talk"]}
 
 
-# Takes long, and all of the memory for joined messages.
+# This test takes long, and uses the whole quota for messages in parts.
 BY_NAME_ONLY = "parts_of_more_calls_than_there_is_memory_for"
 
 
 def attempt(caller, test, talk):
-    """Returns the mistakes. A test that cannot run raises Skip."""
+    """Runs a test. Returns the fault that it has found, if any. A test that cannot run raises Skip."""
     try:
         test(talk(caller))
         talk(caller).well()

@@ -19,7 +19,7 @@ READ_CHUNKS, WRITE_CHUNKS, SYSTEM = 5, 6, 10
 SBSIZ, RBSIZ, RSSIZ, RCSIZ, BRS, HOSTAUTH = 1, 2, 3, 4, 5, 6
 # The number of Receives for messages of the server.
 CEILING = 64
-# How long a message is waited for that need not come.
+# The seconds of the wait for a message that is optional.
 QUIET = 0.5
 # The seconds for which messages of a server may wait for a client.
 PATIENCE = 30
@@ -36,7 +36,7 @@ class Message:
         self.flags = struct.unpack_from(">I", message, 16)[0] if self.version == 2 else None
         expect(not (self.flags or 0) & ~(RESPONSE | MORE), "flags without a meaning:", message[:36])
         self.body = message[20:]
-        # Of a Reply without chunks.
+        # The Payload stream of a Reply without chunks.
         self.payload = message[36:]
 
     def is_grant(self):
@@ -46,7 +46,8 @@ class Message:
         return self.kind == MSG and not self.flags & RESPONSE
 
     def frees_a_receive(self):
-        """A Reply without more to follow, so that there is a credit to give."""
+        """Returns whether the message is the last part of a Reply, whose Call's Receive can be granted
+        again."""
         return self.kind in (MSG, NOMSG) and self.flags & (RESPONSE | MORE) == RESPONSE
 
     def __str__(self):
@@ -54,12 +55,12 @@ class Message:
 
 
 def properties(*values):
-    """A property set of numbers."""
+    """Returns the encoded set of properties whose values are numbers."""
     return words(len(values)) + b"".join(words(kind, 4, value) for kind, value in values)
 
 
 def properties_of(message):
-    """The properties that a message of the server has."""
+    """Returns the properties in a message of the server."""
     at = Decoder(message.body)
     found = {}
     for _ in range(at.word()):
@@ -71,7 +72,7 @@ def properties_of(message):
 
 
 class Talk:
-    """A connection that keeps the books."""
+    """A connection that counts the credits of both sides."""
 
     def __init__(self, caller, *, private_data=PRIVATE_DATA + announcement(2), **options):
         self.caller = caller
@@ -97,7 +98,7 @@ class Talk:
         """Sends a message. By default it gives the server all credits that it may have."""
         if grant is None:
             grant = self.most - self.given
-        # Zero is never sent, and so is one.
+        # A grant of zero is never sent: the least grant is one.
         grant = max(grant, 1)
         self.given = min(self.given + grant, CEILING)
         xid = self.caller.next_xid() if xid is None else xid
@@ -182,11 +183,11 @@ class Talk:
         return self.replied(self.ask(call))
 
     def good(self, xid):
-        """The COMPOUND has succeeded."""
+        """Expects that the COMPOUND has succeeded."""
         return good(self.replied(xid).payload)
 
     def parts_of(self, xid):
-        """The Payload stream of a Reply, and the number of its messages."""
+        """Returns the Payload stream of a Reply, and the number of its messages."""
         stream, parts = b"", 0
         while True:
             message = self.replied(xid)
@@ -203,7 +204,7 @@ class Talk:
         expect(not reply.flags & MORE, "a part, where one message does:", reply)
 
     def well(self):
-        """A new connection is as it should be."""
+        """Expects a Reply to NULL on a new connection."""
         self.lives()
 
     def error(self, xid, code, *arguments):
@@ -224,7 +225,7 @@ def a_file():
 
 
 def ends(talk, act):
-    """The connection ends by this, for either side; with the next one all is well."""
+    """Expects that ACT ends the connection, and that the server serves the next connection."""
     try:
         act()
         for _ in waiting(SECONDS):
