@@ -162,12 +162,17 @@ def hold(caller, version, how, ready, stop):
     expect(early < CONNECTIONS * CALLS / 2, "most Calls have had a Reply")
     for client in clients:
         client.relent()
+    relented = time.monotonic()
     for _ in waiting(4 * SECONDS):
-        for client in clients:
-            client.hear()
+        for number, client in enumerate(clients):
+            expect(not client.is_over(), "the server has closed connection", number, "after",
+                   time.monotonic() - begun, "seconds, of which", time.monotonic() - relented,
+                   "were for its Replies")
         if answered(clients) == CONNECTIONS * CALLS:
+            print("the last Reply came", round(time.monotonic() - relented, 1), "seconds later")
             return 0
-    raise Wrong(f"only {answered(clients)} of {CONNECTIONS * CALLS} Calls have had a Reply in the end")
+    missing = {number: CALLS - sum(client.waits.values()) for number, client in enumerate(clients)}
+    raise Wrong(f"the server owes Replies in the end: {missing}")
 
 
 def closes(clients, begun):
