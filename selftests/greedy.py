@@ -15,7 +15,9 @@ ending them. HOW selects the method:
     slow_reads   sends WRITEs whose data lies in memory of many Segments; the link is slow
 
 Then it makes the file READY. When the file STOP exists, it does the step that it left out, and each Call gets
-its Reply. With STOP "never" the server must close all connections, after 30 seconds and not before.
+its Reply. On a slow machine it does the step without STOP, before the server closes connections whose Replies
+have waited for 30 seconds. With STOP "never" the server must close all connections, after 30 seconds and not
+before.
 
 `take` is a client of version 2 that receives a Reply in many messages, and grants the credit for each after
 PAUSE seconds. The Reply takes longer than the timeout of the server for a Reply without progress.
@@ -152,22 +154,21 @@ def hold(caller, version, how, ready, stop):
     pathlib.Path(ready).touch()
     if stop == "never":
         return closes(clients, begun)
-    while not pathlib.Path(stop).exists():
+    while not pathlib.Path(stop).exists() and time.monotonic() < begun + PATIENCE - 5:
         for client in clients:
             expect(not client.is_over(), "the server has closed a connection after",
                    time.monotonic() - begun, "seconds")
         time.sleep(0.1)
     early = answered(clients)
-    print(early, "of", CONNECTIONS * CALLS, "Calls have had a Reply")
+    relented = time.monotonic()
+    print(early, "of", CONNECTIONS * CALLS, "Calls have had a Reply after", round(relented - begun, 1), "seconds")
     expect(early < CONNECTIONS * CALLS / 2, "most Calls have had a Reply")
     for client in clients:
         client.relent()
-    relented = time.monotonic()
     for _ in waiting(4 * SECONDS):
         for number, client in enumerate(clients):
             expect(not client.is_over(), "the server has closed connection", number, "after",
-                   time.monotonic() - begun, "seconds, of which", time.monotonic() - relented,
-                   "were for its Replies")
+                   round(time.monotonic() - begun, 1), "seconds")
         if answered(clients) == CONNECTIONS * CALLS:
             print("the last Reply came", round(time.monotonic() - relented, 1), "seconds later")
             return 0
