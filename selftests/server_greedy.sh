@@ -81,8 +81,8 @@ clients_hold_no_threads() {
 	hold "$1" "$2" "$local/stop" exec
 	until_there "$local/held"
 	calls_are_processed
-	others_are_answered
 	count=$(($(delayed) - before))
+	others_are_answered
 	note "$count Replies have waited"
 	case $2 in
 	# Without a credit for its Reply, a Call is not processed.
