@@ -167,7 +167,7 @@ impl Open<'_> {
         trace::svc_reply(|| trace_fields(self.cid(), outgoing.xid, &response, last, invalidate));
         let mut sending = match self.permit(response.form, last) {
             Ok(sending) => sending,
-            Err(Blocked::Ended) => return self.abandon(write, EndReason::NotPosted),
+            Err(Blocked::Ended) => return Err(self.cancel(write, EndReason::NotPosted)),
             Err(Blocked::Waits) => {
                 let delayed = Delayed::new(&response, &shape, terms, invalidate, last, payload);
                 return self.delay_reply(reply, call, write, version, delayed);
@@ -180,7 +180,7 @@ impl Open<'_> {
         }
         if sending.compose(&outgoing, &response, payload).is_err() {
             drop(sending);
-            return self.abandon(write, EndReason::NotPosted);
+            return Err(self.cancel(write, EndReason::NotPosted));
         }
         if write.is_none() {
             reply.copied();
@@ -291,7 +291,7 @@ impl Open<'_> {
         delayed: Result<KBox<Delayed>>,
     ) -> Result<(), EndReason> {
         let Ok(mut delayed) = delayed else {
-            return self.abandon(write, EndReason::NoMemory);
+            return Err(self.cancel(write, EndReason::NoMemory));
         };
         if write.is_none() {
             reply.copied();
@@ -300,18 +300,14 @@ impl Open<'_> {
         self.delay(call, delayed, version)
     }
 
-    /// Gives up a Reply with its RDMA Writes.
-    ///
-    /// # Errors
-    ///
-    /// `why`: the connection has to be closed.
+    /// Cancels the RDMA Writes of a Reply that cannot be sent. Returns `why`, the reason to close the connection.
     #[cold]
     #[inline(never)]
-    fn abandon(&self, write: Option<Write>, why: EndReason) -> Result<(), EndReason> {
+    fn cancel(&self, write: Option<Write>, why: EndReason) -> EndReason {
         if let Some(write) = write {
             write.cancel(self.endpoint().qp());
         }
-        Err(why)
+        why
     }
 
     /// Prepares the RDMA Writes of a Reply. On a device that registers memory for them, waits for enough
