@@ -22,7 +22,7 @@ import importlib
 import sys
 import time
 
-from misuse.base import CASES, QUICK, STOCK, Skip, Tap
+from misuse.base import CASES, QUICK, STOCK, Skip, Tap, command_line
 from misuse.client import Caller
 
 # Each registers its tests.
@@ -31,9 +31,7 @@ CONCERNS = {name: importlib.import_module(f"misuse.{name}") for name in (
 
 
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    server, port, *names = sys.argv[1:] + ["20049"][len(sys.argv) - 2:]
+    server, port, names = command_line(__doc__)
     if names and names[0] == "--phase":
         return CONCERNS["connections"].reach(server, port, names[1])
     for beginning in names:

@@ -3,6 +3,7 @@
 
 import os
 import shlex
+import sys
 
 from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE
 
@@ -26,6 +27,15 @@ STOCK = bool(os.environ.get("STOCK"))
 ALONE = bool(os.environ.get("ALONE"))
 QUICK = bool(os.environ.get("QUICK"))
 COMMAND = shlex.split(os.environ.get("SERVER_COMMAND", ""))
+
+
+def command_line(usage):
+    """Returns the server, its port, and the beginnings of the names of the tests to run."""
+    if len(sys.argv) < 2:
+        sys.exit(usage)
+    server, *rest = sys.argv[1:]
+    port, *names = rest or ["20049"]
+    return server, port, names
 
 
 class Wrong(Exception):

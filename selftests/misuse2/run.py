@@ -9,7 +9,7 @@ from pyverbs.pyverbs_error import PyverbsError
 
 from wire import Lost
 
-from misuse.base import Skip, Tap, Wrong
+from misuse.base import Skip, Tap, Wrong, command_line
 from misuse.client import Caller
 
 from .talk import Talk
@@ -40,9 +40,7 @@ def attempt(caller, test, talk):
 
 def run(tests, usage, talk=Talk):
     """Runs the tests that the arguments name."""
-    if len(sys.argv) < 2:
-        sys.exit(usage)
-    server, port, *names = sys.argv[1:] + ["20049"][len(sys.argv) - 2:]
+    server, port, names = command_line(usage)
     caller = Caller(server, port)
     chosen = [name for name in tests
               if (any(name.startswith(beginning) for beginning in names) if names
