@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Host authentication by a shared key (version 2 of RPC-over-RDMA): a peer with the key is served, and
-# a peer without it gets nothing, on either side. The server has to be one of this module.
+# Host authentication with a shared key (version 2 of RPC-over-RDMA), on either side: a peer with the key is served, and
+# a peer without it is refused. The server must be one of this module.
 . "$(dirname "$0")/lib.sh"
 
 RDMA_VERSION=2
@@ -22,8 +22,8 @@ demand() {
 	on_server sh -c "echo $2 >/proc/sys/sunrpc/svc_rdma/host_auth"
 }
 
-# keys CLIENT SERVER: the key of each side for the other one; - stands for no key and no demand. The keys
-# are removed after the test.
+# keys CLIENT SERVER: adds the key of each side for its peer, and demands a proof of the peer. - stands for no key and no
+# demand. The keys are removed after the test.
 keys() {
 	needs_keyrings
 	trap forget EXIT
@@ -44,7 +44,7 @@ forget() {
 	on_server keyctl clear %:.rpcrdma
 }
 
-# new_key NAME [on_server]: links a key with all rights for root, and prints its number.
+# new_key NAME [on_server]: links a key with all rights for root and prints its serial number.
 new_key() {
 	${2:-} keyctl session - sh -c '
 		key=$(keyctl add logon "$1" "$2" @s) && keyctl setperm "$key" 0x3f3f0000 &&
@@ -69,7 +69,7 @@ calls_of_nfsd() {
 	on_server sed -n 's/^rpc \([0-9]*\).*/\1/p' /proc/net/rpc/nfsd
 }
 
-# Nothing is mounted, no Call gets as far as nfsd, and a log says why.
+# refuses [ADDRESS [OPTIONS]]: fails if the export is mounted, if nfsd processes a Call, or if no log has the reason.
 refuses() {
 	before=$(logs_of_both "$REFUSED" | wc -l)
 	calls=$(calls_of_nfsd)
@@ -78,13 +78,13 @@ refuses() {
 	[ "$(logs_of_both "$REFUSED" | wc -l)" -gt "$before" ] || fail "no log says why"
 }
 
-# With the same keys on both sides it is mounted.
+# Mounts the export with the same key on both sides.
 serves_again() {
 	keys "$KEY" "$KEY"
 	mount_export
 }
 
-# unload: a connection that was closed may keep the module for a moment.
+# unload [on_server]: unloads the module. A closed connection may hold it for a moment.
 unload() {
 	for _ in $(seq 20); do
 		! "$@" modprobe -r rpcrdma 2>/dev/null || return 0
@@ -93,7 +93,7 @@ unload() {
 	fail "the module is in use"
 }
 
-# reload [on_server]: a module that has had no key.
+# reload [on_server]: loads the module anew, which forgets that there was a key.
 reload() {
 	if [ $# != 0 ]; then
 		on_server rpc.nfsd 0
@@ -106,7 +106,7 @@ reload() {
 	speak 2 2
 }
 
-# reconnect: has the connection of the mount given up, even if the address is the same.
+# Ends the connection of the mount: writing the address to sysfs does, even if the address is the same.
 reconnect() {
 	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
 	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
@@ -116,7 +116,7 @@ reconnect() {
 is_proven() {
 	debugfs
 	[ "$(says version)" = 2 ] || fail "they speak version $(says version)"
-	[ "$(says authenticated)" = 1 ] || fail "nothing was proven"
+	[ "$(says authenticated)" = 1 ] || fail "the server has not proven its identity"
 }
 
 data_is_as_written() {
@@ -152,12 +152,12 @@ serves_with_the_key_over_IPv6() {
 	data_is_as_written
 }
 
-# spelled ADDRESS: in capitals, with all zeros.
+# spelled ADDRESS: prints the IPv6 address in capitals, with all zeros.
 spelled() {
 	python3 -c 'import ipaddress, sys; print(ipaddress.ip_address(sys.argv[1]).exploded.upper())' "$1"
 }
 
-# A link-local address, whose key names the interface of the link.
+# The key of a link-local address names the interface of the link.
 serves_on_one_link() {
 	keys - -
 	demand none any
@@ -176,7 +176,7 @@ serves_on_one_link() {
 	is_proven
 }
 
-# The key of a host comes before the key of any host, and its name may have the IPv4-mapped address.
+# The key of a host takes precedence over the key of any host. Its name may have the IPv4-mapped address.
 the_name_of_the_peer_comes_first() {
 	keys "$KEY" "$OTHER_KEY"
 	on_server keyctl add logon "rpcrdma:$1$(source_of "$SERVER")" "$KEY" %:.rpcrdma >/dev/null
@@ -191,8 +191,7 @@ proves_nothing_without_keys() {
 	[ "$(says authenticated)" = 0 ]
 }
 
-# A server with a key proves itself to a client that asks, even if the server demands no proof of
-# clients.
+# A server with a key proves its identity to a client that asks, even if the server demands no proof of clients.
 a_server_need_not_demand_it() {
 	keys "$KEY" "$KEY"
 	demand any none
@@ -237,8 +236,8 @@ the_parameter_of_the_module_says_who_has_to() {
 	[ "$(cat /proc/sys/sunrpc/rdma_host_auth)" = auto ]
 }
 
-# Nothing is demanded until there is a key; then it is of the connections that stand, too, and it stays so
-# when the key has gone.
+# With the setting auto, the first key demands a proof of all peers, also over connections that stand. The demand stays
+# when the key is removed.
 the_first_key_demands_it() {
 	needs_keyrings
 	trap forget EXIT
@@ -265,7 +264,7 @@ the_first_key_demands_it() {
 	cmp "$local/file" "$dir/file"
 	leave
 	on_server keyctl clear %:.rpcrdma
-	# Neither a client that demands it nor one that does not.
+	# The server refuses the client, whether the client demands a proof or not.
 	refuses
 	echo none >/proc/sys/sunrpc/rdma_host_auth
 	refuses
@@ -289,8 +288,8 @@ the_other_side_has() {
 	serves_again
 }
 
-# A key that was taken away proves nothing, neither to nor of this side; a proof is still demanded, of a
-# peer that demands nothing itself.
+# A key that was taken away proves nothing, neither to this side nor of it. A proof is still demanded of a peer that
+# demands nothing itself.
 a_key_is() {
 	keys - -
 	if [ "$2" = on_server ]; then
@@ -330,7 +329,7 @@ keys_in_ring() {
 	$1 keyctl rlist %:.rpcrdma
 }
 
-# The keyring is of no use any more; the module has to be loaded anew.
+# An unusable keyring refuses all peers until the module is loaded anew.
 the_keyring_is() {
 	needs_keyrings
 	[ "$2" = on_server ] || set -- "$1"
@@ -348,7 +347,7 @@ the_keyring_is() {
 	refuses
 }
 
-# While keys come and go, a client without a key connects again and again.
+# A client without a key connects in a loop while keys are added and removed.
 keys_are_exchanged_under_a_connecting_loop() {
 	needs_crowd
 	keys - "$KEY"
@@ -375,7 +374,7 @@ attempts() {
 	grep -c "^tried" "$scratch/intruder.log" || :
 }
 
-# As the administrator's guide has it: at no moment is there another key, or none.
+# The commands of the administrator's guide replace a key without a moment at which it is missing.
 a_key_is_replaced() {
 	keys "$KEY" "$KEY"
 	VERS=3
@@ -389,8 +388,10 @@ a_key_is_replaced() {
 	sh -e "$local/client"
 	[ "$(keyctl rlist %:.rpcrdma | wc -w)" = 1 ] || fail "the key was not replaced"
 	# The established connection continues. A new connection needs the new key.
-	data_is_as_written_before_remount
-	remount_is_refused
+	head -c 100000 /dev/urandom >"$local/file"
+	cp "$local/file" "$mnt/rpcrdma-replaced"
+	leave
+	refuses
 	on_server sh -c "printf '%s\n' $OTHER_KEY >/tmp/rpcrdma.key"
 	on_server sh -c "$(sed 's,/etc/,/tmp/,' "$local/command"); rm /tmp/rpcrdma.key"
 	[ "$(on_server keyctl rlist %:.rpcrdma | wc -w)" = 1 ] || fail "the key was not replaced"
@@ -400,17 +401,7 @@ a_key_is_replaced() {
 	rm "$dir/../rpcrdma-replaced"
 }
 
-data_is_as_written_before_remount() {
-	head -c 100000 /dev/urandom >"$local/file"
-	cp "$local/file" "$mnt/rpcrdma-replaced"
-}
-
-remount_is_refused() {
-	leave
-	refuses
-}
-
-# A key that is too short is neither added nor, when an update has made it so, used.
+# A key that is too short is not added, and is not used after an update has made it too short.
 short_keys_are_refused() {
 	keys - -
 	demand any none
@@ -449,7 +440,7 @@ a_name_of_no_peer_is_reported() {
 	done
 }
 
-# Nor does it for the side that has a key when the other has none.
+# Version 1 has no proof, so a side with a key refuses it.
 #= VA-012
 version_1_does_not_do() {
 	if [ "$1" = 1 ]; then
@@ -483,7 +474,7 @@ io_waits_for_the_key() {
 	cmp "$local/file" "$dir/file"
 }
 
-# A client that was written from the document proves its identity, or tries to pass as another.
+# hostauth.py, a client that was written from the document, proves its identity or fails to.
 others_prove_it() {
 	needs_crowd
 	keys - "$KEY"
@@ -500,8 +491,8 @@ others_prove_it() {
 
 PEER_PORT=20053
 
-# A server that was written from the document proves that it has the key, or pretends to; it ends if the
-# client says too much or too little.
+# other_server_is WAY: peer2.py, a server that was written from the document, proves that it has the key or pretends to.
+# It ends if the client sends other authentication material than it must.
 other_server_is() {
 	start_peer peer2.py "$scratch/control" $$ "$1"
 	keys - -
@@ -533,8 +524,8 @@ other_server_goes() {
 	exit "$1"
 }
 
-# A host without the key passes all messages on between a client and a server that have it: another
-# server than the client asks for, or the client's own.
+# messages_are_passed_on_to another_server|the_client_itself: relay.py, which has no key, passes on all messages between a
+# client and a server with the key. The server is another than the client asks for, or the server of the client's own host.
 messages_are_passed_on_to() {
 	start_peer relay.py "$PORT" $$
 	keys - "$KEY"
@@ -556,7 +547,7 @@ messages_are_passed_on_to() {
 	fi
 	[ "$(calls_of_nfsd)" = "$calls" ] || fail "the server has executed something"
 	grep "^the server has proven itself" "$said" || fail "the server was not asked"
-	! grep "^the client has proven itself" "$said" || fail "the client has told who it is"
+	! grep "^the client has proven itself" "$said" || fail "the client has sent its proof"
 	kill -0 $peer
 }
 

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 #
-# Shared by the programs here: KTAP, an NFS/RDMA mount of their own, and the counters of the
-# transport.
-#
-# A program defines a function per test and ends with `tests "function argument..." ...`. The words
-# of a test are its name. It passes by ending with 0 and is skipped by `skip REASON`; each runs in a
-# shell of its own with -e, and finds nothing mounted. The program's own arguments, if any, are
-# beginnings of names, with _ for each space: only those tests run.
+# Shared by the programs here: an NFS/RDMA mount, the versions that both sides speak, the counters of the transport, and
+# commands on the server. ktap.sh runs the tests.
+. "$(dirname "$0")/ktap.sh"
 
 PORT=${PORT:-20049}
 VERS=${VERS:-4.2}
@@ -15,160 +11,10 @@ VERS=${VERS:-4.2}
 RDMA_VERSION=${RDMA_VERSION:-1}
 MOUNT_OPTIONS=${MOUNT_OPTIONS:-}
 
-KSFT_SKIP=4
-only=$*
 here=$(cd "$(dirname "$0")" && pwd)
 
-skip() {
-	echo "SKIP $*"
-	exit $KSFT_SKIP
-}
-
-fail() {
-	echo "$*"
-	exit 1
-}
-
-# Runs the tests named by the arguments and exits as kselftest wants it.
-tests() {
-	scratch=$(mktemp -d /tmp/rpcrdma-test.XXXXXX) || exit 1
-	mnt=$scratch/mnt
-	local=$scratch/local
-	trap 'leave; speak_by_default >/dev/null; rm -rf "$scratch"' EXIT
-	trap interrupted INT TERM HUP
-	mkdir "$mnt"
-
-	echo "TAP version 13"
-	missing=$(requirements)
-	if [ -z "$missing" ]; then
-		said=$(speak_as_told)
-		status=$?
-		case $status in
-		0) ;;
-		"$KSFT_SKIP") missing=${said#SKIP } ;;
-		*)
-			echo "$said" | sed 's/^/# /'
-			echo "1..1"
-			echo "not ok 1 both sides can be told to speak version $RDMA_VERSION"
-			exit 1
-			;;
-		esac
-	fi
-	if [ -n "$missing" ]; then
-		echo "1..0 # SKIP $missing"
-		exit $KSFT_SKIP
-	fi
-	for beginning in $only; do
-		begins "$beginning" "$@" || {
-			echo "1..1"
-			echo "not ok 1 no test begins with $beginning"
-			exit 1
-		}
-	done
-	for words; do
-		shift
-		! selected "$words" || set -- "$@" "$words"
-	done
-	echo "1..$#"
-	number=0
-	failed=0
-	for words; do
-		number=$((number + 1))
-		name=$(echo "$words" | tr '_' ' ')
-		run_test $words >"$scratch/log" 2>&1
-		status=$?
-		# Cleaning up may hang, too, after a failure.
-		[ $status = 0 ] || [ $status = "$KSFT_SKIP" ] || not_ok "exit status $status"
-		if ! leave >"$scratch/left" 2>&1; then
-			cat "$scratch/left" >>"$scratch/log"
-			case $status in
-			0 | "$KSFT_SKIP")
-				status=1
-				not_ok "$mnt is still busy"
-				;;
-			*) sed 's/^/# /' "$scratch/left" ;;
-			esac
-		fi
-		rm -rf "$local"
-		case $status in
-		0)
-			grep '^# ' "$scratch/log"
-			echo "ok $number $name"
-			;;
-		"$KSFT_SKIP") echo "ok $number $name # SKIP $(sed -n 's/^SKIP //p' "$scratch/log")" ;;
-		esac
-	done
-	[ $failed = 0 ]
-	exit
-}
-
-# not_ok REASON: reports the failure of a test.
-not_ok() {
-	sed 's/^/# /' "$scratch/log"
-	echo "# $1"
-	echo "not ok $number $name"
-	failed=$((failed + 1))
-}
-
-# run_test TEST...: runs a test in a shell of its own. After TEST_LIMIT seconds its processes are killed.
-run_test() {
-	if [ -z "${TEST_LIMIT:-}" ]; then
-		(test_in_shell "$@")
-		return
-	fi
-	(test_in_shell "$@") &
-	running=$!
-	(
-		sleep "$TEST_LIMIT"
-		echo "the test has not ended after $TEST_LIMIT s"
-		kill_tree $running
-	) &
-	limit=$!
-	wait $running
-	ended=$?
-	kill_tree $limit
-	return $ended
-}
-
-test_in_shell() {
-	set -e
-	mkdir "$local"
-	# A test before may have loaded the module anew.
-	client_speaks "$RDMA_VERSION" 4096
-	in_band 0
-	"$@"
-}
-
-# kill_tree PROCESS: kills it and its descendants.
-kill_tree() {
-	kill -STOP "$1" 2>/dev/null
-	for child in $(pgrep -P "$1"); do
-		(kill_tree "$child")
-	done
-	kill -KILL "$1" 2>/dev/null
-}
-
-# Says how far the test came, before cleaning up may hang, too.
-interrupted() {
-	echo "# interrupted: $name"
-	sed 's/^/# /' "$scratch/log"
-	exit 130
-}
-
-# begins BEGINNING TEST...: whether one begins so; _ is as good as a space.
-begins() {
-	beginning=$1
-	shift
-	for test; do
-		case $(echo "$test" | tr ' ' '_') in
-		"$beginning"*) return 0 ;;
-		esac
-	done
-	return 1
-}
-
-# start_peer PROGRAM ARGUMENT...: a server that is a script listens at $address, until it is killed or this
-# program ends; its process is $peer.
+# start_peer PROGRAM ARGUMENT...: starts a server that is a script, and sets peer to its process and address to its
+# address. It ends with this program.
 start_peer() {
 	needs_crowd
 	program=$1
@@ -186,7 +32,7 @@ start_peer() {
 	fail "the peer does not listen"
 }
 
-# The client's part, before each test: without a process of its own, if the module is there.
+# client_speaks VERSION BYTES: sets the client's highest version and longest messages.
 client_speaks() {
 	[ -e /proc/sys/sunrpc/rdma_slot_table_entries ] || modprobe rpcrdma
 	if [ -e /proc/sys/sunrpc/rdma_max_version ]; then
@@ -197,13 +43,13 @@ client_speaks() {
 	fi
 }
 
-# in_band 0|1: switches in-band negotiation of the version off or on, from the next connection on.
+# in_band 0|1: switches in-band negotiation of the version off or on for the next connections.
 in_band() {
 	[ ! -e /proc/sys/sunrpc/rdma_negotiate ] || echo "$1" >/proc/sys/sunrpc/rdma_negotiate
 }
 
-# speak CLIENT SERVER [BYTES]: the highest versions of RPC-over-RDMA from the next connections on, and the
-# longest messages of version 2: the shortest there are by default, so that more is in parts.
+# speak CLIENT SERVER [BYTES]: sets the highest versions of both sides for the next connections, and the longest
+# messages of version 2. The default is the shortest length, which makes more messages go in parts.
 speak() {
 	client_speaks "$1" "${3:-4096}"
 	if [ "$2" = 1 ] && ! has_server_command; then
@@ -217,11 +63,12 @@ speak() {
 		skip "the server speaks version 1 only"
 }
 
+# Sets the versions to RDMA_VERSION.
 speak_as_told() {
 	speak "$RDMA_VERSION" "$RDMA_VERSION"
 }
 
-# with CLIENT SERVER [BYTES]: as `speak`, during this test.
+# with CLIENT SERVER [BYTES]: does the same as `speak` for this test.
 with() {
 	needs_server_command
 	trap speak_as_told EXIT
@@ -234,27 +81,14 @@ speak_by_default() {
 	(speak 2 2 16384) || :
 }
 
-selected() {
-	[ -n "$only" ] || return 0
-	for beginning in $only; do
-		! begins "$beginning" "$1" || return 0
-	done
-	return 1
-}
-
-# Names the missing requirements for all tests.
+# Prints the missing requirements of all tests.
 requirements() {
 	[ "$(id -u)" = 0 ] || echo "must be run as root"
 	[ -n "$SERVER" ] && [ -n "$EXPORT" ] ||
 		echo "set SERVER and EXPORT to the address and the path of an NFS/RDMA export"
 }
 
-# Says something that is shown with the result of a test that passes, too.
-note() {
-	echo "# $*"
-}
-
-# Mounts the export; the arguments are mount options and win over the defaults.
+# mount_export [OPTIONS]: mounts the export. OPTIONS override the defaults.
 mount_export() {
 	mount -t nfs -o "proto=rdma,port=$PORT,vers=$VERS${MOUNT_OPTIONS:+,$MOUNT_OPTIONS}${1:+,$1}" \
 		"${address:-$SERVER}:$EXPORT" "$mnt" || return
@@ -267,14 +101,13 @@ unmount() {
 	umount "$mnt"
 }
 
-# Forgets everything that the client has cached.
+# Mounts the export again, without the client's caches.
 remount() {
 	unmount
 	mount_export "$mounted_options"
 }
 
-# Removes the files of a test on the server and unmounts. A process that uses the mount fails the
-# test.
+# Removes the files of a test on the server and unmounts. Fails if a process uses the mount.
 leave() {
 	mountpoint -q "$mnt" || return 0
 	rm -rf "$mnt"/rpcrdma-test.*
@@ -286,8 +119,8 @@ leave() {
 	return 1
 }
 
-# transport NAME...: the transport's counters of the mount, summed over its connections;
-# bad_messages is from debugfs.
+# transport NAME...: prints the counters of the mount's transport, summed over its connections. bad_messages is from
+# debugfs.
 transport() {
 	dropped=0
 	case " $* " in
@@ -323,7 +156,7 @@ transport() {
 		}' /proc/self/mountstats
 }
 
-# grows COUNTER COMMAND...: runs COMMAND and fails unless the transport's counter has grown.
+# grows COUNTER COMMAND...: runs COMMAND and fails unless the counter of the transport has grown.
 grows() {
 	counter=$1
 	shift
@@ -334,7 +167,7 @@ grows() {
 	[ "$after" -gt "$before" ] || fail "$counter has not grown"
 }
 
-# stays COUNTER COMMAND...: runs COMMAND and fails if the transport's counter has changed.
+# stays COUNTER COMMAND...: runs COMMAND and fails if the counter of the transport has changed.
 stays() {
 	counter=$1
 	shift
@@ -345,7 +178,7 @@ stays() {
 	[ "$after" = "$before" ] || fail "$counter has changed"
 }
 
-# on_server COMMAND...: runs a command on the server, if there is a way to.
+# on_server COMMAND...: runs a command on the server.
 on_server() {
 	${SERVER_COMMAND:-lab-server} "$@"
 }
@@ -362,7 +195,7 @@ needs_server_command() {
 		skip "set SERVER_COMMAND to what runs a command on the server as root: README.rst has one"
 }
 
-# server_is_idle: waits until no client has a connection. Earlier connections may still be closing.
+# Waits until the server has no connection. Earlier connections may still be closing.
 server_is_idle() {
 	for _ in $(seq 120); do
 		there=$(queue_pairs on_server)
@@ -372,20 +205,20 @@ server_is_idle() {
 	fail "the server still has $there queue pairs"
 }
 
-# begin_io COUNT: COUNT processes change, read and compare files of their own until `end_io`.
+# begin_io COUNT: starts COUNT processes which change, read and compare files until `end_io`.
 begin_io() {
 	"$here/io.py" churn "$dir" "$1" "$local/stop" >"$local/churn" 2>&1 &
 	churn=$!
 	connections=$(transport connect_count)
 }
 
-# The number of connections since then.
+# Prints the number of connections since `begin_io`.
 new_connections() {
 	now=$(transport connect_count)
 	echo $((now - connections))
 }
 
-# No byte was wrong, and the server has the data that was written last.
+# Ends the processes of `begin_io`. Fails if a byte was wrong, or if the server lacks the last data.
 end_io() {
 	touch "$local/stop"
 	wait $churn || {
@@ -401,8 +234,7 @@ end_io() {
 	"$here/io.py" settled "$place"
 }
 
-# wait_for_breaks COUNT: waits until COUNT connections have broken, as long as the number still
-# grows.
+# wait_for_breaks COUNT: waits until COUNT connections have broken, as long as the number grows.
 wait_for_breaks() {
 	broken=0
 	quiet=0
@@ -415,15 +247,14 @@ wait_for_breaks() {
 	done
 }
 
-# rdma_objects [on_server]: the number of RDMA objects of each kind.
+# rdma_objects [on_server]: prints the number of RDMA objects of each kind.
 rdma_objects() {
 	shown=$("$@" rdma resource show) || fail "rdma resource show has failed" >&2
 	[ -n "$shown" ] || fail "there is no RDMA device" >&2
 	echo "$shown" | sed 's/^[0-9]*: //; s/ ctx.*//'
 }
 
-# at_rest WANTED COMMAND...: waits until COMMAND prints WANTED, because resources are freed some
-# moments later.
+# at_rest WANTED COMMAND...: waits until COMMAND prints WANTED. Resources are freed with a delay.
 at_rest() {
 	wanted=$1
 	shift
@@ -436,7 +267,7 @@ at_rest() {
 	fail "after: $found"
 }
 
-# all_succeed PROCESS...: waits for each of these processes of this shell; a failure of one fails the test.
+# all_succeed PROCESS...: waits for these processes of the shell. Fails if a process has failed.
 all_succeed() {
 	for process; do
 		wait "$process" || fail "process $process has failed with status $?"
@@ -447,12 +278,12 @@ needs() {
 	command -v "$1" >/dev/null || skip "needs $1"
 }
 
-# alive PROCESS: whether it has not ended; until it is waited for there is something left of it.
+# alive PROCESS: returns whether the process has not ended. A process that ended stays a zombie until it is waited for.
 alive() {
 	grep -q '^State:.[^Z]' "/proc/$1/status"
 }
 
-# was_killed PROCESS: waits for it; a signal has ended it.
+# was_killed PROCESS: waits for the process. Fails unless a signal has ended it.
 was_killed() {
 	ended=0
 	wait "$1" || ended=$?
@@ -471,8 +302,8 @@ traced() {
 	echo 1 >"$tracing/events/$1/enable"
 }
 
-# trace COMMAND...: runs COMMAND with events of the module enabled, and keeps the output for
-# `shows`. TRACED is on_server for events of the server, EVENTS is a pattern of their names.
+# trace COMMAND...: runs COMMAND with events of the module enabled, and keeps them for `shows`. TRACED=on_server selects
+# events of the server, EVENTS is a pattern of their names.
 trace() {
 	${TRACED:-} sh -ec "modprobe rpcrdma
 		mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
@@ -490,8 +321,8 @@ trace() {
 	sed -n 's/^.*: \([a-z]*rdma_[a-z_]*: .*\)/\1/p' "$local/trace" >"$local/events"
 }
 
-# no_version_2: neither side has sent a message of version 2, and the client has sent its first Call at
-# once. Behind `trace`.
+# Fails if either side has sent a message of version 2, or if the client has delayed its first Call. Stands behind
+# `trace`.
 no_version_2() {
 	grep -q '^rpcrdma_protocol_send: .*header=[0-9a-f]\{8\}00000001' "$local/events" ||
 		fail "no message of version 1 was sent"
@@ -504,7 +335,7 @@ no_version_2() {
 	[ $((sent - began)) -lt 4000 ] || fail "the client has waited for an answer"
 }
 
-# shows PATTERN: an event begins so.
+# shows PATTERN: fails unless an event begins with PATTERN.
 shows() {
 	grep -q "^$1" "$local/events" || {
 		cut -c 1-150 "$local/events" | grep -v 'xprtrdma_wc' | tail -n 50
@@ -512,14 +343,14 @@ shows() {
 	}
 }
 
-# A connection that comes and goes; a worker closes it, on each side. Behind `trace`.
+# Makes a mount and removes it. A worker closes the connection on each side. Stands behind `trace`.
 mount_and_leave() {
 	mount_export
 	leave
 	traces_soon xprtrdma_disconnect
 }
 
-# traces_soon PATTERN: there is such an event within a minute.
+# traces_soon PATTERN: waits at most a minute for an event with PATTERN.
 traces_soon() {
 	for _ in $(seq 120); do
 		! ${TRACED:-} grep -q "$1" $tracing/trace || return 0
@@ -528,12 +359,12 @@ traces_soon() {
 	fail "no event $1 for a minute"
 }
 
-# source_of SERVER: the address that this kernel reaches it from.
+# source_of SERVER: prints the address from which this kernel reaches the server.
 source_of() {
 	ip -o route get "$1" | sed -n 's/.* src \([^ ]*\).*/\1/p'
 }
 
-# A file that this client has open to read is written at the server, which asks for its delegation back.
+# Has the server recall a delegation: this client opens a file to read it, and the file is written at the server.
 has_a_callback() {
 	shared=$EXPORT/${dir##*/}/shared
 	# nfsd grants no delegation during the grace period of lockd.
@@ -545,7 +376,7 @@ has_a_callback() {
 	rm "$dir/shared"
 }
 
-# A mount with the files that caller.py and caller2.py use, and the variables that name them.
+# Mounts the export with the files that caller.py and caller2.py use, and sets the variables that name them.
 make_files_to_call_for() {
 	VERS=3
 	mount_export
@@ -560,8 +391,29 @@ make_files_to_call_for() {
 	export FILE SERVER_COMMAND
 }
 
-# The connection's file in debugfs. The file of an earlier mount is removed when its connection is
-# closed.
+# Writes files of all sizes and a long directory, and reads them after a remount.
+moves_data() {
+	head -c 1048576 /dev/urandom >"$local/large"
+	"$here/io.py" sizes "$local/large" "$dir" 1 1000 3900 4000 4096 65533 1048576
+	for n in $(seq 60); do
+		: >"$dir/a-name-long-enough-to-fill-a-reply-soon-$n"
+	done
+	remount
+	[ "$(ls "$dir" | wc -l)" = 67 ] || fail "$(ls "$dir" | wc -l) names instead of 67"
+	for bytes in 1 1000 3900 4000 4096 65533 1048576; do
+		head -c $bytes "$local/large" | cmp - "$dir/file.$bytes"
+	done
+}
+
+known=/proc/sys/sunrpc/rdma_known_servers
+
+# Clears the client's memory of the versions of servers.
+forget_servers() {
+	echo 0 >$known
+	[ "$(cat $known)" = 0 ] || fail "$(cat $known) servers are still known"
+}
+
+# Prints the connection's file in debugfs. The file of an earlier mount is removed when its connection is closed.
 debugfs() {
 	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
 	for _ in $(seq 100); do
@@ -571,21 +423,21 @@ debugfs() {
 	cat /sys/kernel/debug/rpcrdma/*
 }
 
-# says KEY: the value of KEY in the connection's file in debugfs.
+# says KEY: prints the value of KEY in the connection's file in debugfs.
 says() {
 	debugfs | sed -n "s/^$1=//p"
 }
 
-# Soft RDMA devices send through a network interface, which can lose frames. The queueing discipline
-# for that is added before the traffic begins and removed after its end: when it was exchanged under
-# traffic, the interface of User Mode Linux sometimes stopped sending.
+# Lets the interface of a soft RDMA device lose frames. The queueing discipline is added before the traffic begins and
+# removed after its end: when it was exchanged under traffic, the interface of User Mode Linux sometimes stopped
+# sending.
 lossy_link() {
 	software_device
 	netem
 	trap 'tc qdisc del dev $interface root' EXIT
 }
 
-# netem [on_server]: frames can be lost from now on, at the interface.
+# netem [on_server]: adds the queueing discipline that loses frames to the interface.
 netem() {
 	"$@" sh -c 'command -v tc' >/dev/null || skip "needs tc"
 	said=$("$@" tc qdisc add dev "$interface" root netem 2>&1) && return
@@ -595,20 +447,20 @@ netem() {
 	fail "$said"
 }
 
-# frames_lost [on_server]: the number of frames that were lost since then.
+# frames_lost [on_server]: prints the number of frames that were lost since `netem`.
 frames_lost() {
 	"$@" tc -s qdisc show dev "$interface" |
 		sed -n '/^qdisc netem/ { n; s/.*(dropped \([0-9]*\),.*/\1/p; }'
 }
 
-# some_were_lost [on_server]
+# some_were_lost [on_server]: fails if no frame was lost.
 some_were_lost() {
 	lost=$(frames_lost "$@")
 	note "$lost frames have been lost"
 	[ "$lost" -gt 0 ] || fail "that tests nothing"
 }
 
-# lose SHARE: of the frames that the client sends.
+# lose SHARE: loses this share of the frames that the client sends.
 lose() {
 	tc qdisc change dev "$interface" root netem loss "$1"
 }
@@ -616,7 +468,7 @@ lose() {
 # Where a module that is built with BOUNCE=y puts the copies of the memory that is mapped for DMA.
 copies=/sys/module/rpcrdma/parameters/copies
 
-# copies_lie HOW: as rust/standins/bounce.c describes it, for mappings from now on and during this test.
+# copies_lie HOW: places the copies of DMA memory for this test as rust/standins/bounce.c describes.
 copies_lie() {
 	[ -e $copies ] || skip "this module is not built with BOUNCE=y"
 	trap 'echo 0 >$copies' EXIT
@@ -625,7 +477,7 @@ copies_lie() {
 
 breaking=/sys/kernel/debug/fail_sunrpc
 
-# breaks_every CALLS: one of about CALLS RPCs breaks its connection.
+# breaks_every CALLS: lets about one RPC in CALLS break its connection.
 breaks_every() {
 	[ -e $breaking ] || skip "this kernel has no sunrpc fault injection in debugfs"
 	trap 'echo 0 >$breaking/probability' EXIT
@@ -638,8 +490,8 @@ breaks_every() {
 	echo 100 >$breaking/probability
 }
 
-# break_under_load JOBS CALLS BREAKS: JOBS processes work at the mount and compare every byte until
-# BREAKS connections have broken, one in CALLS of the RPCs each.
+# break_under_load JOBS CALLS BREAKS: JOBS processes work at the mount and compare every byte until BREAKS connections
+# have broken. About one RPC in CALLS breaks its connection.
 break_under_load() {
 	begin_io "$1"
 	breaks_every "$2"
@@ -649,8 +501,7 @@ break_under_load() {
 	[ $broken -ge "$3" ] || fail "there have been only $broken breaks"
 }
 
-# software_device [on_server]: the interface between client and server, the soft RDMA device on it,
-# and the type of the device.
+# software_device [on_server]: sets interface, device and type of the soft RDMA device between client and server.
 software_device() {
 	if [ $# = 0 ]; then
 		needs rdma
@@ -674,9 +525,9 @@ device_comes_back() {
 		rdma link add $device type $type netdev $interface"
 }
 
-# revive_device [on_server]: a queue pair of soft RoCE that could not send a packet, because memory
-# or its address was missing, stays in the error state. If it is the queue pair of the connection
-# manager, no connection can be established until the device is deleted and added.
+# revive_device [on_server]: deletes and adds the device. A queue pair of soft RoCE that could not send a packet, because
+# memory or its address was missing, stays in the error state. If it is the queue pair of the connection manager, no
+# connection can be established until then.
 revive_device() {
 	pairs=$("$@" rdma resource show qp)
 	case $pairs in
@@ -689,13 +540,13 @@ revive_device() {
 	device_comes_back "$@"
 }
 
-# queue_pairs [on_server]: the number of queue pairs of connections.
+# queue_pairs [on_server]: prints the number of queue pairs of connections.
 queue_pairs() {
 	shown=$("$@" rdma resource show qp) || fail "rdma resource show has failed" >&2
 	echo "$shown" | awk '/type RC/ { count++ } END { print count + 0 }'
 }
 
-# make_namespace: a namespace with a network and a device of its own, behind this one.
+# Makes a network namespace with a device of its own, which is routed through this namespace.
 make_namespace() {
 	software_device
 	[ "$type" = rxe ] || skip "siw stays in the first network namespace"

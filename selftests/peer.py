@@ -5,7 +5,7 @@
 usage: peer.py ADDRESS PORT SERVER CONTROL PROCESS
 
 The program listens on ADDRESS and PORT, forwards the Calls to the TCP port of SERVER, and conveys the Replies
-as RFC 8166 requires. If the file CONTROL has the name of a fault (see faults.py) and a number N, the next N
+as RFC 8166 requires. If the file CONTROL has the name of a fault (see the folder faults) and a number N, the next N
 suitable Replies get the fault. CONTROL is removed at the first of them. CONTROL.done has a line with the
 outcome of each. A fault that waits for its test waits for the file CONTROL.go. The program ends when PROCESS
 has ended.
@@ -37,7 +37,7 @@ READ = 6
 
 
 class Call:
-    """A Call of the client, with everything that its chunks hold."""
+    """A Call of the client with the data of its chunks."""
 
     def __init__(self, message):
         words = Decoder(message)
@@ -55,7 +55,7 @@ class Call:
         self.program = self.program_version = self.procedure = None
 
     def gather(self, connection):
-        """Reads the Read chunks and makes the Call whole."""
+        """Reads the Read chunks and inserts their data into the payload."""
         chunks = {}
         for position, segment in self.reads:
             chunks[position] = chunks.get(position, b"") + connection.read(segment)
@@ -70,7 +70,7 @@ class Call:
             ">III", self.payload, 12)
 
     def operations(self):
-        """A decoder that stands at the first operation of a COMPOUND, or nothing."""
+        """Returns a decoder at the first operation of a COMPOUND, or None for another procedure."""
         if (self.program, self.program_version, self.procedure) != (NFS, 4, 1):
             return None
         words = Decoder(self.payload).arguments()
@@ -97,7 +97,7 @@ def reduced(call, answer):
 
 
 class Reply:
-    """A Reply as it goes over the wire; faults change it before it does."""
+    """A Reply in the form in which it is sent. Faults change it before that."""
 
     def __init__(self, connection, call, answer):
         self.connection, self.call = connection, call
@@ -135,14 +135,14 @@ class Reply:
 
 
 def inline_threshold(private_data):
-    """The length of messages that the client must accept; 1024 bytes if it is not known."""
+    """Returns the length of messages that the client accepts: 1024 bytes without private data."""
     return INLINE if PRIVATE_DATA in private_data else 1024
 
 
 class Connection(QueuePair):
-    """One that was accepted."""
+    """A connection that was accepted."""
 
-    # The version that a client has to open it with, if it matters (peer2.py).
+    # The version with which the client must open the connection, or None for any (peer2.py).
     opening = None
 
     def __init__(self, event, listener, private_data):
@@ -162,7 +162,7 @@ class Connection(QueuePair):
         self.id.accept(parameters)
 
     def next_call(self):
-        """Returns the next Call, or nothing if none has arrived."""
+        """Returns the next Call, or None if no Call has arrived."""
         message = self.next_message()
         if message is None:
             return None
@@ -171,7 +171,7 @@ class Connection(QueuePair):
         return Call(message)
 
     def fill(self, chunk, data):
-        """Writes DATA into a chunk; returns the chunk with the lengths used."""
+        """Writes DATA into a chunk. Returns the chunk with the used lengths."""
         used = []
         for segment in chunk:
             part, data = data[:segment.length], data[segment.length:]
@@ -183,7 +183,7 @@ class Connection(QueuePair):
 
 
 class Answers:
-    """The NFS server, over TCP (RFC 5531, section 11)."""
+    """A connection to the NFS server over TCP (RFC 5531, section 11)."""
 
     def __init__(self, server):
         for port in range(1023, 600, -1):
@@ -214,10 +214,10 @@ class Answers:
 
 
 class Peer:
-    """Takes connections, one at a time."""
+    """A server that accepts connections, one at a time."""
 
     connections, replies, faults = Connection, Reply, faults.FAULTS
-    # The private data with which it accepts a client, unless a fault has others.
+    # The private data with which a connection is accepted, unless a fault replaces them.
     usual_data = PRIVATE_DATA
 
     def __init__(self, address, port, server, control, process):
@@ -235,10 +235,10 @@ class Peer:
         self.connection = None
         self.past = []
         self.private_data = self.usual_data
-        # An event does not say whose it is, but each connection's end is told once.
+        # An event does not name its connection, but each connection has one event of its end.
         self.ends_to_come = 0
         self.fault, self.times, self.struck = None, 0, 0
-        # Segments of earlier Calls: their RPCs have ended, so they must lead nowhere.
+        # Segments of Calls whose RPCs have ended: their handles must be invalid.
         self.ended = {}
 
     def serve(self):
@@ -316,7 +316,7 @@ class Peer:
                 print(outcome, file=done)
 
     def wait_for_the_test(self):
-        """Returns when the test says so."""
+        """Waits until the test has made the file CONTROL.go."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             if os.path.exists(self.control + ".go"):
@@ -326,7 +326,7 @@ class Peer:
         raise Lost("the test does not go on")
 
     def calls(self, seconds):
-        """Receives Calls for SECONDS."""
+        """Yields the Calls that arrive within SECONDS."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             call = self.connection.next_call()

@@ -42,9 +42,9 @@ import os
 import struct
 import sys
 
-import faults2
 import sharedkey
 
+from faults import version2
 from peer import Call, Connection, Peer, Reply, reduced
 from verbs import waiting
 from wire import INLINE, PRIVATE_DATA, SECONDS, Decoder, Lost, announcement, encoded
@@ -53,11 +53,11 @@ MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 INVAL_HTYPE, READ_CHUNKS, WRITE_CHUNKS, REPLY_RESOURCE = 3, 5, 6, 9
 RESPONSE, MORE = 1, 2
 ERR_VERS, ERR_CHUNK = 1, 2
-# The ways that announce no version.
+# The ways without an announcement of the version.
 UNANNOUNCED = ("silent", "begins", "called", "version1")
-# The most Segments of a header, and the usual number.
+# The property with the maximum number of Segments of a header, and its usual value.
 RCSIZ, MOST_SEGMENTS = 4, 16
-# The longest Segment, and how long it is in the way that has it.
+# The property with the length of the longest Segment, and its value with the way "segments".
 RSSIZ, LONGEST = 3, 600000
 EMPTY = bytes(16)
 CEILING = 32
@@ -72,7 +72,7 @@ def numbers(*values):
 
 
 class Call2(Call):
-    """A Call of version 2; the payload of earlier parts comes along."""
+    """A Call of version 2. BEFORE is the payload of its earlier parts."""
 
     # The header of version 1 has another layout.
     # pylint: disable-next=super-init-not-called
@@ -89,17 +89,17 @@ class Call2(Call):
         self.payload = before + at.rest()
 
     def segments(self):
-        """All that are named."""
+        """Returns all Segments of the chunk lists."""
         reads = (segment for _, segment in self.reads)
         return list(itertools.chain(reads, *self.writes, self.reply or ()))
 
 
 class Connection2(Connection):
-    """A connection that counts its credits, and behaves as its way."""
+    """A connection of version 2 that counts its credits. WAY selects its behaviour."""
 
     way = "plain"
     made = 0
-    # Sets of properties that the next connection is to announce instead of its own.
+    # The sets of properties that the next connection announces instead of its own.
     first = ()
 
     def __init__(self, event, listener, private_data):
@@ -112,7 +112,7 @@ class Connection2(Connection):
         self.is_odd = False
         # The nonces of client and server, and whether the client has proven its identity.
         self.nonces, self.proven = None, self.way not in ("keyed", "forger", "hesitates")
-        # Errors of the client: the XID, and which one. The credits that the next message is to grant.
+        # Errors of the client: the XID and the error. The credit word of the next message.
         self.refusals, self.next_credits, self.refusal_is_due = [], None, False
         self.most = 1024 if self.way in ("small", "shrinks") else INLINE
         self.ceiling = 1 if self.way == "one" else CEILING
@@ -144,7 +144,7 @@ class Connection2(Connection):
         raise Lost("the client gives no credit")
 
     def raw(self, message, invalidate=None):
-        """Sends anything, as soon as there is a credit."""
+        """Sends any octets as soon as there is a credit."""
         self.wait_for_credit()
         self.balance -= 1
         self.send(message, invalidate)
@@ -172,12 +172,12 @@ class Connection2(Connection):
         self.message(NOMSG, EMPTY, 0)
 
     def refuse(self, xid, *report):
-        """An error message: it takes a credit and grants none, independently of its credit word."""
+        """Sends an error message, which takes a credit and grants none, independently of its credit word."""
         print(f"refuses a Call: {xid:08x}", flush=True)
         self.raw(words(xid, 2, self.ceiling << 16 | 1, ERROR, RESPONSE, *report))
 
     def next_refusal(self):
-        """Waits for an error of the client."""
+        """Waits for an error message of the client and returns it."""
         self.refusal_is_due = True
         for _ in waiting(SECONDS):
             if self.refusals:
@@ -187,7 +187,7 @@ class Connection2(Connection):
         raise Lost("the client refuses nothing")
 
     def refused(self, call):
-        """Refuses a Call that is not to this way's liking."""
+        """Refuses a Call if WAY requires it. Returns whether the Call was refused."""
         if self.way == "reads" and call.reads:
             self.refuse(call.xid, READ_CHUNKS, 0)
         elif self.way == "long" and any(position for position, _ in call.reads):
@@ -201,7 +201,7 @@ class Connection2(Connection):
     # Receiving.
 
     def take(self):
-        """Takes a message, if there is one; Calls wait."""
+        """Receives a message if one has arrived. A Call is kept for next_call()."""
         message = self.next_message()
         if message is None:
             return
@@ -228,14 +228,14 @@ class Connection2(Connection):
         if kind == NOMSG and xid == 0:
             return
         if not self.given:
-            sys.exit("the client sends what it has no credit for")
+            sys.exit("the client sends without a credit")
         self.given -= 1
         if kind == ERROR and self.is_odd and xid == 7:
             print(f"the client refuses the properties: {message[20:].hex()}", flush=True)
         elif kind == ERROR:
-            # There is no error for a Reply, even for an invalid one.
+            # A Reply is never answered by an error message.
             if not self.refusal_is_due:
-                sys.exit(f"an error message to what is no Call: {message.hex()}")
+                sys.exit(f"an error message for a message that is no Call: {message.hex()}")
             self.refusals.append((xid, *struct.unpack(f">{len(message[20:]) // 4}I", message[20:])))
         elif kind == CONNPROP and self.way == "called":
             # Messages after a refusal in version 1 may still arrive.
@@ -246,7 +246,7 @@ class Connection2(Connection):
             if self.way in ("default", "late", "shrinks"):
                 self.grant()
             elif self.way == "unwilling":
-                # The credit is back, and the client may send as if it had said nothing.
+                # The refused message returns its credit, and its properties do not count.
                 self.given, self.properties = self.given + 1, {}
                 self.refuse(xid, INVAL_HTYPE)
             else:
@@ -256,7 +256,7 @@ class Connection2(Connection):
             if not self.given:
                 self.grant()
         elif not self.proven:
-            sys.exit("a Call before the client has proven who it is")
+            sys.exit("a Call before the proof of the client")
         else:
             if self.parts and len(self.parts) + len(message) <= min(self.most, INLINE):
                 sys.exit("a Call in parts, where one message does")
@@ -281,7 +281,7 @@ class Connection2(Connection):
             sys.exit(f"the client's request: {self.request}, {segments} Segments")
 
     def judge(self, material):
-        """The client sends its first message, or proves its identity."""
+        """Handles authentication material: the first message of the client, or its proof."""
         if self.way == "hesitates" and Connection2.made == 1:
             return
         key = os.environ["KEY"].encode()
@@ -297,11 +297,11 @@ class Connection2(Connection):
         if self.proven or material != sharedkey.said(sharedkey.CLIENT, proof):
             sys.exit(f"the client proves nothing: {material.hex()}")
         if self.way == "forger":
-            sys.exit("the client has told who it is to somebody else")
+            sys.exit("the client has sent its proof to a peer without the key")
         self.proven = True
 
     def both(self):
-        """The ends of the connection, the client's and this one."""
+        """Returns the two ends of the connection, the client's first."""
         return self.ends()[::-1]
 
     def next_call(self):
@@ -315,7 +315,7 @@ class Connection2(Connection):
 
 
 class Reply2(Reply):
-    """A Reply as it goes over the wire, in either version."""
+    """A Reply in the form in which it is sent, in either version."""
 
     def __init__(self, connection, call, answer):
         self.two = isinstance(call, Call2)
@@ -357,7 +357,7 @@ class Reply2(Reply):
             self.connection.refuse(self.xid, REPLY_RESOURCE, len(self.payload))
             return
         while self.kind == MSG and len(self.payload) > rest:
-            # Something has to be left for the last message.
+            # The last message needs some payload.
             length = min(room, (len(self.payload) - 1) & ~3)
             part, self.payload = self.payload[:length], self.payload[length:]
             self.connection.message(MSG, EMPTY + part, self.xid, RESPONSE | MORE)
@@ -368,9 +368,9 @@ class Reply2(Reply):
 
 
 class Peer2(Peer):
-    """Takes connections, one at a time."""
+    """A server that accepts connections, one at a time."""
 
-    connections, replies, faults = Connection2, Reply2, faults2.FAULTS
+    connections, replies, faults = Connection2, Reply2, version2.FAULTS
     usual_data = PRIVATE_DATA + announcement(2)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A queue pair for a scripted peer. Every request is waited for."""
+"""A queue pair for a scripted peer, with methods that wait for their work requests."""
 
 import json
 import os
@@ -22,12 +22,12 @@ from wire import INLINE, SECONDS, Lost
 BUFFER = 1 << 20
 RECEIVES = 128
 SENDS = 128
-# How long to look for a completion before the processor is left to others.
+# The seconds of polling for a completion before waiting() sleeps between polls.
 BRISK = 0.05
 
 
 def descriptors():
-    """The files of this process that are RDMA connection managers."""
+    """Yields the file descriptors of this process that belong to RDMA connection managers."""
     for number in os.listdir("/proc/self/fd"):
         try:
             if os.readlink("/proc/self/fd/" + number).endswith("rdma_cm"):
@@ -37,7 +37,7 @@ def descriptors():
 
 
 def waiting(seconds):
-    """Yields to other tasks until SECONDS have passed, at least once."""
+    """Repeats the body of a loop for SECONDS, at least once, and lets other tasks run between the rounds."""
     begun = time.monotonic()
     while True:
         yield
@@ -51,13 +51,13 @@ def waiting(seconds):
 
 
 def split(address):
-    """ADDRESS:PORT as text and number."""
+    """Splits ADDRESS:PORT into text and number."""
     host, port = address.rsplit(":", 1)
     return host.strip("[]"), int(port)
 
 
 class QueuePair:
-    """On the device of a connection manager's ID, which has been bound or resolved."""
+    """A queue pair on the device of a connection manager's ID that is bound or resolved."""
 
     def __init__(self, cmid):
         self.id, self.remote = cmid, None
@@ -71,7 +71,7 @@ class QueuePair:
         self.messages = MR(self.pd, RECEIVES * INLINE, IBV_ACCESS_LOCAL_WRITE)
 
     def post_receives(self, count=RECEIVES, access=0):
-        """Begins the queue pair's life, with Receives; the other side has ACCESS to memory."""
+        """Initializes the queue pair and posts Receives. The peer has ACCESS to memory."""
         attributes, mask = self.id.init_qp_attr(IBV_QPS_INIT)
         attributes.qp_access_flags |= access
         self.qp.modify(attributes, mask)
@@ -79,18 +79,18 @@ class QueuePair:
             self.post_receive(number)
 
     def go(self):
-        """The other side is known. Returns the attributes that it asked for."""
+        """Moves the queue pair to RTS. Returns the attributes that the peer has requested."""
         self.remote = self._modify(IBV_QPS_RTR).dest_qp_num
         return self._modify(IBV_QPS_RTS)
 
     def ends(self):
-        """This end of the connection, and the other."""
+        """Returns the two ends of the connection, this one first."""
         shown = subprocess.run(["rdma", "-j", "resource", "show", "cm_id"], check=True,
                                stdout=subprocess.PIPE).stdout
         this, = (found for found in json.loads(shown)
                  if (found.get("pid"), found.get("lqpn")) == (os.getpid(), self.qp.qp_num))
         numbers = self.qp.qp_num, self.remote
-        # iWARP's connection manager exchanges none.
+        # The connection manager of iWARP does not exchange the numbers of queue pairs.
         if this["ifname"].startswith("siw"):
             numbers = 0, 0
         return [End(*split(this[name]), number)
@@ -106,7 +106,7 @@ class QueuePair:
             SGE(self.messages.buf + number * INLINE, INLINE, self.messages.lkey)]))
 
     def next_message(self):
-        """Returns the next message, or nothing if none has arrived."""
+        """Returns the next message, or None if no message has arrived."""
         count, completions = self.received.poll(1)
         if not count:
             return None
@@ -131,7 +131,7 @@ class QueuePair:
         self.qp.post_send(request)
 
     def _done(self):
-        """Waits for one request."""
+        """Waits for the end of a work request."""
         for _ in waiting(SECONDS):
             count, completions = self.sent.poll(1)
             if count:
@@ -141,23 +141,23 @@ class QueuePair:
         raise Lost("a request does not end")
 
     def post_all(self, messages):
-        """Sends at most SENDS messages, and waits for nothing."""
+        """Posts Sends of at most SENDS messages. Does not wait."""
         for number, message in enumerate(messages):
             self.buffer.write(message, len(message), number * INLINE)
             self._post(IBV_WR_SEND, number * INLINE, len(message))
 
     def send_at_once(self, messages):
-        """At most SENDS messages, none of which waits for another."""
+        """Posts Sends of at most SENDS messages, and waits for all of them."""
         self.post_all(messages)
         for _ in messages:
             self._done()
 
     def reap(self):
-        """Returns the number of requests that have been completed since the last call."""
+        """Returns the number of work requests that have ended since the last call."""
         return sum(done.status == IBV_WC_SUCCESS for done in self.sent.poll(SENDS)[1] or ())
 
     def post(self, opcode, length, remote=None):
-        """Any work request, with a number of bytes of the buffer; does not wait."""
+        """Posts a work request with LENGTH bytes of the buffer. Does not wait."""
         self._post(opcode, 0, length, remote)
 
     def send(self, message, invalidate=None):
@@ -177,7 +177,7 @@ class QueuePair:
             self._do(IBV_WR_RDMA_WRITE, len(data), (segment.handle, segment.offset))
 
     def close(self):
-        """Ends it. The objects stay: closing one of pyverbs' CMIDs closes the device for all."""
+        """Ends the connection. The objects stay: a closed CMID of pyverbs closes the device of all connections."""
         try:
             self.id.disconnect()
         except PyverbsRDMAError as error:

@@ -1,18 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Version 2 of RPC-over-RDMA is spoken where both sides may, and version 1 everywhere else. The server
-# has to be one that has the setting.
+# Version 2 of RPC-over-RDMA: negotiation, forms of messages, credits, callbacks. The server must have the settings of
+# this module.
 . "$(dirname "$0")/lib.sh"
 
-known=/proc/sys/sunrpc/rdma_known_servers
-
-# Clears the client's knowledge about servers.
-forget() {
-	echo 0 >$known
-	[ "$(cat $known)" = 0 ] || fail "$(cat $known) servers are still known"
-}
-
-# grant COUNT: COUNT credits for clients that connect during this test, behind `with`.
+# grant COUNT: the server has COUNT credits for clients that connect during this test. Stands behind `with`.
 grant() {
 	setting=/proc/sys/sunrpc/svc_rdma/max_requests
 	old=$(on_server cat $setting)
@@ -20,21 +12,7 @@ grant() {
 	on_server sh -c "echo $1 >$setting"
 }
 
-# moves_data: files of all sizes arrive as they were sent, and come back so.
-moves_data() {
-	head -c 1048576 /dev/urandom >"$local/large"
-	"$here/io.py" sizes "$local/large" "$dir" 1 1000 3900 4000 4096 65533 1048576
-	for n in $(seq 60); do
-		: >"$dir/a-name-long-enough-to-fill-a-reply-soon-$n"
-	done
-	remount
-	[ "$(ls "$dir" | wc -l)" = 67 ] || fail "$(ls "$dir" | wc -l) names instead of 67"
-	for bytes in 1 1000 3900 4000 4096 65533 1048576; do
-		head -c $bytes "$local/large" | cmp - "$dir/file.$bytes"
-	done
-}
-
-# Data is moved in every form, and the agreed properties are visible.
+# both_speak_it VERSION [in_band|IPv6]: the connection moves data in every form, and debugfs has the agreed properties.
 #= V2-058, V2-059, V2-064
 both_speak_it() {
 	with 2 2
@@ -57,7 +35,7 @@ both_speak_it() {
 	[ "$(transport bad_reply)" = 0 ] || fail "$(transport bad_reply) bad Replies"
 }
 
-# at_once PROCESSES TIMES COMMAND...: PROCESSES at a time run the command TIMES times each.
+# at_once PROCESSES TIMES COMMAND...: PROCESSES processes run COMMAND TIMES times each.
 at_once() {
 	processes=$1 times=$2
 	shift 2
@@ -73,8 +51,8 @@ at_once() {
 	done
 }
 
-# A page of data and its headers are one message, for which no memory is registered. Most buffers
-# are made after the properties are agreed on, and the first message promises none of them.
+# A page of data and its headers are one message, and no memory is registered for it. The first message grants no
+# Receives that are posted after the exchange of properties.
 #= V2-054, V2-055, V2-056
 #= V2-128, V2-200
 messages_hold_a_page() {
@@ -104,7 +82,7 @@ messages_hold_a_page() {
 	[ "$(says last_close)" = none ]
 }
 
-# The server invalidates the handles that it may invalidate, so the client has no LOCAL_INV to post.
+# The server invalidates the handle of each Call, so the client posts no LOCAL_INV.
 #= V2-112, V2-114, V2-117
 server_invalidates_memory() {
 	with 2 2
@@ -121,19 +99,19 @@ many_names() {
 	done
 }
 
-# server_announced HIGHEST: the private data of the server are the message of RFC 8797 and the announcement
-# of this version. Behind `trace`.
+# server_announced HIGHEST: the private data of the server are the format of RFC 8797 and the announcement of this
+# version. Stands behind `trace`.
 server_announced() {
 	data=$(sed -n 's/^rpcrdma_protocol_connect: .*peer=\([0-9a-f]\{32\}\).*/\1/p' "$local/events")
 	[ "$data" = "f6ab0e1801010303d8cc59e2010${1}0000" ] || fail "the server's private data are $data"
 }
 
-# A server that does not announce version 2 gets no message of it, and nothing is remembered of it.
+# The client sends no message of version 2 to a server that does not announce it, and remembers nothing.
 #= VA-001, VA-004, VA-007
 #= VA-008, VA-009
 server_announces_version_1() {
 	with 2 1 8192
-	forget
+	forget_servers
 	VERS=3
 	trace mount_export
 	server_announced 1
@@ -152,8 +130,8 @@ server_announces_version_1() {
 	[ "$(says connects)" = 1 ]
 }
 
-# A connection goes on in version 1 when the server knows no other, and the next begins with it, where the
-# client negotiates in-band.
+# With in-band negotiation, a connection goes on in version 1 when the server refuses version 2. The next connection
+# begins with version 1.
 #= V2-060, V2-061, V2-062
 server_is_asked_in_band() {
 	with 2 1 8192
@@ -174,7 +152,7 @@ server_is_asked_in_band() {
 	rm "$dir"/*
 	moves_data
 	# The knowledge holds for other mounts, too, until it is cleared.
-	trap 'forget; speak 1 1' EXIT
+	trap 'forget_servers; speak 1 1' EXIT
 	[ "$(cat $known)" = 1 ] || fail "$(cat $known) servers are known"
 	leave
 	speak 2 2 8192
@@ -183,13 +161,13 @@ server_is_asked_in_band() {
 		fail "the server was asked again"
 	[ "$(says version)" = 1 ]
 	leave
-	forget
+	forget_servers
 	mount_export
 	[ "$(says version)" = 2 ] || fail "an upgraded server is not noticed"
 	[ "$(cat $known)" = 0 ]
 }
 
-# With in-band negotiation and without, a server that announces version 2 is spoken to in version 1.
+# A client of version 1 speaks version 1 to a server that announces version 2.
 client_speaks_version_1_only() {
 	with 1 2
 	for setting in 0 1; do
@@ -203,7 +181,7 @@ client_speaks_version_1_only() {
 	done
 }
 
-# One credit for each message, granted both ways and never used up for good.
+# A credit is for one message. Both sides grant credits, and no credit is lost.
 #= V2-044, V2-047, V2-187
 credits_are_for_messages() {
 	with 2 2
@@ -223,7 +201,7 @@ credits_are_for_messages() {
 	[ "$(says connects)" = 1 ]
 }
 
-# As few credits as there can be are enough, one after the other.
+# The smallest number of credits is enough for 40 processes.
 #= V2-038, V2-049
 few_credits_do() {
 	with 2 2
@@ -239,8 +217,8 @@ few_credits_do() {
 	[ "$(says connects)" = 1 ]
 }
 
-# While a Call waits, the client asks the server for an answer with a message that grants credits.
-# The Call waits because nfsd has no answer of mountd about the export.
+# While a Call waits, the client sends a grant to find out whether the server is alive. The Call waits because mountd
+# is stopped and nfsd asks it about the export.
 #= V2-051
 silent_server_is_asked() {
 	with 2 2
@@ -263,7 +241,7 @@ silence() {
 	wait $process || fail "stat has failed"
 }
 
-# A connection that breaks is followed by one that begins with version 2 again.
+# Each new connection speaks version 2 again.
 connections_break() {
 	with 2 2
 	mount_export
@@ -281,7 +259,7 @@ connections_break() {
 	moves_data
 }
 
-# sides_speak CLIENT SERVER EXPECTED: behind a restart of the service.
+# sides_speak CLIENT SERVER EXPECTED: restarts the service and checks the version of the new connection.
 sides_speak() {
 	speak "$1" "$2"
 	before=$(says connection)
@@ -293,7 +271,7 @@ sides_speak() {
 	[ "$(says version)" = "$3" ] || fail "sides of $1 and $2 speak version $(says version)"
 }
 
-# Either side becomes an older one and a newer one again, while data is moved.
+# Each side changes its highest version while data are moved.
 #= VA-007, VA-009
 sides_change_under_load() {
 	with 2 2
@@ -308,7 +286,7 @@ sides_change_under_load() {
 	[ "$(cat $known)" = 0 ] || fail "a server is remembered"
 }
 
-# With in-band negotiation, a server of version 1 stays remembered as one.
+# With in-band negotiation, a server of version 1 is remembered.
 #= V2-060, V2-062
 sides_change_in_band() {
 	with 2 2
@@ -321,13 +299,13 @@ sides_change_in_band() {
 	sides_speak 1 1 1
 	sides_speak 2 2 2
 	sides_speak 2 1 1
-	trap 'forget; speak 1 1' EXIT
-	forget
+	trap 'forget_servers; speak 1 1' EXIT
+	forget_servers
 	sides_speak 2 2 2
 	end_io
 }
 
-# parts_in EVENT RESPONSE: there is a message that more parts follow, a Call (0) or a Reply (1).
+# parts_in EVENT RESPONSE: fails unless an event has a message that more parts follow, of a Call (0) or of a Reply (1).
 parts_in() {
 	header="[0-9a-f]\{8\}00000002[0-9a-f]\{8\}00000000"
 	parts=$(grep -c "^rpcrdma_protocol_$1: .*=${header}0000000$(($2 + 2))" "$local/events") ||
@@ -341,13 +319,13 @@ ten_attributes() {
 	done
 }
 
-# messages_received: the counter of the server.
+# Prints the server's counter of received messages.
 messages_received() {
 	on_server cat /proc/sys/sunrpc/svc_rdma/rdma_stat_recv
 }
 
-# A long Call is conveyed in several messages, and no memory is registered for it. The data of a
-# WRITE or a SYMLINK could be moved directly, but an attribute cannot.
+# A long Call is sent in several messages, and no memory is registered for it. The data of WRITE and SYMLINK may have
+# a Read chunk, but the data of SETXATTR may not.
 #= V2-040, V2-103
 calls_go_in_parts() {
 	with 2 2
@@ -365,7 +343,7 @@ calls_go_in_parts() {
 	[ "$(says connects)" = 1 ]
 }
 
-# A Reply that is longer than one message comes in several, and no memory is registered for it.
+# A long Reply arrives in several messages, and no memory is registered for it.
 #= V2-032, V2-100
 replies_come_in_parts() {
 	with 2 2
@@ -382,7 +360,7 @@ replies_come_in_parts() {
 	[ "$(says connects)" = 1 ]
 }
 
-# Many at once have to share the credits.
+# Many Calls in parts share few credits.
 parts_share_the_credits() {
 	with 2 2
 	grant 10
@@ -399,7 +377,7 @@ parts_share_the_credits() {
 	[ "$(says last_close)" = none ]
 }
 
-# messages_without_receive: the counters of the devices of both sides.
+# Prints the number of messages that found no Receive, from the counters of the devices of both sides.
 messages_without_receive() {
 	counters="/sys/class/infiniband/*/ports/1/hw_counters"
 	{
@@ -408,9 +386,8 @@ messages_without_receive() {
 	} | awk '{ sum += $1 } END { print sum }'
 }
 
-# A Reply in several messages takes one credit of the client. It must not grant a credit with each
-# message: if a credit has no Receive, the server's device makes the client repeat its message, and
-# the later messages of the client, such as grants, wait for the same time.
+# A Reply in several messages takes one credit of the client, and must not grant a credit with each message. A credit
+# without a Receive makes the device of the client repeat its message. Later messages, such as grants, wait meanwhile.
 #= V2-045, V2-048, V2-052
 replies_in_parts_leave_receives() {
 	with 2 2 16384
@@ -435,8 +412,7 @@ replies_in_parts_leave_receives() {
 	[ $without = 0 ] || fail "$without messages found no Receive"
 }
 
-# attributes COMMAND BYTES...: runs the command of io.py on 24 files at a time, with each number of
-# bytes in turn.
+# attributes COMMAND BYTES...: runs the command of io.py on 24 files at a time, with each number of bytes in turn.
 attributes() {
 	what=$1
 	shift
@@ -452,112 +428,7 @@ attributes() {
 	done
 }
 
-# caller2 [NAME...]: a client that was written from the document, all that it does or some of it.
-caller2() {
-	"$here/caller2.py" "$SERVER" "$PORT" "$@" >"$local/caller.log" 2>&1 || {
-		cat "$local/caller.log"
-		fail "the server does not answer as it should"
-	}
-}
-
-# All Calls in parts that are joined have a part of the server's memory together.
-all_calls_in_parts_share_memory() {
-	with 2 2 65536
-	needs_crowd
-	make_files_to_call_for
-	# On a busy machine, the server gives up the first Calls before the last ones are there.
-	for _ in 1 2 3; do
-		caller2 parts_of_more
-		grep SKIP "$local/caller.log" || break
-	done
-	! grep -q SKIP "$local/caller.log" || skip "this machine sends too slowly"
-	[ "$(says last_close)" = none ]
-}
-
-# The announcement of a client decides the length of the first Receives, and nothing else.
-clients_announce_their_version() {
-	with 2 2 16384
-	needs_crowd
-	caller2 announce
-	note "$(grep -c '^ok' "$local/caller.log") ways"
-}
-
-# A client that was written from the document opens connections in other ways, and breaks rules.
-others_speak_it() {
-	with 2 2
-	needs_crowd
-	make_files_to_call_for
-	caller2
-	! grep SKIP "$local/caller.log" || fail "a test was skipped"
-	ways=$(grep -c '^ok' "$local/caller.log")
-	note "$ways ways"
-	# A test that the program does not find any more is a failure.
-	[ "$ways" -ge 59 ] || fail "there have been more"
-	[ "$(says last_close)" = none ]
-}
-
-PEER_PORT=20051
-
-# A server that was written from the document, in each of its ways (peer2.py), is between the client and
-# the export.
-#= V2-054, V2-062, V2-092
-#= V2-101, V2-102, V2-105
-#= V2-130, V2-151, V2-155
-other_server_is() {
-	start_peer peer2.py "$scratch/control" $$ "$1"
-	trap 'other_server_goes $? '$peer EXIT
-	modprobe rpcrdma
-	echo 2 >/proc/sys/sunrpc/rdma_max_version
-	echo 4096 >/proc/sys/sunrpc/rdma_max_message
-	# Servers that announce no version can be asked in-band only.
-	case $* in silent | begins | called | version1 | *in_band) in_band 1 ;; esac
-	PORT=$PEER_PORT VERS=3
-	MOUNT_OPTIONS="mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=100,retrans=2,noac"
-	# Data goes in parts then, of which there are not more.
-	[ "$1" != reads ] || MOUNT_OPTIONS=$MOUNT_OPTIONS,wsize=32768
-	mount_export
-	debugfs
-	expected=2
-	case $1 in silent | version1) expected=1 ;; esac
-	[ "$1" != version1 ] || [ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
-	[ "$(says version)" = $expected ] || fail "they speak version $(says version)"
-	moves_data
-	# One refusal is enough: reads are refused since the last mount, or writes now.
-	case $1 in reads | long | writes)
-		head -c 8192 "$local/large" >"$dir/new"
-		refused
-		;;
-	esac
-	target=$(head -c 4000 /dev/zero | tr '\0' x)
-	ln -s "$target" "$dir/link"
-	remount
-	[ "$(readlink "$dir/link")" = "$target" ]
-	[ "$1" != replies ] || refused
-	[ "$(transport bad_reply)" = 0 ] || fail "$(transport bad_reply) bad Replies"
-	[ "$(says version)" = $expected ]
-	kill -0 $peer || fail "the other server has found a fault"
-}
-
-# The server has refused a Call, which was sent in another form then, like all others, and on the same
-# connection.
-refused() {
-	grep -q "refuses a Call" "$scratch/peer2.py.log" || fail "no Call was refused"
-	[ "$(says last_close)" = none ] || fail "the connection is over: $(says last_close)"
-	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
-}
-
-# other_server_goes STATUS PROCESS
-other_server_goes() {
-	[ "$1" = 0 ] || tail -n 20 "$scratch/peer2.py.log"
-	kill -0 "$2" 2>/dev/null || umount -f -l "$mnt"
-	leave || :
-	# The next one listens at the same port.
-	kill "$2" 2>/dev/null && wait "$2" || :
-	forget
-	exit "$1"
-}
-
-# The server calls the client, in version 2 like everything else.
+# A callback of the server is a message of version 2.
 #= V2-168
 server_calls_the_client() {
 	with 2 2
@@ -569,8 +440,8 @@ server_calls_the_client() {
 	[ "$(says version)" = 2 ]
 }
 
-# in_two_namespaces VERSION of NFS: each of two network namespaces has a mount with connections of its own, and the
-# first one goes on when the second one has gone.
+# in_two_namespaces VERSION: two network namespaces have a mount each, with connections of its own. The first mount goes
+# on after the second namespace has ended.
 in_two_namespaces() {
 	VERS=$1
 	with 2 2
@@ -626,31 +497,7 @@ tests \
 	"calls_go_in_parts" \
 	"replies_come_in_parts" \
 	"parts_share_the_credits" \
-	"clients_announce_their_version" \
 	"replies_in_parts_leave_receives" \
-	"others_speak_it" \
-	"all_calls_in_parts_share_memory" \
-	"other_server_is plain" \
-	"other_server_is plain in_band" \
-	"other_server_is default" \
-	"other_server_is unwilling" \
-	"other_server_is late" \
-	"other_server_is shrinks" \
-	"other_server_is small" \
-	"other_server_is one" \
-	"other_server_is parts" \
-	"other_server_is strange" \
-	"other_server_is invalidates" \
-	"other_server_is segments" \
-	"other_server_is reads" \
-	"other_server_is long" \
-	"other_server_is inline" \
-	"other_server_is writes" \
-	"other_server_is replies" \
-	"other_server_is silent" \
-	"other_server_is begins" \
-	"other_server_is called" \
-	"other_server_is version1" \
 	"silent_server_is_asked" \
 	"connections_break" \
 	"sides_change_under_load" \

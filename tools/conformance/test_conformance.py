@@ -222,6 +222,14 @@ class Place(TestCase):
         text = text.replace('"helps one 3"', '"helps"')
         self.assertNotIn("is no test", self.problems({"selftests/a.sh": text}))
 
+    def test_preparing_functions_of_a_sourced_file(self):
+        text = '. "$(dirname "$0")/peer.sh"\n' + program().replace("one 3", "in_version_2 one 3").replace(
+            'tests "in_version_2 one 3" "one 4.2"', 'tests "in_version_2 one 3"')
+        files = {"selftests/a.sh": text, "selftests/peer.sh": "in_version_2() {\n\t\"$@\"\n}\n"}
+        self.assertNotIn("is no test", self.problems(files))
+        files["selftests/peer.sh"] = "negotiated() {\n\t\"$@\"\n}\n"
+        self.assertIn("one is no test", self.problems(files))
+
     def test_helpers_of_a_program_in_python(self):
         for below, is_test in (("def a(talk):", True), ("@case()\ndef a(c):", True),
                                ('before("one", 1)', True), ('before("two", 1)', False),

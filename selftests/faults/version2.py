@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Faults of a server in version 2, by name; peer2.py causes them.
+"""Faults of a server in version 2, by name. peer2.py causes them.
 
-Faults of a whole Reply are the faults of version 1, if they have no words of their own.
+A fault that changes a Reply independently of the form of its header is the fault of version 1.
 """
 
-from faults import FAULTS as FAULTS_V1, READ, WRITE, hang_up_and_announce, register, words
 from verbs import waiting
-from wire import PRIVATE_DATA, SECONDS, Lost, announcement
+from wire import PRIVATE_DATA, SECONDS, Lost, announcement, words
+
+from . import FAULTS as FAULTS_V1
+from .base import READ, WRITE, hang_up_and_announce, register
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
@@ -23,13 +25,13 @@ strikes = register(FAULTS)
 
 
 def message(reply, kind, flags, body=b"", xid=None):
-    """A message as the document has it, as far as its parts go."""
+    """Returns a message with this body behind the fixed words."""
     xid = reply.xid if xid is None else xid
     return words(xid, 2, 32 << 16 | 1, kind, flags) + body
 
 
 def before(name, *made):
-    """The fault: these messages, and then the Reply."""
+    """Adds a fault that sends these messages before the Reply."""
     def fault(_, reply):
         for make in made:
             reply.connection.raw(make(reply))
@@ -39,7 +41,7 @@ def before(name, *made):
 
 
 def instead(name, *made):
-    """The fault: these messages, and no Reply."""
+    """Adds a fault that sends these messages instead of the Reply."""
     def fault(_, reply):
         for make in made:
             reply.connection.raw(make(reply))
@@ -48,7 +50,7 @@ def instead(name, *made):
 
 
 def is_answered(name, make):
-    """The fault: a message that the client has to refuse, and says so; then the Reply."""
+    """Adds a fault that sends a message, waits for the error message of the client, and sends the Reply."""
     def fault(_, reply):
         reply.connection.raw(make(reply))
         xid, *numbers = reply.connection.next_refusal()
@@ -60,12 +62,12 @@ def is_answered(name, make):
 
 
 def called(reply, lists):
-    """A Call to the client with these chunk lists."""
+    """Returns a callback with these chunk lists."""
     call = words(reply.xid, 0, 2, 0x40000000, 1, 0, 0, 0, 0, 0)
     return message(reply, MSG, 0, words(0) + lists + call)
 
 
-# --- Messages that are for no RPC -----------------------------------------------------------
+# --- Messages that belong to no RPC ---------------------------------------------------------
 
 before("empty", lambda _: b"")
 before("runt", lambda reply: words(reply.xid, 2))
@@ -83,7 +85,7 @@ before("part_for_nobody",
                              reply.xid ^ 1),
        lambda reply: message(reply, MSG, RESPONSE, NOTHING + words(0), reply.xid ^ 1))
 
-# --- Messages that are refused, by an error -------------------------------------------------
+# --- Messages that the client answers by an error -------------------------------------------
 
 is_answered("type_unknown", lambda reply: message(reply, 77, 0))
 is_answered("flag_unknown", lambda reply: message(reply, MSG, 0x80, NOTHING + words(reply.xid, 0)))
@@ -105,7 +107,7 @@ is_answered("property_of_another_length",
 
 
 def grants(name, word):
-    """The fault: the Reply grants this."""
+    """Adds a fault whose Reply has this credit word."""
     def fault(_, reply):
         reply.connection.next_credits = word
         reply.send()
@@ -120,7 +122,7 @@ grants("endless_credits", 0xFFFFFFFF)
 
 @strikes(READ)
 def flood_of_grants(_, reply):
-    """They take no credit."""
+    """Sends grants without payload, which take no credit."""
     for _ in range(500):
         reply.connection.send(message(reply, NOMSG, 0, NOTHING, 0))
     reply.send()
@@ -128,7 +130,7 @@ def flood_of_grants(_, reply):
 
 @strikes(READ)
 def flood(_, reply):
-    """Many times more messages than the client has granted."""
+    """Sends many more messages than the client has granted."""
     for _ in range(500):
         reply.connection.send(words(reply.xid, 2))
     reply.send()
@@ -136,12 +138,12 @@ def flood(_, reply):
 
 @strikes(READ)
 def other_properties(_, reply):
-    """Only the first ones count."""
+    """Sends other properties, of which only the first set counts."""
     reply.connection.raw(message(reply, CONNPROP, 0, words(2, 1, 4, 1024, 2, 4, 1024), 7))
     reply.send()
 
 
-# --- Replies that cannot be used ------------------------------------------------------------
+# --- Replies that the client must refuse ----------------------------------------------------
 
 instead("error_unknown", lambda reply: message(reply, ERROR, RESPONSE, words(77)))
 instead("error_bad_xdr", lambda reply: message(reply, ERROR, RESPONSE, words(2)))
@@ -177,7 +179,7 @@ instead("nomsg_between_parts",
 
 @strikes(WRITE)
 def refuses_a_call_twice(_, reply):
-    """First the Read chunk with the data, then the Position Zero Read chunk with all of the Call."""
+    """Refuses the Read chunk with the data, and then the Position Zero Read chunk with the whole Call."""
     connection = reply.connection
     connection.refuse(reply.xid, READ_CHUNKS, 1)
     for _ in waiting(SECONDS):
@@ -213,7 +215,7 @@ def invalidate_with_a_part(_, reply):
 
 
 def begins_with(name, *sets):
-    """The fault: the connection ends, and the server says this of itself on the next."""
+    """Adds a fault that ends the connection. The server announces these sets of properties on the next."""
     def fault(peer, _):
         type(peer.connection).first = sets
         peer.hang_up("as told")
@@ -222,8 +224,8 @@ def begins_with(name, *sets):
 
 
 def announces(name, version, private_data):
-    """The fault: the connection ends. The next has these private data, and a client opens it with this
-    version."""
+    """Adds a fault that ends the connection. The next has these private data, and the client must open it with
+    this version."""
     def fault(peer, _):
         type(peer.connection).opening = version
         hang_up_and_announce(peer, private_data)
@@ -242,7 +244,7 @@ announces("only_that", 2, announcement(2))
 announces("it_first", 2, announcement(2) + PRIVATE_DATA)
 announces("it_between_others", 2, PRIVATE_DATA + bytes(range(13)) + announcement(2) + bytes(range(13)))
 announces("half_of_it", 1, PRIVATE_DATA + announcement(2)[:4])
-# Over InfiniBand, zeros follow.
+# InfiniBand appends zeros.
 announces("most_of_it", 1, PRIVATE_DATA + announcement(2)[:5])
 announces("another_format", 1, PRIVATE_DATA + announcement(2, 2))
 announces("another_format_first", 2, PRIVATE_DATA + announcement(1, 2) + announcement(2))

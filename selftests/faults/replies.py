@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Replies that the client must refuse."""
+
+import dataclasses
+import random
+import time
+
+from wire import RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, words
+
+from .base import GETATTR, READ, READDIRPLUS, instead, into_the_reply_chunk, spoils, strikes, swapped
+
+
+@strikes(GETATTR)
+def bad_replies_to_the_next_calls(_, reply):
+    """Sends bad Replies to the next 400 Calls, and begins before each Call arrives. The XIDs of Calls are
+    consecutive."""
+    last = swapped(reply.xid)
+    reply.send()
+    reply.kind, reply.payload = RDMA_NOMSG, b""
+    end = time.monotonic() + 60
+    for xid in range(last + 1, last + 401):
+        reply.xid = swapped(xid)
+        while not (call := reply.connection.next_call()):
+            if time.monotonic() > end:
+                return f"{xid - last - 1} Calls have come"
+            reply.send()
+        if call.xid != reply.xid:
+            return f"a Call has come with XID {call.xid:#x} instead of {reply.xid:#x}"
+        reply.send()
+    return "sent"
+
+
+
+
+@strikes(READ)
+def error_version(_, reply):
+    instead(reply, RDMA_ERROR, 1, 2, 3)
+
+
+@strikes(READ)
+def error_chunk(_, reply):
+    instead(reply, RDMA_ERROR, 2)
+
+
+@strikes(READ)
+def error_unknown(_, reply):
+    instead(reply, RDMA_ERROR, 77)
+
+
+@spoils(READ)
+def type_msgp(reply):
+    reply.kind = RDMA_MSGP
+
+
+@strikes(READ)
+def type_done(_, reply):
+    instead(reply, RDMA_DONE)
+
+
+@spoils(READ)
+def type_unknown(reply):
+    reply.kind = 0x80000000
+
+
+@strikes(READ)
+def header_cut_short(_, reply):
+    instead(reply, RDMA_MSG, 0)
+
+
+@strikes(READ)
+def no_chunk_lists(_, reply):
+    instead(reply, RDMA_MSG)
+
+
+@strikes(READ)
+def presence_of_two(_, reply):
+    instead(reply, RDMA_MSG, 0, 2, 0, 0, 0)
+
+
+@strikes(READ)
+def endless_list(_, reply):
+    instead(reply, RDMA_MSG, 0, *[1, 0] * 500)
+
+
+@strikes(READ)
+def endless_chunk(_, reply):
+    instead(reply, RDMA_MSG, 0, 1, 0xFFFFFFFF, 1, 2, 3, 4)
+
+
+@spoils(READ)
+def no_payload(reply):
+    reply.payload = b""
+
+
+@spoils(READ)
+def longer_than_its_buffers(reply):
+    reply.payload += bytes(3000)
+
+
+@spoils(READ)
+def payload_of_another(reply):
+    reply.payload = words(reply.xid ^ 1) + reply.payload[4:]
+
+
+@spoils(READ)
+def nowhere(reply):
+    """Sends RDMA_NOMSG without a Reply chunk."""
+    reply.kind = RDMA_NOMSG
+
+
+@spoils(READ)
+def read_list(reply):
+    reply.reads = [(0, dataclasses.replace(reply.call.writes[0][0], length=64))]
+
+
+@spoils(READ)
+def reply_chunk_not_offered(reply):
+    reply.reply = [dataclasses.replace(reply.call.writes[0][0], length=64)]
+    reply.kind = RDMA_NOMSG
+
+
+@spoils(READ)
+def write_chunk_twice(reply):
+    reply.writes *= 2
+
+
+@spoils(READ)
+def other_handle(reply):
+    reply.writes[0][0].handle ^= 0x100
+
+
+@spoils(READ)
+def other_offset(reply):
+    reply.writes[0][0].offset += 4096
+
+
+@spoils(READ)
+def too_much_written(reply):
+    reply.writes[0][0].length = 0xFFFFFFFC
+
+
+@spoils(READ)
+def one_octet_too_much(reply):
+    reply.writes[0][0].length = reply.call.writes[0][0].length + 1
+
+
+@spoils(READ)
+def too_many_segments(reply):
+    reply.writes[0] += [dataclasses.replace(reply.writes[0][0], length=0)]
+
+
+@spoils(READ)
+def behind_the_end_of_addresses(reply):
+    reply.writes[0][0].offset = 0xFFFFFFFFFFFFFFF0
+
+
+@spoils(READDIRPLUS)
+def reply_chunk_other_handle(reply):
+    into_the_reply_chunk(reply)
+    reply.reply[0].handle ^= 0x100
+
+
+@spoils(READDIRPLUS)
+def reply_chunk_too_long(reply):
+    into_the_reply_chunk(reply)
+    reply.reply[0].length = reply.call.reply[0].length + 4
+
+
+@spoils(READDIRPLUS)
+def reply_chunk_unused(reply):
+    into_the_reply_chunk(reply)
+    reply.reply[0].length = 0
+
+
+@spoils(READDIRPLUS)
+def reply_chunk_with_a_gap(reply):
+    """Leaves room in the first Segment and uses the second."""
+    into_the_reply_chunk(reply)
+    first, second = reply.reply[:2]
+    first.length -= 4
+    second.length = max(second.length, 4)
+
+
+@spoils(READDIRPLUS)
+def reply_chunk_one_segment_more(reply):
+    into_the_reply_chunk(reply)
+    reply.reply.append(dataclasses.replace(reply.reply[0], length=0))
+
+
+@spoils(READDIRPLUS)
+def reply_chunk_and_payload(reply):
+    into_the_reply_chunk(reply)
+    reply.kind, reply.payload = RDMA_MSG, words(reply.xid, 1, 0, 0, 0, 0)
+
+
+@strikes(READ)
+def mutations(_, reply):
+    """Changes octets of the header at random, sometimes cuts the message, and sometimes invalidates the handle."""
+    message = bytearray(reply.encode())
+    header = len(message) - len(reply.payload)
+    for _ in range(random.choice((1, 1, 1, 2, 5))):
+        at = random.randrange(header)
+        message[at] = random.choice((0, 1, 2, 0x7F, 0x80, 0xFF, message[at] ^ 1 << random.randrange(8)))
+    if random.random() < 0.1:
+        del message[random.randrange(len(message)):]
+    reply.connection.send(bytes(message),
+                          reply.call.writes[0][0].handle if random.random() < 0.1 else None)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Unusual Replies that the client must accept."""
+
+import dataclasses
+
+from wire import words
+
+from .base import READ, READDIRPLUS, READLINK, WRITE, into_the_reply_chunk, spoils, strikes
+
+
+def inline(reply):
+    """Puts the data of a READ into the message and returns the Write chunk unused."""
+    reply.writes = [[dataclasses.replace(segment, length=0) for segment in chunk]
+                    for chunk in reply.call.writes]
+    reply.payload = reply.answer
+
+
+@spoils(READ)
+def result_inline(reply):
+    inline(reply)
+
+
+@spoils(READDIRPLUS)
+def reply_chunk_cut_to_what_is_used(reply):
+    """Leaves out the unused Segments of the Reply chunk, as Linux before 4.12 does."""
+    into_the_reply_chunk(reply)
+    reply.reply = [segment for segment in reply.reply if segment.length]
+    assert len(reply.reply) < len(reply.call.reply)
+
+
+@spoils(READLINK)
+def link_cut_to_what_is_used(reply):
+    into_the_reply_chunk(reply)
+    reply.reply = [segment for segment in reply.reply if segment.length]
+    assert len(reply.reply) < len(reply.call.reply)
+
+
+@spoils(READ)
+def write_chunk_cut_to_nothing(reply):
+    """Returns a Write chunk without Segments."""
+    inline(reply)
+    reply.writes = [[] for _ in reply.writes]
+
+
+@spoils(READ)
+def no_write_list(reply):
+    """Leaves out the Write list when the data are inline, as ntirpc does."""
+    inline(reply)
+    reply.writes = []
+
+
+@spoils(READ)
+def reply_chunk_not_offered_and_unused(reply):
+    reply.reply = [dataclasses.replace(reply.call.writes[0][0], length=0)]
+
+
+@spoils(READ)
+def write_chunk_more_than_offered_and_unused(reply):
+    reply.writes += [[dataclasses.replace(reply.call.writes[0][0], length=0)]]
+
+
+@strikes(READ)
+def pad_of_another_length(_, reply):
+    """Pads the data with count % 4 zeros, as NFS-Ganesha 6.5 does. The message may have any length."""
+    inline(reply)
+    count = int.from_bytes(reply.call.payload[-4:])
+    reply.payload = reply.payload[:len(reply.payload) - -count % 4] + bytes(count % 4)
+    reply.send()
+    return f"{len(reply.payload)} octets"
+
+
+@spoils(READ)
+def pad_in_the_message(reply):
+    """Puts the data into the Write chunk, and their XDR pad into the message."""
+    reply.payload += bytes(3)
+
+
+@spoils(READ)
+def no_attributes(reply):
+    """Omits the attributes of the file, so that the results before the data are short."""
+    at = 28
+    if reply.payload[at:at + 4] != words(1):
+        raise ValueError("there are no attributes")
+    reply.payload = reply.payload[:at] + words(0) + reply.payload[at + 4 + 84:]
+
+
+@strikes(READ)
+def nothing_written(_, reply):
+    """Returns the Write chunk unused although the results have a count of data."""
+    for segment in reply.writes[0]:
+        segment.length = 0
+    reply.send()
+
+
+@strikes(WRITE)
+def read_again(_, reply):
+    """Reads the Read chunk again before the Reply and compares the data."""
+    data = [reply.connection.read(segment) for _, segment in reply.call.reads]
+    reply.send()
+    return "the same" if b"".join(data) in reply.call.payload else "other data"
