@@ -437,10 +437,13 @@ lossy_link() {
 	trap 'tc qdisc del dev $interface root' EXIT
 }
 
+# Soft RoCE ends a connection if the queue drops one of its requests, so the queue holds the frames of many connections.
+NETEM="netem limit 20000"
+
 # netem [on_server]: adds the queueing discipline that loses frames to the interface.
 netem() {
 	"$@" sh -c 'command -v tc' >/dev/null || skip "needs tc"
-	said=$("$@" tc qdisc add dev "$interface" root netem 2>&1) && return
+	said=$("$@" tc qdisc add dev "$interface" root $NETEM 2>&1) && return
 	case $said in
 	*"qdisc kind is unknown"* | *"qdisc not found"*) skip "needs the netem queueing discipline" ;;
 	esac
@@ -460,9 +463,9 @@ some_were_lost() {
 	[ "$lost" -gt 0 ] || fail "that tests nothing"
 }
 
-# lose SHARE: loses this share of the frames that the client sends.
+# lose SHARE [on_server]: loses this share of the frames that the interface sends from now on.
 lose() {
-	tc qdisc change dev "$interface" root netem loss "$1"
+	${2:-} tc qdisc change dev "$interface" root $NETEM loss "$1"
 }
 
 # Where a module that is built with BOUNCE=y puts the copies of the memory that is mapped for DMA.

@@ -55,7 +55,7 @@ many_come_over_a_lossy_link() {
 	software_device on_server
 	netem on_server
 	trap 'on_server tc qdisc del dev $interface root' EXIT
-	on_server tc qdisc change dev "$interface" root netem loss "$1"
+	lose "$1" on_server
 	"$here/crowd.py" "$SERVER" "$PORT" 100 100 >"$local/crowd" 2>&1 || {
 		cat "$local/crowd"
 		exit 1

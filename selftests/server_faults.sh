@@ -107,10 +107,10 @@ frames_are_lost() {
 	software_device on_server
 	netem on_server
 	trap 'on_server tc qdisc del dev $interface root' EXIT
-	on_server tc qdisc change dev "$interface" root netem loss "$2"
+	lose "$2" on_server
 	begin_io 4
 	sleep 3
-	on_server tc qdisc change dev "$interface" root netem loss 0%
+	lose 0% on_server
 	end_io
 	some_were_lost on_server
 	end

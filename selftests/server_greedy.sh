@@ -99,7 +99,7 @@ clients_over_a_slow_link_hold_no_threads() {
 	hold "$1" slow_reads "$local/stop" inside
 	until_there "$local/held.open"
 	# Less than the time after which a device sends a packet again.
-	inside tc qdisc add dev rpcrdma1 root netem delay 200ms || skip "needs the netem queueing discipline"
+	inside tc qdisc add dev rpcrdma1 root $NETEM delay 200ms || skip "needs the netem queueing discipline"
 	touch "$local/held.slow"
 	until_there "$local/held"
 	# The Calls arrive, and the first data has been asked for. All of it takes 15 seconds.

@@ -48,7 +48,7 @@ fault_frames() {
 	[ "$share" -lt 9 ] || share=100
 	random 2 12
 	said="$share% of the frames are lost for $number s"
-	$on tc qdisc change dev "$interface" root netem loss "$share%"
+	lose "$share%" $on
 	sleep "$number"
 }
 
@@ -187,7 +187,7 @@ heal() {
 		client) on= ;;
 		server) on=on_server ;;
 		esac
-		$on tc qdisc change dev "$interface" root netem loss 0%
+		lose 0% $on
 		$on sh -c 'for name in fail_sunrpc failslab; do echo 0 >/sys/kernel/debug/$name/probability; done'
 		for setting in modify=0 silent=0 delay=0 swallow=-1 event=-1; do
 			fault_parameter "${setting%=*}" "${setting#*=}"
