@@ -12,8 +12,7 @@ use super::connection::Client;
 use crate::{
     endpoint::{
         self,
-        Endpoint,
-        Protocol, //
+        Endpoint, //
     },
     proto::connection::negotiate::{
         Opening,
@@ -123,7 +122,9 @@ pub(super) fn opening(
 /// version 1 from the time when it was asked, so that it is asked again after an update of its kernel.
 pub(super) fn remember_end(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>) {
     let state = endpoint.shared().lock();
-    let is_version2 = state.protocol().is_some_and(Protocol::is_version2);
+    let is_version2 = state
+        .protocol()
+        .is_some_and(|protocol| protocol.is_version2());
     drop(state);
     if is_version2 {
         remember(net, server, endpoint);
@@ -139,7 +140,7 @@ pub(super) fn remember(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>)
     let before = memory(number);
     let mut memory = before;
     if let Some(protocol) = endpoint.shared().lock().protocol() {
-        Protocol::remember(protocol, endpoint::now(), &mut memory);
+        protocol.remember(endpoint::now(), &mut memory);
     }
     if memory != before {
         let until = memory.until().map_or(0, |until| until.0 / 1_000);

@@ -303,7 +303,9 @@ impl<R: Responder> Endpoint<R> {
 
     /// The length of another Send buffer.
     fn send_len(&self, state: &State<R>) -> u32 {
-        let is_version2 = state.protocol().is_some_and(Protocol::is_version2);
+        let is_version2 = state
+            .protocol()
+            .is_some_and(|protocol| protocol.is_version2());
         self.shared.role.send_len(if is_version2 {
             Version::V2
         } else {
@@ -521,7 +523,7 @@ impl<R: Responder> State<R> {
     /// all.
     //= V2-038, V2-039
     pub(crate) fn has_room_for_part(&self, work_requests: u32) -> bool {
-        self.protocol().is_some_and(Protocol::may_go_on)
+        self.protocol().is_some_and(|protocol| protocol.may_go_on())
             && self.queue.has_room_for(work_requests)
             && !self.sends.is_empty()
     }
@@ -568,17 +570,5 @@ impl<R: Responder> State<R> {
         let last = self.sends.is_empty();
         qp.post_reply(&mut self.queue, write, buffer, len, invalidate, last)
             .map_err(|_| EndReason::NotPosted)
-    }
-}
-
-/// The protocol with the time of the endpoint.
-impl Protocol {
-    /// Calls [`Protocol::server`] with the present time.
-    pub(crate) fn accepted(
-        cid: u32,
-        config: &crate::proto::connection::Config,
-        private_data: &[u8],
-    ) -> Self {
-        Self::server(cid, config, private_data, now())
     }
 }

@@ -16,7 +16,6 @@
 
 use super::{
     EndReason,
-    Protocol,
     Role,
     Shared, //
 };
@@ -233,7 +232,7 @@ impl<R: Role> Unproven for Shared<R> {
             || self
                 .lock()
                 .protocol()
-                .is_some_and(Protocol::is_authenticated)
+                .is_some_and(|protocol| protocol.is_authenticated())
         {
             return;
         }

@@ -16,7 +16,6 @@ use super::{
     Disposition,
     EndReason,
     LockedState,
-    Protocol,
     Role,
     Shared,
     State,
@@ -168,7 +167,10 @@ impl<R: Role> State<R> {
 
     /// Takes the stale reassembly buffer, which the caller drops without the lock.
     pub(super) fn take_useless(&mut self) -> Reassembly {
-        if self.protocol().is_some_and(Protocol::is_joining) {
+        if self
+            .protocol()
+            .is_some_and(|protocol| protocol.is_joining())
+        {
             return Reassembly::default();
         }
         core::mem::take(&mut self.joining)

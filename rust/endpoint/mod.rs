@@ -34,6 +34,7 @@ pub(crate) mod hostauth;
 mod join;
 mod progress;
 mod protocol;
+mod recorder;
 mod state;
 mod tick;
 mod waiting;
@@ -549,7 +550,10 @@ impl<R: Role> Endpoint<R> {
             self.shared.request_close(why);
             return Err(why.errno());
         }
-        if state.protocol().is_some_and(Protocol::is_asking) {
+        if state
+            .protocol()
+            .is_some_and(|protocol| protocol.is_asking())
+        {
             drop(state);
             let settled = self.shared.progress.wait(Step::Settled, timeout);
             state = self.shared.lock();

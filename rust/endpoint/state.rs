@@ -234,20 +234,21 @@ impl<R: Role> State<R> {
             MsgType::Reply => self.messages,
             MsgType::Call => protocol.messages_for(self.allowance.calls()),
         };
-        protocol.count_posted(RecvCredits::receives(messages).saturating_sub(self.held));
+        protocol.handle_posted(RecvCredits::receives(messages).saturating_sub(self.held));
     }
 
     /// Returns whether the protocol may have a message to send that it could not send before.
     #[inline]
     pub(super) fn may_have_more(&self) -> bool {
-        self.control_pending || self.protocol.as_ref().is_some_and(Protocol::is_version2)
+        let protocol = self.protocol.as_ref();
+        self.control_pending || protocol.is_some_and(|protocol| protocol.is_version2())
     }
 
     /// Returns whether the peer's credits allow an RPC message in `parts` parts now.
     #[inline]
     pub(crate) fn may_send(&self, direction: MsgType, parts: u32) -> bool {
         let protocol = self.protocol.as_ref();
-        protocol.is_some_and(|protocol| protocol.may_send(direction, parts))
+        protocol.is_some_and(|protocol| protocol.may_send(now, direction, parts))
     }
 
     /// Returns whether a Call in `parts` parts, with `mrs` registrations, can be posted now.

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     endpoint::{
+        self,
         EndReason,
         Endpoint,
         Judgement,
@@ -203,7 +204,7 @@ impl ServerConnection {
         let judgement = Judgement::new(Side::Server, request.peer(), &request.link())?;
         judgement.apply(&mut config);
         //= CM-002, CM-011
-        let protocol = Protocol::accepted(cid, &config, request.private_data());
+        let protocol = Protocol::server(cid, &config, request.private_data(), endpoint::now());
         let facts = protocol.facts();
         let server = Server::new(xprt, cid, sizes)?;
         let resolved = Resolved::from_connect_request(server, Queue::new(), request)?;

@@ -5,7 +5,7 @@
 //! [`negotiate`] settles the version. [`credit`] keeps the credits of both sides, and [`continuation`] joins
 //! messages in parts. [`hostauth`] says which messages are allowed before the proof of the peer, [`shared_key`]
 //! has the proof, and [`host`] the hosts that a key or a setting names. These modules do not depend on
-//! [`Connection`].
+//! [`Connection`]. A [`record::Recorder`] gets all calls that change a connection.
 //!
 //! [`Connection`] does no I/O. Its methods are of four kinds:
 //!
@@ -51,6 +51,7 @@ use crate::proto::{
             Time,
             Versions, //
         },
+        record::Recorder,
     },
     requester::plan::Limits,
     wire::{
@@ -90,6 +91,7 @@ pub mod host;
 pub mod hostauth;
 pub mod negotiate;
 mod receive;
+pub mod record;
 pub mod shared_key;
 mod transmit;
 
@@ -268,14 +270,22 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
+    /// Returns the name of an RPC message for traces.
+    pub(super) const fn name_of(kind: MsgType) -> &'static str {
+        match kind {
+            MsgType::Call => "call",
+            MsgType::Reply => "reply",
+        }
+    }
+
     /// Returns a name for traces.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Dropped => "dropped",
             Self::Refused(_) => "refused",
-            Self::Call(_) => "call",
-            Self::Reply(_) => "reply",
+            Self::Call(_) => Self::name_of(MsgType::Call),
+            Self::Reply(_) => Self::name_of(MsgType::Reply),
             Self::Error { .. } => "error",
             Self::Failed { .. } => "failed",
             Self::Ready => "ready",
@@ -443,9 +453,10 @@ enum FirstMessage {
     Over,
 }
 
-/// The protocol state of one connection.
+/// The protocol state of one connection. `R` records the calls that change it.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct Connection<R = ()> {
+    recorder: R,
     side: Side,
     config: Config,
     negotiation: Negotiation,
@@ -479,6 +490,22 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Starts a connection that this side opened, without a recorder.
+    ///
+    /// `peer` is the private data of the server.
+    pub fn client(config: Config, opening: Opening, peer: &[u8], now: Time) -> Self {
+        Self::recorded_client((), config, opening, peer, now)
+    }
+
+    /// Starts a connection that the peer opened, without a recorder.
+    ///
+    /// `peer` is the private data of the client.
+    pub fn server(config: Config, peer: &[u8], now: Time) -> Self {
+        Self::recorded_server((), config, peer, now)
+    }
+}
+
+impl<R: Recorder> Connection<R> {
     /// Starts a connection that this side opened.
     ///
     /// `peer` is the private data of the server.
@@ -486,7 +513,14 @@ impl Connection {
     //= V2-062, D-12, D-20
     //= D-32, VA-007, VA-008
     //= VA-009, D-53
-    pub fn client(mut config: Config, opening: Opening, peer: &[u8], now: Time) -> Self {
+    pub fn recorded_client(
+        recorder: R,
+        mut config: Config,
+        opening: Opening,
+        peer: &[u8],
+        now: Time,
+    ) -> Self {
+        let given = config;
         let first = match opening {
             Opening::Announced => {
                 config.versions = config.versions.announced_by(Announcement::decode(peer));
@@ -496,7 +530,9 @@ impl Connection {
         };
         let by_call = config.xid == Xid(0);
         let negotiation = Negotiation::client(config.versions, first).opening(by_call);
-        let mut client = Self::new(Side::Client, config, negotiation, peer, now);
+        let in_band = opening != Opening::Announced;
+        recorder.began(&given, in_band, negotiation.version(), peer, now);
+        let mut client = Self::new(recorder, Side::Client, config, negotiation, peer, now);
         if by_call {
             // The server uses the defaults.
             client.announced = true;
@@ -516,18 +552,27 @@ impl Connection {
     ///
     /// `peer` is the private data of the client.
     //= D-12
-    pub fn server(config: Config, peer: &[u8], now: Time) -> Self {
+    pub fn recorded_server(recorder: R, config: Config, peer: &[u8], now: Time) -> Self {
         let negotiation = Negotiation::server(config.versions);
-        Self::new(Side::Server, config, negotiation, peer, now)
+        recorder.began(&config, false, negotiation.version(), peer, now);
+        Self::new(recorder, Side::Server, config, negotiation, peer, now)
     }
 
-    fn new(side: Side, config: Config, negotiation: Negotiation, peer: &[u8], now: Time) -> Self {
+    fn new(
+        recorder: R,
+        side: Side,
+        config: Config,
+        negotiation: Negotiation,
+        peer: &[u8],
+        now: Time,
+    ) -> Self {
         // The client may send one message before the server says anything.
         let (send, recv) = match side {
             Side::Client => (1, 0),
             Side::Server => (0, 1),
         };
         Self {
+            recorder,
             side,
             config,
             negotiation,
@@ -562,6 +607,17 @@ impl Connection {
     #[inline]
     pub const fn version(&self) -> Option<Version> {
         self.negotiation.version()
+    }
+
+    /// Returns whether the connection speaks version 2, or tries to.
+    #[inline]
+    pub fn is_version2(&self) -> bool {
+        self.version() == Some(Version::V2)
+    }
+
+    /// Returns the configuration of this side.
+    pub const fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Says whether the version is final.
@@ -603,6 +659,17 @@ impl Connection {
     /// Returns the Calls of this side on a version 1 connection.
     pub const fn calls(&self) -> &CallCredits {
         &self.calls
+    }
+
+    /// Returns the number of Calls of this side that may be in flight, or in version 2 of messages that it may
+    /// send now. For records.
+    #[cold]
+    #[inline(never)]
+    pub fn may_send_now(&self) -> u32 {
+        match self.version() {
+            Some(Version::V2) => self.send.balance(),
+            _ => self.calls.limit(),
+        }
     }
 
     /// Returns the credits of this side on a version 2 connection.
@@ -736,6 +803,7 @@ impl Connection {
     /// [`wants_completion`](Self::wants_completion) says so.
     #[inline]
     pub fn handle_sent(&mut self, count: u32) {
+        self.recorder.sent(count);
         self.send.handle_sent(count);
     }
 
@@ -754,15 +822,22 @@ impl Connection {
     }
 
     /// Changes the number of Calls of the peer that are accepted at once, from the next Reply on.
-    /// When it grows, the Receives for them have been posted already.
+    /// When it grows, the Receives for them have been posted already. Returns whether the number has changed.
+    #[inline]
     //= V1-033, V1-035
-    pub fn set_grants(&mut self, grants: u32) {
+    pub fn set_grants(&mut self, grants: u32) -> bool {
+        if grants == self.config.grants {
+            return false;
+        }
+        self.recorder.grants(grants);
         self.config.grants = grants;
+        true
     }
 
     /// Changes the number of messages with Receives, from the next message on.
     //= V2-049
     pub fn set_ceiling(&mut self, ceiling: u16) {
+        self.recorder.ceiling(ceiling);
         self.config.ceiling = ceiling;
         self.recv.set_ceiling(ceiling);
     }
@@ -770,12 +845,16 @@ impl Connection {
     /// The number of posted Receives has changed to `posted`.
     #[inline]
     pub fn handle_posted(&mut self, posted: u32) {
-        self.recv.handle_posted(posted);
+        if posted != self.recv.posted() {
+            self.recorder.posted(posted);
+            self.recv.handle_posted(posted);
+        }
     }
 
     /// Accounts the end of a Call of this side, for any reason.
     #[inline]
     pub fn handle_call_ended(&mut self) {
+        self.recorder.call_ended();
         self.calls.finish();
     }
 
@@ -811,6 +890,12 @@ impl Connection {
     /// Time has passed.
     //= V2-135, D-32, D-50
     pub fn handle_timeout(&mut self, now: Time) -> Event<'static> {
+        let event = self.time_out(now);
+        self.recorder.timeout(now, event.name());
+        event
+    }
+
+    fn time_out(&mut self, now: Time) -> Event<'static> {
         if let Some(refused) = self.check_auth() {
             return refused;
         }

@@ -16,6 +16,7 @@ use crate::proto::{
             Time,
             Versions, //
         },
+        record::Recorder,
         Arrived,
         CloseReason,
         Connection,
@@ -55,7 +56,7 @@ use crate::proto::{
     },
 };
 
-impl Connection {
+impl<R: Recorder> Connection<R> {
     /// Handles a message. `invalidated` is the handle that the peer's Send has invalidated, from the Receive
     /// completion.
     ///
@@ -65,6 +66,20 @@ impl Connection {
     //= V1-004, V1-033, V1-035
     //= V1-118, V1-132
     pub fn handle_message<'a>(
+        &mut self,
+        now: Time,
+        message: &'a [u8],
+        invalidated: Option<Handle>,
+    ) -> Event<'a> {
+        let event = self.handle_unrecorded(now, message, invalidated);
+        let xid = event.xid().unwrap_or(Xid(0));
+        self.recorder
+            .message(self, now, message, invalidated, event.name(), xid);
+        event
+    }
+
+    #[inline(always)]
+    fn handle_unrecorded<'a>(
         &mut self,
         now: Time,
         message: &'a [u8],
@@ -94,7 +109,23 @@ impl Connection {
         invalidated: Option<Handle>,
     ) -> Option<Arrived<'a>> {
         let (_, arrived) = self.try_fast(version, Some(kind), now, message, invalidated)?;
+        self.record_fast(now, message, invalidated, kind, arrived.fixed.xid);
         Some(arrived)
+    }
+
+    /// Records a message of the fast path.
+    #[inline(always)]
+    fn record_fast(
+        &self,
+        now: Time,
+        message: &[u8],
+        invalidated: Option<Handle>,
+        kind: MsgType,
+        xid: Xid,
+    ) {
+        let event = Event::name_of(kind);
+        self.recorder
+            .message(self, now, message, invalidated, event, xid);
     }
 
     /// Does the work of [`handle_fast`](Self::handle_fast), for either kind of message if `only` is `None`.
@@ -161,6 +192,7 @@ impl Connection {
             xid: fixed.xid,
             msg_type: Some(kind),
         };
+        self.record_fast(now, message, None, kind, fixed.xid);
         Some(whole(&fixed, conveyed, Some(start)))
     }
 
@@ -319,6 +351,11 @@ impl Connection {
     /// when [`poll_transmit`](Self::poll_transmit) is called after every message.
     //= V1-093, V2-142, V2-148
     pub fn refuse(&mut self, fixed: &FixedWords, report: ErrorReport) -> Result<(), CloseReason> {
+        self.recorder.refuse(fixed, report);
+        self.queue_report(fixed, report)
+    }
+
+    fn queue_report(&mut self, fixed: &FixedWords, report: ErrorReport) -> Result<(), CloseReason> {
         if self.reports.push(*fixed, report) {
             Ok(())
         } else {
@@ -333,7 +370,7 @@ impl Connection {
         report: ErrorReport,
         event: Event<'static>,
     ) -> Event<'static> {
-        match self.refuse(fixed, report) {
+        match self.queue_report(fixed, report) {
             Ok(()) => event,
             Err(why) => self.close(why),
         }

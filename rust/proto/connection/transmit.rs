@@ -10,6 +10,7 @@ use crate::proto::{
             SendCredits, //
         },
         negotiate::Time,
+        record::Recorder,
         Connection,
         FirstMessage,
         SendError,
@@ -36,7 +37,7 @@ use crate::proto::{
     },
 };
 
-impl Connection {
+impl<R: Recorder> Connection<R> {
     // Commands.
 
     /// Writes the header of an RPC message, or of a part of one, and returns its length. The
@@ -45,12 +46,25 @@ impl Connection {
     /// # Errors
     ///
     /// Nothing has happened then.
-    #[inline(always)]
+    #[inline]
     //= V1-006, V1-032, V1-036
     //= V2-038, V2-040, V2-045
     //= V2-047, V2-064, D-12
     //= D-14
     pub fn send<C: Chunks + ?Sized>(
+        &mut self,
+        now: Time,
+        out: &mut [u8],
+        message: &Outgoing,
+        chunks: &C,
+    ) -> Result<usize, SendError> {
+        let result = self.send_unrecorded(now, out, message, chunks);
+        self.recorder.send(self, now, message, result, out);
+        result
+    }
+
+    #[inline(always)]
+    fn send_unrecorded<C: Chunks + ?Sized>(
         &mut self,
         now: Time,
         out: &mut [u8],
@@ -264,7 +278,12 @@ impl Connection {
     /// Nothing has happened then. Material that is too long for one message has to be encoded with
     /// [`encode_with`](property::Properties::encode_with) and sent with [`send_properties`](Self::send_properties).
     //= V2-134, V2-197, D-50
-    pub fn send_hostauth(&mut self, out: &mut [u8], material: &[u8]) -> Result<usize, SendError> {
+    pub fn send_hostauth(
+        &mut self,
+        now: Time,
+        out: &mut [u8],
+        material: &[u8],
+    ) -> Result<usize, SendError> {
         let (send, mut recv) = self.credits_for_properties()?;
         let prefix = v2::encode_properties(out, self.config.xid, recv.grant(), &[], false)?;
         let mut body = Writer::new(out.get_mut(prefix..).unwrap_or_default());
@@ -272,6 +291,8 @@ impl Connection {
         let len = prefix.saturating_add(body.len());
         self.check_len(len)?;
         (self.send, self.recv, self.sending) = (send, recv, None);
+        let message = out.get(..len).unwrap_or_default();
+        self.recorder.transmit(now, false, false, message);
         Ok(len)
     }
 
@@ -352,6 +373,8 @@ impl Connection {
         };
         let transmit = transmit.or_else(|| self.transmit_grant(now, waiting, busy, out))?;
         self.active = now;
+        let message = out.get(..transmit.len).unwrap_or_default();
+        self.recorder.transmit(now, waiting, busy, message);
         Some(transmit)
     }
 

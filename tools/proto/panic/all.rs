@@ -83,7 +83,7 @@ fn send(
         || connection
             .poll_transmit(Time(5), true, false, out)
             .is_some()
-        || connection.send_hostauth(out, &[]).is_ok()
+        || connection.send_hostauth(Time(5), out, &[]).is_ok()
         || connection.send_properties(out, &[], true).is_ok()
 }
 

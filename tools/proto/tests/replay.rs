@@ -332,7 +332,9 @@ impl Kernel {
             "ended" => connection.handle_call_ended(),
             "transmit" => transmit(connection, line)?,
             "timeout" => timeout(connection, line)?,
-            "grants" => connection.set_grants(line.word("count")?),
+            "grants" => {
+                connection.set_grants(line.word("count")?);
+            }
             "ceiling" => connection.set_ceiling(line.short("count")?),
             "posted" => connection.handle_posted(line.word("count")?),
             "sent" => connection.handle_sent(line.word("count")?),

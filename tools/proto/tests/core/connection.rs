@@ -1470,7 +1470,7 @@ fn long_material_is_sent_in_parts() {
     let mut client = v2_client();
     let mut out = vec![0; 8192];
     let material = [7; 9000];
-    let long = client.send_hostauth(&mut out, &material[..5000]);
+    let long = client.send_hostauth(NOW, &mut out, &material[..5000]);
     assert_eq!(long, Err(SendError::NoRoom));
     let mut set = vec![0; SET_LEN + HOSTAUTH_LEN + material.len()];
     let mut writer = Writer::new(&mut set);
@@ -2102,11 +2102,11 @@ fn policy_decides_about_peers_without_proof() {
     assert!(matches!(event, Event::HostAuth(b"abcd")));
     let mut out = [0; 256];
     assert_eq!(
-        server.send_hostauth(&mut out, b"round"),
+        server.send_hostauth(NOW, &mut out, b"round"),
         Err(SendError::NotReady)
     );
     transmit(&mut server);
-    let len = server.send_hostauth(&mut out, b"round").unwrap();
+    let len = server.send_hostauth(NOW, &mut out, b"round").unwrap();
     assert_eq!(out[20..24], words(&[6]));
     assert_eq!(
         out[len - 20..len],

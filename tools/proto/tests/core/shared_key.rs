@@ -98,7 +98,10 @@ impl Host {
             None => {
                 let handshake = self.handshake.as_mut()?;
                 let material = handshake.pending()?;
-                let len = self.connection.send_hostauth(&mut out, material).ok()?;
+                let len = self
+                    .connection
+                    .send_hostauth(NOW, &mut out, material)
+                    .ok()?;
                 handshake.sent();
                 len
             }

@@ -242,7 +242,7 @@ impl Subject {
         let len = source.u8();
         let sent = self
             .connection
-            .send_hostauth(&mut out, source.bytes(len.into()));
+            .send_hostauth(self.now, &mut out, source.bytes(len.into()));
         if let Ok(len) = sent {
             assert!(len <= out.len());
             self.credited += 1;
