@@ -45,7 +45,7 @@ PRIVATE_DATA = struct.pack(">IBBBB", 0xF6AB0E18, 1, 0, INLINE // 1024 - 1, INLIN
 SECONDS = 120
 # The number of RDMA Reads that the server may have outstanding.
 READS = int(os.environ.get("READS", "1"))
-# How long to wait for a Reply before asking again.
+# The seconds of the wait for a Reply before the Call is sent again.
 PATIENCE = 5
 # The number of times that the device sends a packet again: as the kernel's clients do. 7 is for ever on soft
 # RoCE.
@@ -56,11 +56,11 @@ MOST_REFUSALS = 5
 
 
 class Refused(Exception):
-    """The server has ended a connection before it stood."""
+    """The server has ended a connection during its establishment."""
 
 
 def message(xid, null):
-    """A Call: PUTROOTFH and GETATTR of root, or NULL."""
+    """Returns a Call: PUTROOTFH and GETATTR of root, or NULL."""
     header = struct.pack(">7I", xid, 1, 1, 0, 0, 0, 0)
     if null:
         return header + struct.pack(">10I", xid, 0, 2, 100003, 4, 0, 0, 0, 0, 0)
@@ -79,12 +79,12 @@ class Common:
 
 
 class Client:
-    """One of them."""
+    """A client with its connection."""
 
     common = None
-    # All that were made: a CMID that is closed closes the device for all.
+    # All CMIDs. A closed CMID closes the device of all connections.
     made = []
-    # Of their connections: completions of one that is over do not concern the next.
+    # The queues of each connection: completions of an ended connection do not concern the next.
     names = itertools.count()
 
     def __init__(self, number, count, server, port):
@@ -136,7 +136,7 @@ class Client:
         self._send(message(self.xid, "NULL" in os.environ))
 
     def ask_again(self):
-        """Has the device find out whether there is a connection."""
+        """Sends another Call. Its completion shows whether the connection stands."""
         self.asked_again = True
         if self.rooms:
             self._send(message(self.xid + (1 << 16), True))
@@ -158,11 +158,11 @@ class Client:
         return bool(select.select([self.file], [], [], 0)[0])
 
     def take(self, room, length):
-        """Takes a received message; returns whether it is the Reply."""
+        """Handles a received message. Returns whether it is the Reply."""
         self.rooms.add(room)
         reply = self.common.memory.read(length, self._start(room))
         got = struct.unpack_from(">13I", reply)
-        # Maybe the Reply to the previous Call, which was sent twice.
+        # It may be the second Reply to the previous Call, which was sent twice.
         again = got[0] >> 16 & 1
         xid = got[0] if again else self.xid
         if (got[0], got[1], got[3:9]) != (xid, 1, (0, 0, 0, 0, xid, 1)) or any(got[9:]):
@@ -176,7 +176,7 @@ class Client:
         try:
             self.id.disconnect()
         except PyverbsRDMAError:
-            # The server was first.
+            # The server has ended the connection first.
             pass
 
     def leave(self):

@@ -32,7 +32,7 @@ fault() {
 	$on sh -c "echo $2 >$parameters/fault_$1"
 }
 
-# The device works again, or there is a new one that does.
+# Ends the failure of the device, or adds a new device.
 heal() {
 	fault modify 0
 	fault silent 0
@@ -42,7 +42,7 @@ heal() {
 	device_comes_back $on
 }
 
-# The removal of a device ends in time, as does the module's part in it.
+# Fails unless the removal of the device ends in time, with the module's part in it.
 device_goes() {
 	begun=$(date +%s)
 	$on timeout 40 rdma link delete "$device" || fail "the removal of the device does not end"
@@ -78,7 +78,7 @@ device_is_dead() {
 	has_no_resources
 }
 
-# Nothing is left of connections that have ended.
+# Fails unless the resources of ended connections are freed.
 has_no_resources() {
 	for _ in $(seq 60); do
 		left=$(queue_pairs $on)
@@ -97,7 +97,7 @@ opcode_of() {
 	esac
 }
 
-# Completions of such work requests get lost, and connections break.
+# Loses completions of this kind of work request while connections break.
 completions_get_lost() {
 	fails_on "$1"
 	VERS=3
@@ -126,7 +126,7 @@ serious=${serious:-1 2 3 7 8}
 harmless=${QUICK:+4}
 harmless=${harmless:-4 5 6}
 
-# A connection ends with a serious event of its queue pair, and goes on after a harmless one.
+# A serious event of its queue pair ends a connection. A harmless event does not.
 events_end_connections() {
 	fails_on "$1"
 	VERS=3
@@ -154,7 +154,7 @@ event_and_connection() {
 	fail "the connection goes on after event $1"
 }
 
-# A connection that ends is replaced with the next RPC.
+# The next RPC replaces an ended connection.
 harmless_event() {
 	event_happens "$1"
 	sleep 1
@@ -270,7 +270,7 @@ device_goes_while_threads_are_stuck() {
 	touch "$dir/file"
 }
 
-# Clients wait for a listener without threads while the device goes away by which they came.
+# Clients wait for a listener without threads while the device of their connections is removed.
 device_goes_while_clients_wait() {
 	needs_server_command
 	needs_crowd

@@ -41,17 +41,17 @@ class Keyed(Talk):
         return self.send(CONNPROP, property_set(said(which, *octets)), flags=flags)
 
     def material_of_server(self):
-        """The server's proof."""
+        """Receives the proof of the server."""
         for _ in waiting(SECONDS):
             expect(self.hear(0) is None, "nothing was to be said")
             if HOSTAUTH in self.announced:
-                # A property that is left out would have its default value.
+                # A property that is missing has its default value.
                 expect(sorted(self.announced) == [1, 2, 3, 4, 5, HOSTAUTH], self.announced)
                 return self.announced[HOSTAUTH]
         return b""
 
     def challenged(self):
-        """Sends the first message; the server proves its identity."""
+        """Sends the first message and receives the proof of the server."""
         self.open()
         self.material(HELLO, self.nonce)
         return self.judged()
@@ -81,7 +81,7 @@ def proves_it(talk):
 
 
 def is_given_up(talk, begun):
-    """The server says nothing more, and the connection ends when the time for the proof is over."""
+    """Waits for the end of the time for the proof. The server sends nothing more and ends the connection."""
     try:
         for _ in waiting(PATIENCE + SECONDS):
             expect(talk.connection.next_message() is None, "nothing was to be said")
@@ -96,7 +96,7 @@ def is_given_up(talk, begun):
 
 #= V2-135
 def nothing_is_executed_before(talk):
-    """Neither before hello nor between hello and the proof, nor in version 1."""
+    """Sends a Call before the hello, between hello and proof, and in version 1. The server answers no Call."""
     begun = time.monotonic()
     early, old = Keyed(talk.caller), Keyed(talk.caller)
     early.open().ask()
@@ -139,7 +139,7 @@ def the_proof_of_the_server(talk):
 
 
 def a_proof_of_another_channel(talk):
-    """Of another address, port or queue pair on either side, or with the sides exchanged."""
+    """Sends proofs of another address, port or queue pair on either side, and with the sides exchanged."""
     client, server = talk.ends
     for between in ((client._replace(address="192.0.2.66"), server),
                  (client._replace(port=client.port ^ 1), server),
@@ -197,7 +197,7 @@ def material_after_the_proof(talk):
 
 
 def who_says_nothing_is_given_up(talk):
-    """Even one that speaks of other things."""
+    """Sends grants, but no authentication material, until the server ends the connection."""
     begun = time.monotonic()
     talk.open()
     try:

@@ -19,12 +19,12 @@ from misuse.base import Wrong
 from misuse.client import Caller, Client
 from misuse.nfs import rpc
 
-# How long an answer may take, in seconds.
+# The limit for an answer, in seconds.
 SOON = 0.3
 
 
 def call(version, xid):
-    """NULL, as the first message of a connection."""
+    """Returns a Call of NULL, the first message of a connection."""
     start = words(xid, version, 0x00200020 if version == 2 else 32, 0)
     return start + (words(0) * 2 if version == 2 else b"") + words(0, 0, 0) + rpc()(xid)
 

@@ -53,7 +53,7 @@ def pattern(size, seed=1):
 
 
 def page_buffer(size):
-    """Memory that starts at a page, as direct I/O wants it."""
+    """Returns memory that starts at a page, as direct I/O requires."""
     return memoryview(mmap.mmap(-1, max(size, 1)))[:size]
 
 
@@ -121,7 +121,7 @@ def ask(descriptor, count):
 
 
 def counter(mount, word):
-    """A word of the transport's lines of a mount, summed."""
+    """Returns a word of the transport's lines of a mount, summed over its connections."""
     here = False
     total = 0
     with open("/proc/self/mountstats", encoding="ascii") as stats:
@@ -135,7 +135,7 @@ def counter(mount, word):
 
 
 def limit(mount, path, way):
-    """The counters say whether a size went inline; the data around the limit must be right."""
+    """Compares data of sizes around the limit. The counters show whether a size was sent inline."""
     def inline(size):
         data = pattern(size, size)
         before = counter(mount, word)
@@ -179,7 +179,7 @@ def buffered(path, size, _local):
 
 
 def direct_writer(path, size, local, skew=0):
-    """Direct writes of the whole and then of parts of it; a local copy needs no direct writes."""
+    """Writes the whole file and then parts of it by direct I/O, and does the same to a local copy."""
     if local:
         buffered(path, size, local)
     else:
@@ -232,7 +232,7 @@ def append(path, size, _local):
 
 
 def truncate(path, size, local):
-    """Shorter, longer again (the end reads as zeros), and written past the end."""
+    """Makes the file shorter and longer again, whose end reads as zeros, and writes past its end."""
     buffered(path, size, local)
     os.truncate(path, size // 2 + 1)
     os.truncate(path, size)
@@ -268,7 +268,7 @@ WRITERS = {f.__name__: f for f in (buffered, unaligned, mapped, sparse, overwrit
 
 
 def sizes(words):
-    """Sizes as numbers; A-B is a range of which about 20 are taken, both ends among them."""
+    """Returns sizes as numbers. A-B is a range, of which about 20 sizes are taken with both ends."""
     for word in words:
         first, _, last = word.partition("-")
         if last:
@@ -299,7 +299,7 @@ def compare(local, path, how, *words):
 
 
 def together(path, count, size):
-    """Each writer changes its file again and again; each reader sees only whole versions."""
+    """Lets each writer change its file in a loop. Each reader must see whole versions only."""
     size = int(size)
     names = [f"{path}/together{n}" for n in range(int(count))]
     for name in names:
@@ -312,7 +312,7 @@ def together(path, count, size):
                 try:
                     work(name, size, number)
                     os._exit(0)
-                # The child ends here in any case.
+                # The child never returns from here.
                 except BaseException as error:  # pylint: disable=broad-exception-caught
                     print(f"{name}: {error}", flush=True)
                     os._exit(1)
@@ -336,7 +336,7 @@ def together_write(name, size, number):
 
 
 def together_read(name, size, number):
-    """A page is written as a whole, so every 64 bytes within one are of one version."""
+    """Checks that all groups of 64 bytes of a page have the same version: a page is written as a whole."""
     versions = [pattern(size, seed) for seed in range(6)]
     for _ in range(6):
         if number % 2:
@@ -362,7 +362,7 @@ def churn(path, count, stop):
             try:
                 print(f"process {number}: {churn_files(path, number, stop)} rounds", flush=True)
                 os._exit(0)
-            # The child ends here in any case.
+            # The child never returns from here.
             except BaseException as error:  # pylint: disable=broad-exception-caught
                 print(f"process {number}: {error!r}", flush=True)
                 os._exit(1)
@@ -373,7 +373,7 @@ def churn(path, count, stop):
 
 
 def churn_files(path, number, stop):
-    """A file's name determines its content, so each round writes new files and removes the old files."""
+    """Writes new files in each round and removes the old files. The name of a file determines its content."""
     seed = 0
     while not os.path.exists(stop):
         seed += 1
@@ -396,7 +396,7 @@ def repeats(path):
 
 
 def churn_file(path, number, size, seed):
-    """Writes one file anew. Where memory is short, the caller tries again."""
+    """Writes a file anew. The caller tries again if memory is short."""
     old, new = (f"{path}/{number}-{size}-{seed}" for seed in (seed - 1, seed))
     data = pattern(size, seed * 16 + number)
     try:
@@ -438,7 +438,7 @@ def filled(path, mib):
 
 
 def settled(path):
-    """Of each process there is one file of each size, and nothing else."""
+    """Checks that each process has left one file of each size, and no other file."""
     found = [name.split("-") for name in os.listdir(path)]
     for number, size, seed in found:
         name, length = f"{path}/{number}-{size}-{seed}", int(size)
@@ -450,7 +450,7 @@ def settled(path):
 
 
 def swapped():
-    """KiB of this process."""
+    """Returns the swapped memory of this process in KiB."""
     with open("/proc/self/status", encoding="ascii") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmSwap:"))
 
@@ -460,7 +460,7 @@ def swap(mib):
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for seed in range(3):
         memory[:] = pattern(size, seed)
-        # Pages that are still on their way stay; they go the next time.
+        # Pages under I/O stay until the next round.
         for _ in range(100):
             memory.madvise(MADV_PAGEOUT)
             if swapped() >= size >> 11:
@@ -472,7 +472,7 @@ def swap(mib):
 
 
 def page_by_page(part, seed):
-    """A MiB whose pages name their place and the round, so that no page passes for another."""
+    """Returns a MiB whose pages contain their place and the round, so that all pages differ."""
     block = bytearray(pattern(1 << 20, seed + part))
     for page in range(0, len(block), mmap.PAGESIZE):
         struct.pack_into("<3Q", block, page, part, page, seed)
@@ -480,7 +480,7 @@ def page_by_page(part, seed):
 
 
 def exceed(mib, rounds):
-    """Compares in the order in which the pages were written, and then in another."""
+    """Compares the pages in the order of the writes, and then in another order."""
     count = int(mib)
     memory = mmap.mmap(-1, count << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     step = next(n for n in range(count * 5 // 8, count) if math.gcd(n, count) == 1)
@@ -495,7 +495,7 @@ def exceed(mib, rounds):
 
 
 def populate(path, count):
-    """One file in ten; the rest are made faster."""
+    """Makes COUNT entries of a directory: files, directories, symbolic links, and links, which are the fastest."""
     names = [f"{n}" + "x" * (n * 37 % 190) for n in range(int(count))]
     with open(f"{path}/{names[0]}", "wb"):
         pass
@@ -518,7 +518,7 @@ def list_names(path):
 
 
 def list_when_told(path, ready, told):
-    """Has the directory open before, so that its first RPC is one that lists it."""
+    """Opens the directory first, so that its first RPC lists it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     with open(ready, "wb"):
         pass
@@ -528,7 +528,7 @@ def list_when_told(path, ready, told):
 
 
 def list_each_when_told(path, ready, told):
-    """A thread lists each directory, all of which are open before."""
+    """Lists each directory in a thread. All directories are opened first."""
     descriptors = [os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY) for entry in os.scandir(path)]
     names = []
 
@@ -548,7 +548,7 @@ def list_each_when_told(path, ready, told):
 
 
 def list_at_once(path, count):
-    """Lists all directories of one directory at the same time; each has COUNT entries."""
+    """Lists all directories of a directory at the same time. Each must have COUNT entries."""
     paths = [entry.path for entry in os.scandir(path)]
     barrier = threading.Barrier(len(paths))
     found = []

@@ -23,7 +23,7 @@ device_goes_and_comes_back() {
 	end_io
 }
 
-# Nothing is left that a device would have to wait for.
+# A mount can be unmounted while its device is removed.
 unmounts_without_a_device() {
 	software_device
 	VERS=3
@@ -37,7 +37,7 @@ unmounts_without_a_device() {
 	[ "$(stat -c %s "$dir/file")" = 300001 ]
 }
 
-# Of mounts with a transport each, one after the other goes away under the others' I/O.
+# Several mounts have a transport each. They are unmounted in turn while the others have I/O.
 mounts_go_away_beside_others() {
 	set -- 3 4.0 4.1 4.2
 	trap 'umount -l "$scratch"/v* 2>/dev/null || :' EXIT

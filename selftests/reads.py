@@ -17,7 +17,7 @@ ETH_P_ALL = 3
 SO_RCVBUFFORCE = 33
 ROCE = 4791
 READ_REQUEST, LAST_RESPONSE, ONLY_RESPONSE = 0x0C, 0x0F, 0x10
-# Of a response's data in a frame, on a link whose MTU is as large.
+# The bytes of a response's data in a frame, on a link with an MTU of this size.
 MTU = 4096
 
 
@@ -29,7 +29,7 @@ class Reads:
         self.most = self.total = 0
 
     def frame(self, frame):
-        """Looks at an Ethernet frame."""
+        """Counts an Ethernet frame."""
         if frame[12:14] != b"\x08\x00" or frame[23] != socket.IPPROTO_UDP:
             return
         udp = 14 + 4 * (frame[14] & 15)
@@ -45,7 +45,7 @@ class Reads:
             self.under_way = [first for first in self.under_way if self._behind(first, number) > 0]
 
     def _request(self, number, length):
-        # A request that is sent again, or its rest.
+        # The request, or its rest, is sent again.
         if self.next is not None and self._behind(number, self.next) < 0:
             return
         self.next = (number + max(1, -(-length // MTU))) & 0xFFFFFF

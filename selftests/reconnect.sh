@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The connection goes and comes back under I/O; nothing is lost.
+# The connection ends and is established again under I/O. No data are lost.
 . "$(dirname "$0")/lib.sh"
 
-# Writes and reads back in the background until it is stopped.
+# Writes and compares files in the background until it is stopped.
 start_work() {
 	for n in 1 2 3 4; do
 		(
@@ -53,7 +53,7 @@ server_restarts() {
 	[ "$after" -gt "$before" ]
 }
 
-# The device sends lost frames again, and the connection goes on.
+# The device repeats lost frames, and the connection stays.
 #= V1-102
 frames_are_lost() {
 	mount_export

@@ -24,12 +24,12 @@ from wire import Lost
 
 from misuse.client import Caller, Client
 
-# How long it may be silent on both sides, in seconds.
+# The seconds of silence on both sides after which the connections end.
 SILENCE = 12
 
 
 class Near(QueuePair):
-    """The client's connection, which gets the messages of the server."""
+    """The connection of the client. It gets the messages of the server."""
 
     def __init__(self, event, listener, private_data):
         super().__init__(CMID(creator=event, listen_id=listener))
@@ -67,7 +67,7 @@ def main(address, port, server, server_port, process):
                                 flags=RAI_PASSIVE))
     listener.listen(8)
     print("listening", flush=True)
-    # Connections that are over are kept: closing one of pyverbs' CMIDs closes the device for all.
+    # Ended connections are kept, because a closed CMID of pyverbs closes the device of all connections.
     past = []
     while os.path.exists(f"/proc/{process}"):
         if not select.select([events], [], [], 1)[0]:

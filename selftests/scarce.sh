@@ -13,7 +13,7 @@ CONNECTIONS=${CONNECTIONS:-10}
 ALLOCATIONS=${ALLOCATIONS:-2}
 
 faults=/sys/kernel/debug/failslab
-# More allocations than fail in any test, so that the rest of the number shows the failures.
+# A number above the failures of any test: the rest of it shows the failures.
 TIMES=1000000
 
 # fails NAME=VALUE...: how failslab is set until the test ends.
@@ -57,7 +57,7 @@ transports_are_made_whole_or_not() {
 	at_rest "$rest" rdma_objects
 }
 
-# An allocation of each size fails, once, while a worker connects: each in an attempt of its own.
+# An allocation of each size fails once while a worker connects, each in its own attempt.
 connections_are_made_whole_or_not() {
 	needs rdma
 	failslab probability=0 task-filter=Y cache-filter=Y

@@ -27,7 +27,7 @@ gather() {
 	done
 }
 
-# Each of them is answered once more before it leaves.
+# Each client is answered once more before it disconnects.
 scatter() {
 	touch "$local/leave"
 	wait $crowd || {
@@ -37,7 +37,7 @@ scatter() {
 	note "$(tr '\n' ';' <"$local/crowd")"
 }
 
-# All of them have a connection and an answer, and nothing of them is left.
+# All clients are answered, and their resources are freed.
 many_come_at_once() {
 	start
 	"$here/crowd.py" "$SERVER" "$PORT" "$CROWD" "$CROWD" >"$local/crowd" 2>&1 || {
@@ -65,7 +65,7 @@ many_come_over_a_lossy_link() {
 	server_is_idle
 }
 
-# They do not disturb a client that works, neither when they come nor when they go.
+# Clients that connect and disconnect do not disturb a client with I/O.
 many_come_and_go_beside_others() {
 	start
 	VERS=$1
@@ -95,7 +95,7 @@ server_free() {
 		awk '$1 == "MemFree:" { print $2 }'
 }
 
-# The memory of a connection is printed, and is less than MOST kB.
+# Prints the memory of a connection. Fails if it is MOST kB or more.
 idle_clients_cost_little() {
 	start
 	# Makes the resources that the server makes only once.
@@ -119,7 +119,7 @@ idle_clients_cost_little() {
 	[ $((free - after)) -lt $((each * IDLE / 20)) ] || fail "memory is left"
 }
 
-# A client that works gets credits for more than one that does not, as soon as it uses them.
+# A busy client gets more credits than an idle client, as soon as it uses them.
 credits_grow() {
 	mount_export
 	cp "$here/lib.sh" "$dir/file"

@@ -20,7 +20,7 @@ begin() {
 	connections=$(transport connect_count)
 }
 
-# The resources for clients have been freed.
+# Waits until the resources for clients are freed.
 end() {
 	leave
 	at_rest "$rest" rdma_objects on_server
@@ -135,7 +135,7 @@ device_goes_and_comes_back() {
 	end
 }
 
-# There is no client, and the service ends while the device is away.
+# The service ends without a client, while the device is removed.
 stops_without_a_device() {
 	needs_server_command
 	software_device on_server
@@ -275,7 +275,7 @@ delegations_are_recalled() {
 	end
 }
 
-# Reads them with the files open, and again when they have been changed.
+# Reads the open files, and reads them again after the change.
 holds_them() {
 	python3 - "$1" "$2" "$local" <<-'EOF'
 		import os, sys, time

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Clients that let nothing of theirs end do not hold the threads of the server: others are answered at once.
+# Clients that prevent their Calls from ending do not hold the threads of the server: others are answered at once.
 . "$(dirname "$0")/lib.sh"
 
-# The seconds for which others are watched.
+# The seconds of the measurement of other clients.
 WATCH=${WATCH:-8}
 
 # hold VERSION HOW STOP COMMAND...: as greedy.py does, which COMMAND runs.
@@ -59,12 +59,12 @@ start() {
 	make_files_to_call_for
 }
 
-# Replies that had to wait so far.
+# Prints the number of Replies that had to wait.
 delayed() {
 	on_server cat /proc/sys/sunrpc/svc_rdma/rdma_stat_sq_starve
 }
 
-# The server has begun with all Calls: a slow kernel takes its time for their Segments.
+# Waits until the server has processed all Calls. A slow kernel needs seconds for their Segments.
 calls_are_processed() {
 	for _ in $(seq 20); do
 		count=$(delayed)
@@ -111,7 +111,7 @@ clients_over_a_slow_link_hold_no_threads() {
 	ends_well
 }
 
-# Nor do they keep their Replies for ever.
+# The server closes a connection whose Replies wait for 30 seconds.
 clients_are_given_up() {
 	start "$1"
 	hold "$1" "$2" never exec
@@ -122,7 +122,7 @@ clients_are_given_up() {
 	ends_well
 }
 
-# A client that takes one message of a Reply after the other is not given up, however long that lasts.
+# The server keeps a client that takes the messages of a Reply one by one, even if the Reply takes long.
 a_slow_client_is_not_given_up() {
 	start 2
 	python3 -c 'import sys; sys.stdout.buffer.write(bytes(n % 251 for n in range(200000)))' >"$dir/large"

@@ -16,13 +16,13 @@ serves() {
 	leave
 }
 
-# The service starts again with the settings of the node's start.
+# Starts the service with the settings of the node's start.
 begin_again() {
 	on_server rpc.nfsd 0
 	on_server rpc.nfsd
 }
 
-# Ports that are added while a client works, for each family.
+# Ports of each family are added while a client has I/O.
 #= NFS-016, NFS-031
 ports_are_added() {
 	needs_server_command
@@ -53,7 +53,7 @@ ports_are_added() {
 # rejected repeatedly.
 rejected='is refused'
 
-# No service listens there.
+# Fails if a service listens on this port.
 refused() {
 	! "$here/crowd.py" "$SERVER" "$1" 1 1 >"$local/refused" 2>&1 || fail "somebody listens at port $1"
 	grep "$rejected" "$local/refused" || fail "not refused: $(cat "$local/refused")"
@@ -105,7 +105,7 @@ listeners_have_addresses() {
 	serves "$first"
 }
 
-# A number that is no port is refused, and a port in use.
+# A number that is no port is refused, and a port that is in use.
 bad_listeners_are_refused() {
 	needs_server_command
 	before=$(on_server cat /proc/fs/nfsd/portlist)
@@ -148,7 +148,7 @@ crowds() {
 	done
 }
 
-# Many times, until the crowd has met one that ends and one that begins.
+# Restarts the service until the crowd has met its end and its begin.
 listeners_under_a_crowd() {
 	needs_server_command
 	needs_crowd
@@ -169,12 +169,12 @@ listeners_under_a_crowd() {
 	serves "$PORT"
 }
 
-# A client was rejected, or had to connect again.
+# Returns whether a client was rejected or had to connect again.
 met_a_restart() {
 	grep -q "$rejected\| [1-9][0-9]* times again" "$local/crowds"
 }
 
-# The module is in use while there is a listener, and goes when there is none.
+# The module is in use while it has a listener, and can be unloaded without a listener.
 the_module_stays_while_it_listens() {
 	needs_server_command
 	trap begin_again EXIT

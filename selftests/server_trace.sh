@@ -42,7 +42,7 @@ events_of_a_connection_that_the_server_ends() {
 	shows 'xprtrdma_disconnect: cid=[0-9]* why="not needed any more"$'
 }
 
-# A client that lets the server read nothing.
+# The Calls of this client have no Read chunks.
 refused() {
 	! READS=0 "$here/crowd.py" "$SERVER" "$PORT" 1 1 || fail "it is accepted"
 }

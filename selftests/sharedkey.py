@@ -25,25 +25,25 @@ class End(NamedTuple):
 
 
 def said(which, *octets):
-    """A message of the exchange."""
+    """Returns a message of the exchange."""
     return words(MECHANISM, which) + b"".join(octets)
 
 
 def proven(which, nonces, ends):
-    """The bytes of which a proof is the keyed hash; NONCES and ENDS are the client's and the server's."""
+    """Returns the bytes whose keyed hash is a proof. NONCES and ENDS are the client's and the server's."""
     return said(which, *nonces, *(end.octets() for end in ends))
 
 
 def proof(key, which, nonces, ends):
-    """The proof that the sender of message WHICH has the KEY."""
+    """Returns the proof that the sender of message WHICH has the KEY."""
     return hmac.digest(key, proven(which, nonces, ends), "sha256")
 
 
 def material(octets):
-    """The property HOSTAUTH with OCTETS, whose length is a multiple of four."""
+    """Returns the property HOSTAUTH with OCTETS, whose length is a multiple of four."""
     return words(HOSTAUTH, 4 + len(octets), len(octets)) + octets
 
 
 def property_set(octets):
-    """A set of properties with nothing but OCTETS as authentication material."""
+    """Returns a set of properties whose only property is OCTETS as authentication material."""
     return words(1) + material(octets)

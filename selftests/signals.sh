@@ -91,7 +91,7 @@ killed_waits_for_its_memory() {
 	still_works
 }
 
-# The device gives up in the end, and so must the wait.
+# The device stops its retries, which must end the wait.
 #= V1-090
 killed_waits_for_the_end_of_the_connection() {
 	kill_while_nothing_gets_through

@@ -21,7 +21,7 @@ random() {
 	}')
 }
 
-# The side of the next fault: `$on COMMAND` runs a command there.
+# Chooses the side of the next fault at random. `$on COMMAND` runs a command there.
 choose_side() {
 	random 0 1
 	case $number in
@@ -30,7 +30,7 @@ choose_side() {
 	esac
 }
 
-# As inject NAME SETTING=VALUE..., a directory of the fault injection in debugfs.
+# inject NAME SETTING=VALUE...: writes the settings of this directory of the fault injection in debugfs.
 inject() {
 	$on sh -c 'cd "/sys/kernel/debug/$1" && shift && for setting; do
 		echo "${setting#*=}" >"${setting%%=*}" || exit
@@ -41,7 +41,7 @@ fault_parameter() {
 	$on sh -c "echo $2 >$parameters/fault_$1"
 }
 
-# Frames of one side are lost, some or all of them.
+# Loses some or all frames of a side.
 fault_frames() {
 	random 1 10
 	share=$number
@@ -91,7 +91,7 @@ fault_device() {
 	device_comes_back $on
 }
 
-# The device ends no work, and goes away as drivers do that reset it.
+# Removes a device that ends no work requests, as a driver does that resets it.
 fault_dead_device() {
 	random 0 1
 	said="the device ends no work"
@@ -180,7 +180,7 @@ writes_again() {
 	wait $put || fail "the file cannot be written"
 }
 
-# No fault is left on either side.
+# Ends the faults on both sides.
 heal() {
 	for side in client server; do
 		case $side in

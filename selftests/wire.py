@@ -14,7 +14,7 @@ SECONDS = 20
 
 
 def announcement(highest, version=1):
-    """The announcement of the highest version of RPC-over-RDMA (Documentation/version2.rst)."""
+    """Returns the announcement of the highest version of RPC-over-RDMA (Documentation/version2.rst)."""
     return struct.pack(">IBBH", 0xD8CC59E2, version, highest, 0)
 
 
@@ -23,7 +23,7 @@ def words(*values):
 
 
 class Lost(Exception):
-    """The connection cannot be used any more."""
+    """The connection is unusable."""
 
 
 @dataclasses.dataclass
@@ -46,7 +46,7 @@ def opaque(data):
 
 
 class Decoder:
-    """Takes one item after the other."""
+    """Reads XDR items from bytes, one after the other."""
 
     def __init__(self, data):
         self.data = data
