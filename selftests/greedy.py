@@ -50,6 +50,8 @@ CONNECTIONS, CALLS = 16, 8
 # The Segments of a Reply's RDMA Writes and of a Call's RDMA Reads: two such Replies, or four such Calls, are
 # more than a send queue has room for.
 WRITTEN, READ = 220, 145
+# The RDMA Reads that the server may have outstanding over a slow link.
+FEW_READS = 4
 # The limit for the attributes of a file, in seconds.
 ANSWER = float(os.environ.get("ANSWER", "2"))
 # The number of Receives in the end.
@@ -65,7 +67,8 @@ class Greedy:
         if version == 2:
             data += announcement(2)
         receives = 0 if how == "no_receives" else ENOUGH
-        self.client = Client(caller, private_data=data, receives=receives)
+        outstanding = FEW_READS if how == "slow_reads" else 16
+        self.client = Client(caller, private_data=data, receives=receives, resources=outstanding)
         caller.kept.append(self.client)
         self.caller, self.waits, self.announced, self.messages = caller, {}, False, 0
 

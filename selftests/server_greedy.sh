@@ -98,8 +98,9 @@ clients_over_a_slow_link_hold_no_threads() {
 	make_namespace
 	hold "$1" slow_reads "$local/stop" inside
 	until_there "$local/held.open"
-	# Less than the time after which a device sends a packet again.
-	inside tc qdisc add dev rpcrdma1 root $NETEM delay 200ms || skip "needs the netem queueing discipline"
+	# A tenth of the time after which a device repeats a packet: soft RoCE ends a connection by a late response to an RDMA
+	# Read that it has repeated.
+	inside tc qdisc add dev rpcrdma1 root $NETEM delay 50ms || skip "needs the netem queueing discipline"
 	touch "$local/held.slow"
 	until_there "$local/held"
 	# The Calls arrive, and the first data has been asked for. All of it takes 15 seconds.
