@@ -29,7 +29,6 @@ caller.py, without "link".
 
 import os
 import pathlib
-import select
 import struct
 import sys
 import time
@@ -137,7 +136,7 @@ class Greedy:
             self.hear()
         except (Lost, PyverbsError):
             return True
-        return bool(select.select([self.client.events], [], [], 0)[0])
+        return self.client.is_disconnected()
 
 
 def answered(clients):

@@ -87,7 +87,7 @@ class Client(QueuePair):
         self.sends, self.regions = 0, []
         self._memory = None
         self.calls = []
-        self.closed = False
+        self.closed = self.disconnected = False
 
     def go(self, patient=True):
         """Without patience, a message for which there is no Receive ends the connection, and one
@@ -104,13 +104,27 @@ class Client(QueuePair):
         """Waits for an event of the kinds WANTED. Returns its private data."""
         if not select.select([self.events], [], [], SECONDS)[0]:
             raise Lost(f"no event {wanted} within {SECONDS} s")
-        event = CMEvent(self.channel)
-        kind, data = event.event_type, event.private_data
-        event.ack_cm_event()
+        kind, data = self._take_event()
         if kind not in wanted:
             raise Lost(f"event {kind} instead of {wanted}")
         self.happened = kind
         return data
+
+    def _take_event(self):
+        event = CMEvent(self.channel)
+        kind, data = event.event_type, event.private_data
+        event.ack_cm_event()
+        return kind, data
+
+    def is_disconnected(self):
+        """Returns whether the connection has ended. Other events, such as an update of a neighbour, are printed."""
+        while not self.disconnected and select.select([self.events], [], [], 0)[0]:
+            kind, _ = self._take_event()
+            # The server rejects the connection if the RTU of the client has not arrived.
+            self.disconnected = kind in (RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_REJECTED)
+            if not self.disconnected:
+                print("event", kind, "of the connection manager", flush=True)
+        return self.disconnected
 
     # Memory for the server.
 
@@ -232,7 +246,7 @@ class Client(QueuePair):
         """Returns whether the server has ended the connection. Drops the messages until then."""
         while self.next_message() is not None:
             pass
-        return bool(select.select([self.events], [], [], 0)[0])
+        return self.is_disconnected()
 
     def ended(self):
         """Expects that the server, or the device of either side, has ended the connection."""
