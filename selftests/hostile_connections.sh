@@ -48,6 +48,14 @@ connects_with() {
 	ls "$dir"
 }
 
+# Reads the file in several processes, and replaces its data.
+reads_and_writes() {
+	read_side_by_side
+	head -c $SIZE /dev/urandom >"$local/file"
+	dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
+	good
+}
+
 # begins_with FAULT...: the properties that the server announces on its next connection. They do not count on the
 # connection after it.
 begins_with() {
@@ -56,10 +64,7 @@ begins_with() {
 		strike "$way"
 		grows connect_count good
 		outcome
-		read_side_by_side
-		head -c $SIZE /dev/urandom >"$local/file"
-		dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
-		good
+		reads_and_writes
 	done
 }
 
@@ -75,10 +80,7 @@ opens_with() {
 		grows connect_count good
 		outcome
 		[ "$(says version)" = "${way#*=}" ] || fail "version $(says version) after $way"
-		read_side_by_side
-		head -c $SIZE /dev/urandom >"$local/file"
-		dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
-		good
+		reads_and_writes
 	done
 }
 

@@ -289,6 +289,12 @@ class Peer:
         self.ended["write"] += [segment for chunk in call.writes for segment in chunk]
         self.ended["read"] += [segment for _, segment in call.reads]
 
+    def answer_after(self, reply, calls):
+        """Sends a withheld Reply, and answers the Calls that have arrived before it."""
+        reply.send()
+        for call in calls:
+            self.answer(call)
+
     def look_for_a_fault(self):
         try:
             with open(self.control, encoding="ascii") as control:

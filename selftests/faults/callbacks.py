@@ -39,9 +39,7 @@ def callbacks_at_once(peer, reply):
             held.append(message)
         if not waiting:
             break
-    reply.send()
-    for call in held:
-        peer.answer(call)
+    peer.answer_after(reply, held)
     return f"{24 - len(waiting)} of 24 were answered, the first after {waited:.1f} s"
 
 
@@ -71,9 +69,7 @@ def callbacks_one_by_one(peer, reply):
             held.append(message)
         else:
             return f"{xid:#x} was not answered"
-    reply.send()
-    for call in held:
-        peer.answer(call)
+    peer.answer_after(reply, held)
     return f"all were answered, with credits and accepted: {answered}"
 
 

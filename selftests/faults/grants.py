@@ -16,11 +16,8 @@ def calls_that_come(peer, reply):
         if call:
             held.append(call)
         peer.pause()
-    reply.send()
-    for call in held[1:]:
-        peer.answer(call)
+    peer.answer_after(reply, held[1:])
     return len(held)
-
 
 
 @spoils(READ)
@@ -52,9 +49,7 @@ def reply_to_the_dead(peer, reply):
     """Replies after the process of the Call was killed. The Call keeps its credit until then."""
     peer.wait_for_the_test()
     early = list(peer.calls(2))
-    reply.send()
-    for call in early:
-        peer.answer(call)
+    peer.answer_after(reply, early)
     return f"{len(early)} Calls beyond the grant"
 
 
@@ -88,16 +83,13 @@ def reply_before_its_call(peer, reply):
         reply.connection.send(words(xid, 1, reply.credits, RDMA_MSG, 0, 0, 0) +
                               words(xid, 1, 0, 0, 0, 0, 13, 0, 0))
     later = list(peer.calls(0.5))
-    reply.send()
-    for call in early + later:
-        peer.answer(call)
+    peer.answer_after(reply, early + later)
     came = set()
     for call in peer.calls(2):
         peer.answer(call)
         came.add(call.xid)
     return (f"{len(early + later)} Calls beyond the grant, "
             f"{len(came & forged)} after their Replies")
-
 
 
 @strikes(None)

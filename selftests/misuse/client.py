@@ -117,7 +117,7 @@ class Client(QueuePair):
         return kind, data
 
     def is_disconnected(self):
-        """Returns whether the connection has ended. Other events, such as an update of a neighbour, are printed."""
+        """Returns whether the connection has ended. Other events are printed."""
         while not self.disconnected and select.select([self.events], [], [], 0)[0]:
             kind, _ = self._take_event()
             # The server rejects the connection if the RTU of the client has not arrived.
@@ -256,9 +256,7 @@ class Client(QueuePair):
             except Lost:
                 return
             expect(message is None, "the connection lives:", message and message.hex())
-            if select.select([self.events], [], [], 0)[0]:
-                # The server rejects the connection if the RTU of the client has not arrived.
-                self.event(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_REJECTED)
+            if self.is_disconnected():
                 return
         raise Wrong("the connection lives, silent")
 
