@@ -92,11 +92,15 @@ connections_break() {
 
 # Writes the file while the link is down, until the Call is overdue. Prints the first event for the
 # memory of the file: `taken` from the server, the connection `closed`, or another Call `encoded`.
+#
+# Only the background process opens the file, because close(2) waits for the data to reach the server.
 send_again_without_a_link() {
-	exec 5>"$dir/file"
+	[ -p "$local/data" ] || mkfifo "$local/data"
+	cat >"$dir/file" <"$local/data" &
+	exec 5>"$local/data"
 	lose 100%
 	: >$trace/trace
-	cat "$local/file" >&5 &
+	cat "$local/file" >&5
 	exec 5>&-
 	first=
 	for _ in $(seq 50); do
