@@ -23,12 +23,11 @@ import time
 
 from pyverbs.cm_enums import (RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DISCONNECTED,
                               RDMA_PS_TCP)
-from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
-from pyverbs.librdmacm_enums import RAI_PASSIVE
+from pyverbs.cmid import CMID, CMEvent, CMEventChannel, ConnParam
 
 import faults
 
-from verbs import QueuePair, descriptors
+from verbs import QueuePair, descriptors, listen
 from wire import (INLINE, NFS, PRIVATE_DATA, RDMA_MSG, RDMA_NOMSG, SECONDS, VERSION, Decoder, Lost,
                   encoded, padded)
 
@@ -228,9 +227,7 @@ class Peer:
         self.channel = CMEventChannel()
         self.events, = set(descriptors()) - known
         self.listener = CMID(creator=self.channel, port_space=RDMA_PS_TCP)
-        self.listener.bind_addr(AddrInfo(src=address, src_service=port, port_space=RDMA_PS_TCP,
-                                         flags=RAI_PASSIVE))
-        self.listener.listen(8)
+        listen(self.listener, address, port)
         print("listening", flush=True)
         self.connection = None
         self.past = []

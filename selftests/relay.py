@@ -13,13 +13,12 @@ import select
 import sys
 
 from pyverbs.cm_enums import RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_PS_TCP
-from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
-from pyverbs.librdmacm_enums import RAI_PASSIVE
+from pyverbs.cmid import CMID, CMEvent, CMEventChannel, ConnParam
 from pyverbs.pyverbs_error import PyverbsError
 
 import sharedkey
 
-from verbs import QueuePair, descriptors, waiting
+from verbs import QueuePair, descriptors, listen, waiting
 from wire import Lost
 
 from misuse.client import Caller, Client
@@ -63,9 +62,7 @@ def main(address, port, server, server_port, process):
     channel = CMEventChannel()
     events, = set(descriptors()) - known
     listener = CMID(creator=channel, port_space=RDMA_PS_TCP)
-    listener.bind_addr(AddrInfo(src=address, src_service=port, port_space=RDMA_PS_TCP,
-                                flags=RAI_PASSIVE))
-    listener.listen(8)
+    listen(listener, address, port)
     print("listening", flush=True)
     # Ended connections are kept, because a closed CMID of pyverbs closes the device of all connections.
     past = []

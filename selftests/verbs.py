@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
 """A queue pair for a scripted peer, with methods that wait for their work requests."""
 
+import errno
 import json
 import os
 import subprocess
 import time
 
+from pyverbs.cm_enums import RDMA_PS_TCP
+from pyverbs.cmid import AddrInfo
 from pyverbs.cq import CQ
 from pyverbs.enums import (IBV_ACCESS_LOCAL_WRITE, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
                            IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WC_SUCCESS, IBV_WR_RDMA_READ,
                            IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_INV)
+from pyverbs.librdmacm_enums import RAI_PASSIVE
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPCap, QPInitAttr
@@ -48,6 +52,19 @@ def waiting(seconds):
             os.sched_yield()
         else:
             time.sleep(0.001)
+
+
+def listen(listener, address, port):
+    """Listens on ADDRESS and PORT. The peer of the test program before this one may be about to end."""
+    where = AddrInfo(src=address, src_service=port, port_space=RDMA_PS_TCP, flags=RAI_PASSIVE)
+    for _ in waiting(SECONDS):
+        try:
+            listener.bind_addr(where)
+            return listener.listen(8)
+        except PyverbsRDMAError as error:
+            if error.error_code != errno.EADDRINUSE:
+                raise
+    raise Lost(f"port {port} stays in use")
 
 
 def split(address):
