@@ -36,7 +36,8 @@ use crate::{
         Reassembly,
         ReassemblyQuota,
         Role,
-        Shared, //
+        Shared,
+        State, //
     },
     proto::{
         connection::{
@@ -66,7 +67,10 @@ use crate::{
     },
     rdma::{
         cq::Completions,
-        local_inv::LocalInvBox,
+        local_inv::{
+            LocalInvBox,
+            LocalInvList, //
+        },
         mr::{
             Idle,
             MrList,
@@ -77,7 +81,9 @@ use crate::{
             Invalidated,
             Unexposed, //
         },
-        recv::Received, //
+        qp::QpRef,
+        recv::Received,
+        Invalidates, //
     },
     sunrpc::backchannel::CallbackRefused,
     support::{
@@ -113,7 +119,7 @@ pub(crate) enum ReplyClaim {
 
 /// Where a checked Reply lies.
 #[derive(Clone, Copy)]
-pub(super) enum ReceivedForm {
+pub(crate) enum ReceivedForm {
     /// In the last `len` bytes of the message; `written` bytes of results in the Write chunk.
     Inline { len: usize, written: u32 },
     /// In the Reply chunk.
@@ -151,27 +157,21 @@ impl Role for Client {
     type Locked = Requests;
     type Claim = ReplyClaim;
     type Pending = Pending;
-    type Waiter = Waiter;
     type Note = ();
 
     const BUDGET: ReassemblyQuota = ReassemblyQuota::Requester;
     const FAST_PATH: MsgType = MsgType::Reply;
 
-    fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol> {
-        let (config, opening) = self.beginning()?;
-        Some(Protocol::client(
-            self.cid,
-            config,
-            *opening,
-            private_data,
-            now,
-        ))
-    }
-
-    fn tick(&self, now: Time) {
+    fn tick(&self, _state: &mut State<Self>, now: Time) -> Result<bool, EndReason> {
         if self.history.expire(now) {
             self.peer_limits_changed.set(true);
         }
+        // The core has the Calls that wait, with time-outs of its own.
+        Ok(false)
+    }
+
+    fn writable(&self, _shared: &Shared<Self>, _qp: &QpRef<Shared<Self>>) {
+        self.xprt.write_space();
     }
 
     fn cid(&self) -> u32 {
@@ -186,6 +186,11 @@ impl Role for Client {
     #[inline]
     fn received(&self) {
         self.xprt.peer_is_alive();
+    }
+
+    #[cold]
+    fn refused(&self, _message: &FixedWords, _report: &ErrorReport) {
+        self.stats.bad_messages.add(1);
     }
 
     #[inline(always)]
@@ -311,23 +316,8 @@ impl Role for Client {
         pending.invalidate(shared, cx, message);
     }
 
-    fn invalidated(
-        &self,
-        shared: &Shared<Self>,
-        cx: &mut Completions<'_, Shared<Self>>,
-        inv: LocalInvBox<Shared<Self>>,
-        waiter: Waiter,
-        mrs: MrList<Idle>,
-        proof: Unexposed,
-    ) {
-        waiter.finish(shared, cx, inv, mrs, proof);
-    }
-
-    fn writable(&self) {
-        self.xprt.write_space();
-    }
-
     fn ended(&self, why: EndReason) {
+        trace::disconnect(|| (self.cid, why.as_str()));
         self.history.closed(why.as_str());
     }
 
@@ -335,12 +325,61 @@ impl Role for Client {
         self.xprt.force_disconnect();
     }
 
-    fn destroyed(&self, requests: &mut Requests, proof: &Destroyed) -> MrList<Idle> {
-        requests.retire(&self.pool, proof)
+    fn destroyed(&self, shared: &Shared<Self>, proof: &Destroyed) {
+        let mut state = shared.lock();
+        let mrs = state.role.retire(&self.pool, proof);
+        let mut parked = core::mem::replace(&mut state.role.parked, LocalInvList::new());
+        drop(state);
+        // Freed without the lock.
+        drop(mrs);
+        while let Some(inv) = parked.pop() {
+            retire(self, inv, proof);
+        }
+    }
+}
+
+impl Invalidates for Shared<Client> {
+    type Waiter = Waiter;
+
+    fn invalidated(
+        &self,
+        cx: &mut Completions<'_, Self>,
+        inv: Inv,
+        waiter: Waiter,
+        mrs: MrList<Idle>,
+        proof: Unexposed,
+    ) {
+        trace::wc_li_done(|| (self.role.cid,));
+        waiter.finish(self, cx, inv, mrs, proof);
     }
 
-    fn retired(&self, waiter: Waiter, proof: Option<Unexposed>) {
-        waiter.retired(self, proof);
+    fn invalidation_failed(&self, inv: Inv) {
+        park(self, inv);
+    }
+}
+
+/// Parks an invalidation that was not posted, or was flushed, until the queue pair is destroyed. If the
+/// queue pair is destroyed already, the waiter is completed at once. Context: process, may sleep.
+fn park(shared: &Shared<Client>, inv: Inv) {
+    let mut state = shared.lock();
+    // The proof is set before `destroyed` takes the lock to collect parked invalidations.
+    match shared.destroyed() {
+        Some(proof) => {
+            drop(state);
+            retire(&shared.role, inv, proof);
+        }
+        None => {
+            state.role.parked.push(inv);
+            drop(state);
+            shared.request_close(EndReason::NotPosted);
+        }
+    }
+}
+
+/// Completes an invalidation, which the destroyed queue pair stands in for.
+fn retire(client: &Client, mut inv: Inv, proof: &Destroyed) {
+    if let Some((waiter, proof)) = inv.resolve(proof) {
+        waiter.retired(client, proof);
     }
 }
 
@@ -452,7 +491,6 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
         Event::Call(call) => {
             let limits = CallLimits::reverse(call.version(), u32::MAX);
             if let Err(report) = responder::accept(&call.conveyed, call.part.len, &limits) {
-                client.stats.bad_messages.add(1);
                 return Disposition::Refuse(call.fixed, report);
             }
             let (xid, payload) = (call.fixed.xid.0, call.conveyed.payload);
@@ -461,7 +499,6 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
                 Ok(()) => Disposition::Done,
                 // Version 2 has an error for a Call that is not taken.
                 Err(_) if call.version() == Version::V2 => {
-                    client.stats.bad_messages.add(1);
                     Disposition::Refuse(call.fixed, ErrorReport::System)
                 }
                 Err(CallbackRefused::NoService) => {
@@ -605,7 +642,7 @@ impl Pending {
             joined,
         };
         if let Err(inv) = cx.qp().post_local_inv(exposed.inv, exposed.mrs, waiter) {
-            shared.park(inv);
+            park(shared, inv);
         }
     }
 }
@@ -703,7 +740,7 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
     let posted = endpoint.qp().post_local_inv(inv, mrs, waiter);
     drop(state);
     if let Err(inv) = posted {
-        shared.park(inv);
+        park(shared, inv);
     }
     Some(done)
 }

@@ -10,7 +10,6 @@ use super::{
         Requests,
         FIRST_SMALL, //
     },
-    settings,
     sizes::{
         ClientSizes,
         FIRST_MESSAGES, //
@@ -28,6 +27,7 @@ use crate::{
     proto::{
         connection::{
             negotiate::Opening,
+            Config,
             Side, //
         },
         wire::types::{
@@ -66,6 +66,13 @@ const RNR_RETRIES: u8 = 0;
 /// may send a second such message before the first has been handled.
 const RNR_RETRIES_V2: u8 = 7;
 
+/// The configuration of a connection, once the device is known.
+pub(super) struct Start {
+    pub(super) sizes: ClientSizes,
+    config: Config,
+    opening: Opening,
+}
+
 /// Finds a device that leads to the server at `peer`, and makes the queue pair there. Nothing is sent
 /// yet. `begun` gets the part of the connection by which this can be given up.
 ///
@@ -82,7 +89,7 @@ pub(super) fn resolve(
     xprt: &Xprt,
     peer: SockAddr,
     begun: impl FnOnce(&Arc<Shared<Client>>),
-) -> Result<(Endpoint<Client>, ClientSizes), ConnectError> {
+) -> Result<(Endpoint<Client>, Start), ConnectError> {
     let net = xprt.net().ok_or(EINVAL)?;
     let unresolved = Unresolved::new(client, Requests::none(), net)?;
     begun(unresolved.shared());
@@ -102,7 +109,7 @@ pub(super) fn resolve(
     let role = resolved.role();
     let judgement = Judgement::new(Side::Client, peer, &resolved.link())?;
     let proof = judgement.is_demanding();
-    let (opening, by_call) = match settings::negotiates_in_band() {
+    let (opening, by_call) = match role.negotiates_in_band {
         true => versions::opening(net, &peer, sizes.versions, proof),
         false => (Opening::Announced, false),
     };
@@ -111,8 +118,12 @@ pub(super) fn resolve(
         config.xid = Xid(0);
     }
     judgement.apply(&mut config);
-    role.set_config(config, opening);
-    Ok((resolved.endpoint(sizes.qp, judgement)?, sizes))
+    let start = Start {
+        sizes,
+        config,
+        opening,
+    };
+    Ok((resolved.endpoint(sizes.qp, judgement)?, start))
 }
 
 /// Connects, which settles how large messages of version 1 may be (RFC 8797), and makes all buffers.
@@ -130,11 +141,15 @@ pub(super) fn resolve(
 /// memory.
 pub(super) fn establish(
     endpoint: &Endpoint<Client>,
-    sizes: &ClientSizes,
+    start: &Start,
     xprt: &Xprt,
     peer: SockAddr,
 ) -> Result<(), ConnectError> {
-    let own = endpoint.shared().role.config().ok_or(EINVAL)?;
+    let Start {
+        sizes,
+        config: own,
+        opening,
+    } = start;
     let params = ConnectParams {
         //= CM-002
         private_data: own.private_data(),
@@ -147,7 +162,7 @@ pub(super) fn establish(
             Version::V2 => RNR_RETRIES_V2,
         },
     };
-    endpoint.connect(&params, CONNECT_TIMEOUT)?;
+    endpoint.connect(*own, *opening, &params, CONNECT_TIMEOUT)?;
     let requests = Requests::new(endpoint, xprt.max_reqs())?;
     endpoint.shared().lock().role = requests;
     // The announcement of the server may leave one version.

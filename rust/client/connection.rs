@@ -9,10 +9,6 @@ use super::{
     stats::Stats, //
 };
 use crate::{
-    proto::connection::{
-        negotiate::Opening,
-        Config, //
-    },
     rdma::mr::{
         Idle,
         Mr,
@@ -24,10 +20,7 @@ use crate::{
     },
     support::racy::Racy, //
 };
-use kernel::sync::{
-    Arc,
-    SetOnce, //
-};
+use kernel::sync::Arc;
 
 /// The requester's side of a connection.
 pub(crate) struct Client {
@@ -46,8 +39,8 @@ pub(crate) struct Client {
     pub(super) peer_limits_changed: Racy<bool>,
     /// The number of the connection.
     pub(super) cid: u32,
-    /// The configuration of the connection, and how its first version is found; known when the device is.
-    begin: SetOnce<(Config, Opening)>,
+    /// The version is negotiated in-band, and not by the announcement of the server.
+    pub(super) negotiates_in_band: bool,
 }
 
 impl Client {
@@ -57,6 +50,7 @@ impl Client {
         backchannel: Arc<Backchannel>,
         history: Arc<History>,
         cid: u32,
+        negotiates_in_band: bool,
     ) -> Self {
         Self {
             history,
@@ -66,30 +60,8 @@ impl Client {
             xprt,
             stats,
             backchannel,
-            begin: SetOnce::new(),
+            negotiates_in_band,
         }
-    }
-
-    /// Sets the configuration of the connection, and how its first version is found. To be called once,
-    /// before connecting.
-    pub(super) fn set_config(&self, config: Config, opening: Opening) {
-        self.begin.populate((config, opening));
-    }
-
-    /// Returns the protocol's configuration, once it is set.
-    pub(super) fn config(&self) -> Option<&Config> {
-        self.begin.as_ref().map(|(config, _)| config)
-    }
-
-    /// Returns the configuration, and how the first version is found, once they are set.
-    pub(super) fn beginning(&self) -> Option<&(Config, Opening)> {
-        self.begin.as_ref()
-    }
-
-    /// Says whether the version is negotiated in-band, and not by the announcement of the server.
-    pub(super) fn negotiates_in_band(&self) -> bool {
-        let opening = self.begin.as_ref().map(|(_, opening)| *opening);
-        matches!(opening, Some(Opening::InBand(_)))
     }
 
     /// Gives a registration back. Context: process, does not sleep.

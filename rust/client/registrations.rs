@@ -63,7 +63,8 @@ use crate::{
     rdma::{
         local_inv::{
             LocalInv,
-            LocalInvBox, //
+            LocalInvBox,
+            LocalInvList, //
         },
         mr::{
             Idle,
@@ -105,7 +106,7 @@ use kernel::{
 };
 
 /// The registrations of a request, and the box for their invalidation.
-pub(super) struct Exposed {
+pub(crate) struct Exposed {
     pub(super) mrs: MrList<Registered>,
     pub(super) inv: LocalInvBox<Shared<Client>>,
     /// How the registrations make up the chunk lists that the peer was told.
@@ -123,7 +124,7 @@ pub(super) fn segment(region: Region) -> Segment {
 }
 
 /// A request that was sent and whose Reply is outstanding.
-pub(super) enum SentRequest {
+pub(crate) enum SentRequest {
     /// It names no memory.
     Inline(Unexposed),
     /// It named memory by one registration, which the peer has invalidated.
@@ -416,6 +417,9 @@ pub(crate) struct Requests {
     orphans: KVVec<u32>,
     /// The number of registrations, idle or not.
     pub(super) mrs: u32,
+    /// Invalidations that could not be posted, or were flushed: the destroyed queue pair stands in
+    /// for them.
+    pub(super) parked: LocalInvList<Shared<Client>>,
 }
 
 impl Requests {
@@ -425,6 +429,7 @@ impl Requests {
             table: RequestTable(KVVec::new()),
             orphans: KVVec::new(),
             mrs: 0,
+            parked: LocalInvList::new(),
         }
     }
 
@@ -438,6 +443,7 @@ impl Requests {
             table: RequestTable::new(endpoint, slots)?,
             orphans: KVVec::with_capacity(slots as usize, GFP_NORETRY)?,
             mrs: 0,
+            parked: LocalInvList::new(),
         })
     }
 

@@ -152,6 +152,7 @@ impl Transport for RdmaTransport {
             self.backchannel.clone(),
             self.history.clone(),
             cid,
+            settings::negotiates_in_band(),
         );
         let begun = |shared: &Arc<Shared<Client>>| {
             *self.attempt.lock() = Some(shared.clone());
@@ -160,13 +161,13 @@ impl Transport for RdmaTransport {
                 shared.give_up();
             }
         };
-        let result = connect::resolve(role, xprt, peer, begun).and_then(|(endpoint, sizes)| {
-            let gate = Gate::new(endpoint)?;
-            let mut made = Made::new(SendSide::new(&gate, &sizes, peer, self.refill.clone())?);
+        let result = connect::resolve(role, xprt, peer, begun).and_then(|(endpoint, start)| {
+            let (gate, sizes) = (Gate::new(endpoint)?, &start.sizes);
+            let mut made = Made::new(SendSide::new(&gate, sizes, peer, self.refill.clone())?);
             let sender = made.sender()?;
-            connect::establish(sender.endpoint(), &sizes, xprt, peer)?;
+            connect::establish(sender.endpoint(), &start, xprt, peer)?;
             sender.begin()?;
-            trace_thresholds(sender.endpoint(), &sizes, &peer);
+            trace_thresholds(sender.endpoint(), sizes, &peer);
             Ok(made)
         });
         let attempt = self.attempt.lock().take();

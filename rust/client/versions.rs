@@ -133,7 +133,7 @@ pub(super) fn remember_end(net: Net, server: &SockAddr, endpoint: &Endpoint<Clie
 
 /// Remembers which version the server of a connection speaks, if it was negotiated in-band.
 pub(super) fn remember(net: Net, server: &SockAddr, endpoint: &Endpoint<Client>) {
-    if !endpoint.shared().role.negotiates_in_band() {
+    if !endpoint.shared().role.negotiates_in_band {
         return;
     }
     let number = server_hash(net, server);

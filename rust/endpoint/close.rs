@@ -13,20 +13,12 @@ use super::{
 use crate::{
     proto::connection,
     rdma::{
-        local_inv::{
-            LocalInvBox,
-            LocalInvList, //
-        },
         proof::Destroyed,
         qp::QpEvent,
-        recv::RecvBatch,
         send::SendList,
         wqe::Status, //
     },
-    support::{
-        errno,
-        trace, //
-    },
+    support::errno,
 };
 use kernel::{
     prelude::*,
@@ -114,7 +106,7 @@ impl<R: Role> Shared<R> {
     /// keeps, does not reach the role's owner, which may be gone.
     pub(crate) fn request_close(&self, why: EndReason) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
-            self.record_close(why);
+            self.role.ended(why);
             self.progress.failed(why.errno());
             self.role.lost();
         }
@@ -128,42 +120,22 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    fn record_close(&self, why: EndReason) {
-        trace::disconnect(|| (self.role.cid(), why.as_str()));
-        self.role.ended(why);
-    }
-
-    /// Parks an invalidation that was not posted, or was flushed, until the queue pair is destroyed. If the
-    /// queue pair is destroyed already, the waiter is completed at once. Context: process, may sleep.
-    pub(crate) fn park(&self, inv: LocalInvBox<Self>) {
-        if let Some(proof) = self.destroyed.as_ref() {
-            return self.retire(inv, proof);
-        }
-        let mut state = self.lock();
-        // `Endpoint::close` sets the proof before it takes the lock to collect parked invalidations.
-        match self.destroyed.as_ref() {
-            Some(proof) => {
-                drop(state);
-                self.retire(inv, proof);
-            }
-            None => {
-                state.unposted.push(inv);
-                drop(state);
-                self.request_close(EndReason::NotPosted);
-            }
-        }
-    }
-
-    fn retire(&self, mut inv: LocalInvBox<Self>, proof: &Destroyed) {
-        if let Some((waiter, proof)) = inv.resolve(proof) {
-            self.role.retired(waiter, proof);
-        }
+    /// Returns the proof that the queue pair is destroyed, once it is. [`Endpoint::close`] sets the proof before it
+    /// calls [`Role::destroyed`]. Context: any.
+    pub(crate) fn destroyed(&self) -> Option<&Destroyed> {
+        self.destroyed.as_ref()
     }
 }
 
 impl<R: Role> Endpoint<R> {
     /// Breaks the connection, as if the network had. Context: process, may sleep.
     pub(crate) fn break_up(&self) {
+        self.id.disconnect();
+    }
+
+    /// Begins to end the connection. Context: process, may sleep.
+    pub(crate) fn detach(&self) {
+        self.shared.request_close(EndReason::Unneeded);
         self.id.disconnect();
     }
 
@@ -185,29 +157,24 @@ impl<R: Role> Endpoint<R> {
         // A completed Send has another posted with the lock, and only if `closing` is not set: none is after this.
         let stands = shared.lock().protocol.is_some();
         if !was_closing && stands {
-            shared.record_close(EndReason::Unneeded);
+            shared.role.ended(EndReason::Unneeded);
         }
         id.disconnect();
         shared.destroyed.populate(qp.destroy());
         let Some(proof) = shared.destroyed.as_ref() else {
             return;
         };
-        let (freed, mut unposted) = {
+        let freed = {
             let mut guard = shared.lock();
             let state = &mut *guard;
             state.protocol = None;
-            let mrs = shared.role.destroyed(&mut state.role, proof);
-            let mut sends = core::mem::replace(&mut state.sends, SendList::new());
-            sends.append(state.queue.destroyed(proof));
-            let unposted = core::mem::replace(&mut state.unposted, LocalInvList::new());
-            let receives = core::mem::replace(&mut state.receives, RecvBatch::new(1));
-            ((mrs, sends, receives), unposted)
+            let (mut sends, writes) = state.queue.destroyed(proof);
+            sends.append(core::mem::replace(&mut state.sends, SendList::new()));
+            (sends, writes)
         };
         // Nothing is freed under the lock.
         drop(freed);
-        while let Some(inv) = unposted.pop() {
-            shared.retire(inv, proof);
-        }
+        shared.role.destroyed(&shared, proof);
         drop((pd, id, standing));
     }
 }

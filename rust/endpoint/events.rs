@@ -6,6 +6,7 @@ use super::{
     now,
     EndReason,
     LockedState,
+    Protocol,
     Role,
     Shared,
     State,
@@ -30,15 +31,7 @@ use crate::{
     rdma::{
         cm,
         cq::Completions,
-        local_inv::LocalInvBox,
-        mr::{
-            Idle,
-            MrList, //
-        },
-        proof::{
-            Invalidated,
-            Unexposed, //
-        },
+        proof::Invalidated,
         qp::{
             QpEvent,
             QpRef, //
@@ -73,7 +66,6 @@ fn handle_of(invalidated: &Option<Invalidated>) -> Option<Handle> {
 }
 
 impl<R: Role> Handler for Shared<R> {
-    type Waiter = R::Waiter;
     type Note = R::Note;
 
     #[inline]
@@ -90,16 +82,7 @@ impl<R: Role> Handler for Shared<R> {
                 private_data,
                 queue_pair,
             } => {
-                // Of the accepting side it has begun with the request.
-                if self.lock().protocol.is_none() {
-                    let protocol = self.role.begin(private_data, now());
-                    let mut state = self.lock();
-                    let mut hostauth = state.hostauth.take();
-                    if let Some(hostauth) = &mut hostauth {
-                        hostauth.begin(queue_pair);
-                    }
-                    state.protocol = protocol.map(|protocol| protocol.with(hostauth));
-                }
+                self.begin(private_data, queue_pair);
                 return self.progress.reached(Step::Established);
             }
             E::Other => return,
@@ -156,23 +139,6 @@ impl<R: Role> Handler for Shared<R> {
     fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>) {
         trace::wc_send(|| (self.role.cid(),));
         self.make_room(cx.qp(), |state| state.sent(buffers));
-        self.role.writable();
-    }
-
-    fn invalidated(
-        &self,
-        cx: &mut Completions<'_, Self>,
-        inv: LocalInvBox<Self>,
-        waiter: R::Waiter,
-        mrs: MrList<Idle>,
-        proof: Unexposed,
-    ) {
-        trace::wc_li_done(|| (self.role.cid(),));
-        self.role.invalidated(self, cx, inv, waiter, mrs, proof);
-    }
-
-    fn invalidation_failed(&self, inv: LocalInvBox<Self>) {
-        self.park(inv);
     }
 
     fn lost(&self, status: Status) {
@@ -186,9 +152,25 @@ impl<R: Role> Handler for Shared<R> {
 }
 
 impl<R: Role> Shared<R> {
+    /// Begins the protocol of a connection that this side opened, with the private data and the queue pair of the
+    /// peer. The protocol of a connection that the peer opened has begun with its request.
+    fn begin(&self, private_data: &[u8], queue_pair: u32) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some((config, opening)) = state.opening.take() else {
+            return;
+        };
+        let mut hostauth = state.hostauth.take();
+        if let Some(hostauth) = &mut hostauth {
+            hostauth.begin(queue_pair);
+        }
+        let protocol = Protocol::client(self.role.cid(), &config, opening, private_data, now());
+        state.protocol = Some(protocol.with(hostauth));
+    }
+
     /// Accounts work requests that have ended by `ended`, and sends the messages that waited for room in the
     /// send queue or for credits. The return value of `ended` is dropped without the lock.
-    pub(super) fn make_room<L>(&self, qp: &QpRef<Self>, ended: impl FnOnce(&mut State<R>) -> L) {
+    pub(crate) fn make_room<L>(&self, qp: &QpRef<Self>, ended: impl FnOnce(&mut State<R>) -> L) {
         let mut state = self.lock();
         let left = ended(&mut state);
         // A Send behind the marker of ib_drain_sq() would get no completion: Endpoint::close() sets `closing`
@@ -200,7 +182,7 @@ impl<R: Role> Shared<R> {
         if lost {
             self.request_close(EndReason::NotPosted);
         }
-        self.send_waiting(qp);
+        self.role.writable(self, qp);
     }
 
     /// A message has arrived on a version 2 connection.
@@ -216,7 +198,7 @@ impl<R: Role> Shared<R> {
         if let (Some(protocol), true) = (&mut guard.protocol, is_plain) {
             if let Some(arrived) = protocol.handle_fast_v2(R::FAST_PATH, now(), message.bytes()) {
                 let fate = self.on_fast_path(guard, arrived, None);
-                self.more_may_be_sent(cx.qp());
+                self.role.writable(self, cx.qp());
                 return self.dispose(cx, message, fate);
             }
         }
@@ -249,8 +231,9 @@ impl<R: Role> Shared<R> {
                 self.dispose(cx, message, fate);
                 if has_control_to_send {
                     self.make_room(cx.qp(), |_| ());
+                } else {
+                    self.role.writable(self, cx.qp());
                 }
-                self.more_may_be_sent(cx.qp());
             }
             None => self.received_other(guard, cx, message, invalidated),
         }
@@ -264,36 +247,30 @@ impl<R: Role> Shared<R> {
         arrived: Arrived<'_>,
         invalidated: Option<Invalidated>,
     ) -> Disposition<R::Pending> {
-        self.hold_receive(guard, R::FAST_PATH == MsgType::Call, |guard| {
+        self.hold_receive(guard, R::FAST_PATH, |guard| {
             self.role.on_fast_path(self, guard, arrived, invalidated)
         })
     }
 
-    /// Handles a message of version 2 by `handle`. If it is a Call of the peer's, its Receive is held before the
-    /// lock is given up: a message that another thread sends meanwhile must not grant it. The Receive is released
-    /// if the role does not keep the Call.
+    /// Handles a message of version 2 by `handle`. A role that mostly gets Calls may keep a Call. So the Receive of
+    /// a whole Call is held before the lock is given up: a message that another thread sends meanwhile must not
+    /// grant it. The Receive is released if the role does not keep the Call.
     #[inline(always)]
     fn hold_receive<'a>(
         &self,
         mut guard: LockedState<'a, R>,
-        is_call: bool,
+        direction: MsgType,
         handle: impl FnOnce(LockedState<'a, R>) -> Disposition<R::Pending>,
     ) -> Disposition<R::Pending> {
-        if is_call {
+        let holds = direction == MsgType::Call && R::FAST_PATH == MsgType::Call;
+        if holds {
             guard.hold(1);
         }
         let fate = handle(guard);
-        if is_call && !matches!(fate, Disposition::Keep(_)) {
+        if holds && !matches!(fate, Disposition::Keep(_)) {
             self.lock().release(1);
         }
         fate
-    }
-
-    /// Sends messages that waited for credits: any message of version 2 may grant some.
-    #[inline]
-    fn more_may_be_sent(&self, qp: &QpRef<Self>) {
-        self.send_waiting(qp);
-        self.role.writable();
     }
 
     /// Handles a message outside of the fast path.
@@ -356,9 +333,11 @@ impl<R: Role> Shared<R> {
             return self.claim(guard, qp, event, message, invalidated, answers);
         }
         guard.limit_unsignaled();
-        let is_call = matches!(&event, Event::Call(part) if !part.more);
-        let holds = R::FAST_PATH == MsgType::Call && is_call;
-        let fate = self.hold_receive(guard, holds, |mut guard| match &event {
+        let direction = match &event {
+            Event::Call(part) if !part.more => MsgType::Call,
+            _ => MsgType::Reply,
+        };
+        let fate = self.hold_receive(guard, direction, |mut guard| match &event {
             Event::Call(part) | Event::Reply(part) if part.more || part.part.offset != 0 => {
                 let part = *part;
                 self.join(guard, qp, event, &part, message, invalidated)
@@ -382,7 +361,8 @@ impl<R: Role> Shared<R> {
                 fate
             }
         });
-        self.more_may_be_sent(qp);
+        // Any message of version 2 may grant credits.
+        self.role.writable(self, qp);
         fate
     }
 
@@ -398,17 +378,35 @@ impl<R: Role> Shared<R> {
         answers: bool,
     ) -> Disposition<R::Pending> {
         let state = &mut *guard;
-        let Some(protocol) = &mut state.protocol else {
+        let Some((protocol, locked)) = state.established() else {
             return Disposition::Done;
         };
-        let claim = self
-            .role
-            .claim(protocol, &mut state.role, &event, &mut invalidated);
+        let claim = self.role.claim(protocol, locked, &event, &mut invalidated);
         let transmitted = if answers { state.transmit(qp) } else { Ok(()) };
         drop(guard);
         if transmitted.is_err() {
             return Disposition::Close(EndReason::NotPosted);
         }
         self.role.arrived(self, event, claim, message, invalidated)
+    }
+
+    /// Answers a message by an error message, now or when there is room.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(crate) fn refuse(
+        &self,
+        qp: &QpRef<Self>,
+        fixed: &FixedWords,
+        report: ErrorReport,
+    ) -> Result<(), EndReason> {
+        let mut state = self.lock();
+        if let Some(protocol) = &mut state.protocol {
+            protocol
+                .refuse(fixed, report)
+                .map_err(EndReason::Protocol)?;
+        }
+        state.transmit(qp).map_err(|_| EndReason::NotPosted)
     }
 }

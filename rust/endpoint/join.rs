@@ -12,7 +12,7 @@
 
 use super::{
     now,
-    waiting::PEER_TIMEOUT,
+    tick::PEER_TIMEOUT,
     Disposition,
     EndReason,
     LockedState,

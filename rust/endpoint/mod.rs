@@ -15,9 +15,7 @@
 //! - `hostauth`: host authentication: the policy and the handshake
 //! - `join`: messages in several parts
 //! - `tick`: time-outs
-//! - `waiting`: messages of the role that wait for the peer
 //! - `close`: the reasons for the end of a connection, and its order
-//! - `accept`: the accepting side: connect requests, RDMA Reads and Writes
 //!
 //! # The lock
 //!
@@ -26,7 +24,6 @@
 //! order in which the protocol composed them, and a Reply is never handled before the request is entered as
 //! sent. An arriving message takes the lock once.
 
-mod accept;
 mod close;
 mod config;
 mod events;
@@ -37,13 +34,7 @@ mod protocol;
 mod recorder;
 mod state;
 mod tick;
-mod waiting;
 
-pub(crate) use accept::{
-    Blocked,
-    Responder,
-    SendPermit, //
-};
 pub(crate) use close::EndReason;
 pub(crate) use config::{
     config,
@@ -64,14 +55,20 @@ pub(crate) use state::{
     ComposeError,
     State, //
 };
-pub(crate) use tick::Ticker;
-pub(crate) use waiting::Waiting;
+pub(crate) use tick::{
+    Ticker,
+    PEER_TIMEOUT, //
+};
 
 use crate::{
     proto::{
         connection::{
-            negotiate::Time,
+            negotiate::{
+                Opening,
+                Time, //
+            },
             Arrived,
+            Config,
             Event, //
         },
         wire::{
@@ -85,22 +82,17 @@ use crate::{
     },
     rdma::{
         cm::{
+            AcceptParams,
             CmId,
             ConnectParams, //
         },
         cq::Completions,
         device::Attributes,
         listen::ConnectRequest,
-        local_inv::LocalInvBox,
-        mr::{
-            Idle,
-            MrList, //
-        },
         pd::Pd,
         proof::{
             Destroyed,
-            Invalidated,
-            Unexposed, //
+            Invalidated, //
         },
         qp::{
             self,
@@ -128,7 +120,6 @@ use crate::{
             NetInterface,
             SockAddr, //
         },
-        racy::Racy,
         time, //
     },
 };
@@ -162,8 +153,6 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     type Claim;
     /// The object that keeps a message after it was handled.
     type Pending: Send;
-    /// The object that waits until memory has been invalidated.
-    type Waiter: Send;
     /// The role's data for each Receive.
     type Note: Send + Sync + Default;
 
@@ -172,12 +161,6 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
 
     /// Which RPC messages this role gets but for exceptions. Their way is the short one.
     const FAST_PATH: MsgType;
-
-    /// Returns the first protocol state, when the peer has accepted the connection.
-    ///
-    /// `private_data` is the private data of the peer. Context: process, may sleep. Called from the
-    /// CM's workqueue.
-    fn begin(&self, private_data: &[u8], now: Time) -> Option<Protocol>;
 
     /// The number of the connection, for traces.
     fn cid(&self) -> u32;
@@ -209,39 +192,23 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         invalidated: &mut Option<Invalidated>,
     ) -> Self::Claim;
 
-    /// Time has gone by on a connection of version 2. Endpoint's lock held.
-    fn tick(&self, _now: Time) {}
-
-    /// Sends the messages that wait for room in the send queue or for credits, as far as possible. Returns
-    /// whether there may be [work](Self::has_work) then. Endpoint's lock held; called only while a message
-    /// waits.
+    /// Looks at the role's own time-outs. Returns whether a message of the role waits for the peer, so that the
+    /// clock must go on. Endpoint's lock held.
     ///
     /// # Errors
     ///
     /// The connection has to be closed.
-    fn send_waiting(
-        &self,
-        _shared: &Shared<Self>,
-        _state: &mut State<Self>,
-        _qp: &QpRef<Shared<Self>>,
-    ) -> Result<bool, EndReason> {
-        Ok(false)
-    }
+    fn tick(&self, state: &mut State<Self>, now: Time) -> Result<bool, EndReason>;
 
-    /// Asks for a task, for which there may be work that had to wait before. Context: process, does
-    /// not sleep.
-    fn has_work(&self) {}
-
-    /// Returns whether the peer lets something of the role's wait. Endpoint's lock held.
-    fn is_blocked(&self, _state: &State<Self>) -> bool {
-        false
-    }
+    /// There may be room in the send queue, Send buffers, or credits of the peer: sends the messages of the role
+    /// that waited for them, or wakes their senders. Context: process, may sleep. Does not wait for completions.
+    fn writable(&self, shared: &Shared<Self>, qp: &QpRef<Shared<Self>>);
 
     /// Counts a message that arrived, before it is parsed. Context: completion.
-    fn received(&self) {}
+    fn received(&self);
 
-    /// A message of the peer is answered by an error message. Context: completion.
-    fn refused(&self, _message: &FixedWords, _report: &ErrorReport) {}
+    /// Counts or traces a message of the peer that is answered by an error message. Context: completion.
+    fn refused(&self, message: &FixedWords, report: &ErrorReport);
 
     /// Another message arrived, or one in parts; `invalidated` is the memory that the peer
     /// invalidated with it, unless `claim` has it. Context: completion. Does not wait for
@@ -265,22 +232,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         message: Received<Shared<Self>>,
     );
 
-    /// Memory has been invalidated; `mrs` can be used again. Context: completion. Does not wait for
-    /// completions.
-    fn invalidated(
-        &self,
-        shared: &Shared<Self>,
-        cx: &mut Completions<'_, Shared<Self>>,
-        inv: LocalInvBox<Shared<Self>>,
-        waiter: Self::Waiter,
-        mrs: MrList<Idle>,
-        proof: Unexposed,
-    );
-
-    /// Send buffers came back. Context: completion.
-    fn writable(&self);
-
-    /// The connection is over, or has to be; why. Called once, if it stood. Context: process, does
+    /// Records the reason for the end of the connection. Called once, if it stood. Context: process, does
     /// not sleep.
     fn ended(&self, why: EndReason);
 
@@ -294,14 +246,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Context: process, does not sleep. Does not close the endpoint itself.
     fn device_removed(&self) {}
 
-    /// The queue pair is destroyed: gives up all registrations. Endpoint's lock held.
-    ///
-    /// The registrations are unmapped when this returns; the list is freed without the lock.
-    fn destroyed(&self, locked: &mut Self::Locked, proof: &Destroyed) -> MrList<Idle>;
-
-    /// The end of the connection has invalidated memory that `waiter` waits for; without `proof`, it
-    /// was another connection's. Context: process, may sleep.
-    fn retired(&self, waiter: Self::Waiter, proof: Option<Unexposed>);
+    /// The queue pair is destroyed: unmaps and frees all of the role's memory that the device or the peer could
+    /// reach. Context: process, may sleep.
+    fn destroyed(&self, shared: &Shared<Self>, proof: &Destroyed);
 }
 
 /// A guard of the endpoint's lock, with the data under the lock.
@@ -320,8 +267,6 @@ pub(crate) struct Shared<R: Role> {
     closing: Atomic<i32>,
     /// The proof that the queue pair is destroyed, once it is.
     destroyed: SetOnce<Destroyed>,
-    /// Which of the role's messages wait for the peer, a [`Waiting`]. Changed with the endpoint's lock.
-    waiting: Racy<u32>,
 }
 
 impl<R: Role> Shared<R> {
@@ -338,7 +283,6 @@ impl<R: Role> Shared<R> {
                 progress <- Progress::new(),
                 closing: Atomic::new(0),
                 destroyed: SetOnce::new(),
-                waiting: Racy::new(Waiting::Nothing as u32),
             }),
             GFP_NORETRY,
         )
@@ -522,16 +466,44 @@ impl<R: Role> Resolved<R> {
 }
 
 impl<R: Role> Endpoint<R> {
-    /// Connects, and waits at most `timeout` milliseconds for the peer to accept.
+    /// Connects with the configuration `config` and the opening `opening`, and waits at most `timeout` milliseconds
+    /// for the peer to accept.
     ///
     /// # Errors
     ///
     /// The error that the connection manager reported, or `ETIMEDOUT`.
     ///
     /// Context: process, may sleep.
-    pub(crate) fn connect(&self, params: &ConnectParams, timeout: u32) -> Result {
+    pub(crate) fn connect(
+        &self,
+        config: Config,
+        opening: Opening,
+        params: &ConnectParams,
+        timeout: u32,
+    ) -> Result {
+        self.shared.lock().opening = Some((config, opening));
         self.id.connect(params)?;
         self.shared.progress.wait(Step::Established, timeout)
+    }
+
+    /// Accepts the peer, whose protocol state is `protocol`. Receives are posted.
+    ///
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// The peer has given up, the local address has moved, or the device goes away.
+    pub(crate) fn accept(&self, protocol: Protocol, params: &AcceptParams) -> Result {
+        let mut state = self.shared.lock();
+        let hostauth = state.hostauth.take();
+        state.protocol = Some(protocol.with(hostauth));
+        drop(state);
+        let progress = &self.shared.progress;
+        // An end that comes after this is an event. One that came before is not, and the connection
+        // manager does not remember all of them (ADDR_CHANGE).
+        progress.reached(Step::Established);
+        progress.wait(Step::Established, 0)?;
+        self.id.accept(params)
     }
 
     /// Waits until the version is settled. Returns `None` if the version is 1 for now: the answer to the first
@@ -581,7 +553,10 @@ impl<R: Role> Endpoint<R> {
     pub(crate) fn make_buffers(&self, buffers: &Buffers, messages: u16) -> Result {
         self.make(buffers)?;
         let mut state = self.shared.lock();
-        state.receives_posted(messages);
+        if let Some(protocol) = &mut state.protocol {
+            protocol.set_ceiling(messages);
+        }
+        state.set_messages(messages);
         state
             .transmit_rest(&self.qp)
             .map_err(|_| errno::not_connected())
@@ -592,7 +567,7 @@ impl<R: Role> Endpoint<R> {
     /// # Errors
     ///
     /// `ENOMEM`: there is no memory. `EIO`: the queue pair does not take a Receive.
-    fn make(&self, buffers: &Buffers) -> Result {
+    pub(crate) fn make(&self, buffers: &Buffers) -> Result {
         for _ in 0..buffers.receives {
             let buffer = self.retry_enomem(|| RecvBuf::new(self.pd.clone(), buffers.recv_len))?;
             let _posting = self.shared.lock();
@@ -600,7 +575,7 @@ impl<R: Role> Endpoint<R> {
         }
         for _ in 0..buffers.sends {
             let buffer = self.retry_enomem(|| SendBuf::new(self.pd.clone(), buffers.send_len))?;
-            self.shared.lock().add_send(buffer);
+            self.shared.lock().sends.push(buffer);
         }
         Ok(())
     }

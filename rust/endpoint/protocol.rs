@@ -247,7 +247,7 @@ impl Protocol {
 
     /// Calls [`Connection::set_grants`], and for version 2 [`Connection::set_ceiling`].
     #[inline]
-    pub(super) fn set_grants(&mut self, grants: u32) {
+    pub(crate) fn set_grants(&mut self, grants: u32) {
         if self.connection.set_grants(grants) {
             let messages = self.messages_for(grants);
             self.set_ceiling(messages);
@@ -272,7 +272,7 @@ impl Protocol {
 
     /// Returns the number of messages for `calls` Calls of the peer: the Calls, and the Replies to all Calls
     /// that this side may make.
-    pub(super) fn messages_for(&self, calls: u32) -> u16 {
+    pub(crate) fn messages_for(&self, calls: u32) -> u16 {
         let replies = self.calls().requested();
         u16::try_from(calls.saturating_add(replies)).unwrap_or(u16::MAX)
     }
@@ -304,7 +304,7 @@ impl Protocol {
 
     /// Returns whether only a Reply can bring a credit for another Call of this side (version 1).
     //= V1-036, V1-037
-    pub(super) fn needs_reply(&self) -> bool {
+    pub(crate) fn needs_reply(&self) -> bool {
         !self.calls().has_room()
     }
 

@@ -5,7 +5,6 @@
 use super::{
     hostauth::SharedKey,
     now,
-    waiting::PEER_TIMEOUT,
     EndReason,
     Protocol,
     Reassembly,
@@ -15,11 +14,12 @@ use super::{
 use crate::{
     proto::{
         connection::{
-            credit::{
-                Allowance,
-                RecvCredits, //
+            credit::RecvCredits,
+            negotiate::{
+                Opening,
+                Time, //
             },
-            negotiate::Time,
+            Config,
             Event,
             SendError,
             MAX_CONTROL_LEN, //
@@ -31,18 +31,13 @@ use crate::{
         },
     },
     rdma::{
-        local_inv::LocalInvList,
         mr::{
             Mapped,
             MrList,
             Registered, //
         },
         qp::QpRef,
-        recv::RecvBatch,
-        rw::{
-            IdleWrite,
-            IdleWrites, //
-        },
+        rw::IdleWrite,
         send::{
             SendBox,
             SendBufs,
@@ -57,27 +52,17 @@ use kernel::prelude::*;
 pub(crate) struct State<R: Role> {
     /// The protocol's state; `None` before the peer has accepted.
     pub(super) protocol: Option<Protocol>,
+    /// The configuration of a connection that this side opens, until the peer has accepted.
+    pub(super) opening: Option<(Config, Opening)>,
     /// The handshake of host authentication, until the protocol's state takes it.
     pub(super) hostauth: Option<KBox<SharedKey>>,
     /// Send buffers that hold no message.
-    pub(super) sends: SendList<Shared<R>>,
-    /// Sends under way.
-    pub(super) queue: SendQueue<Shared<R>>,
-    /// The number of all Send buffers, including the buffers of Sends in flight.
-    pub(super) sends_made: u32,
-    /// RDMA Writes for the accepting side to use again.
-    pub(super) writes: IdleWrites,
-    /// Receives to be posted again, except the Receives that completions repost.
-    pub(super) receives: RecvBatch<Shared<R>>,
-    /// The number of Calls of the peer that there are Receives for.
-    pub(super) allowance: Allowance,
-    /// The number of Calls of version 2 that the role works on: they have been taken up and have no Reply yet.
-    taken: u32,
-    /// The time since which the peer has let nothing of the role's go on that waits for it.
-    blocked_since: Option<Time>,
+    pub(crate) sends: SendList<Shared<R>>,
+    /// The send queue.
+    pub(crate) queue: SendQueue<Shared<R>>,
     /// The protocol has something to say for which there was no room.
     pub(super) control_pending: bool,
-    /// The number of messages for which the connecting side has Receives (version 2).
+    /// The number of messages of the peer for which there are Receives (version 2).
     messages: u16,
     /// The number of Receives that the role keeps with their messages (version 2).
     held: u32,
@@ -87,9 +72,6 @@ pub(crate) struct State<R: Role> {
     pub(super) joining_since: Time,
     /// The parts of the message that the role keeps next, joined.
     pub(crate) joined: Option<Reassembly>,
-    /// Invalidations that could not be posted, or were flushed: the destroyed queue pair stands in
-    /// for them.
-    pub(super) unposted: LocalInvList<Shared<R>>,
     /// The role's data.
     pub(crate) role: R::Locked,
 }
@@ -118,22 +100,16 @@ impl<R: Role> State<R> {
     pub(super) fn new(role: R::Locked) -> Self {
         Self {
             protocol: None,
+            opening: None,
             hostauth: None,
             sends: SendList::new(),
             queue: SendQueue::new(),
-            sends_made: 0,
-            writes: IdleWrites::new(),
-            receives: RecvBatch::new(1),
-            allowance: Allowance::new(0, Time(0)),
-            taken: 0,
-            blocked_since: None,
             control_pending: false,
             messages: 0,
             held: 0,
             joining: Reassembly::default(),
             joining_since: Time(0),
             joined: None,
-            unposted: LocalInvList::new(),
             role,
         }
     }
@@ -142,22 +118,17 @@ impl<R: Role> State<R> {
     /// lock.
     #[inline]
     pub(super) fn sent(&mut self, mut buffers: SendBufs<Shared<R>>) -> Option<IdleWrite> {
-        let write = buffers.take_write();
         if let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) {
             protocol.handle_sent(buffers.take_unmarked());
         }
-        let ended = self.queue.ended(buffers);
+        let (ended, excess) = self.queue.ended(buffers);
         self.sends.append(ended);
-        write.and_then(|write| self.writes.push(write))
+        excess
     }
 
-    /// Takes over that Receives are posted for `messages` messages of the peer at a time. The accepting
-    /// side derives that number from the Calls that it takes.
-    pub(super) fn receives_posted(&mut self, messages: u16) {
+    /// Sets the number of messages of the peer for which there are Receives.
+    pub(crate) fn set_messages(&mut self, messages: u16) {
         self.messages = messages;
-        if let Some(protocol) = &mut self.protocol {
-            protocol.set_ceiling(messages);
-        }
         self.count_receives();
     }
 
@@ -176,65 +147,16 @@ impl<R: Role> State<R> {
         self.count_receives();
     }
 
-    /// Returns whether the role may take up another Call of the peer.
-    #[inline]
-    pub(crate) fn may_take_call(&self) -> bool {
-        let protocol = self.protocol.as_ref();
-        protocol.is_none_or(|protocol| protocol.may_take_call(self.taken))
-    }
-
-    /// Returns whether the peer has given no credit that a Reply could take.
-    pub(crate) fn lacks_credit(&self) -> bool {
-        let protocol = self.protocol.as_ref();
-        protocol.is_some_and(|protocol| !protocol.may_take_call(0))
-    }
-
-    /// Counts a Call that the role takes up and that was [held](Self::hold) as `receives` Receives.
-    #[inline]
-    pub(crate) fn take_call(&mut self, receives: u32) {
-        // Version 1 holds no Receives.
-        self.taken += u32::from(receives != 0);
-    }
-
-    /// Ends a Call that was [taken up](Self::take_call), and releases its `receives` Receives as
-    /// [`Self::release`] does.
-    #[inline]
-    pub(crate) fn end_call(&mut self, receives: u32) {
-        self.taken = self.taken.saturating_sub(u32::from(receives != 0));
-        self.release(receives);
-    }
-
-    /// Starts the time-out for messages that wait for the peer: a message begins to wait, or a waiting message
-    /// was sent. `is_blocked` is true if a message waits.
-    pub(crate) fn wait_from_now(&mut self, is_blocked: bool) {
-        self.blocked_since = is_blocked.then(now);
-    }
-
-    /// Returns whether the peer has let nothing of the role's go on for too long. `is_blocked` says whether
-    /// it lets something wait now.
-    pub(super) fn is_out_of_patience(&mut self, is_blocked: bool, now: Time) -> bool {
-        if !is_blocked {
-            self.blocked_since = None;
-            return false;
-        }
-        let since = *self.blocked_since.get_or_insert(now);
-        now >= since.after(Time(PEER_TIMEOUT.into()))
-    }
-
     /// Tells the protocol the number of posted Receives: the number for all messages of the peer, less the
     /// Receives that the role keeps. The queue has more Receives than that. They make up for Receives
     /// that wait to be posted together, and for the Receive whose message is being handled.
     #[inline]
     //= V2-052, D-10
-    pub(super) fn count_receives(&mut self) {
-        let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) else {
-            return;
-        };
-        let messages = match R::FAST_PATH {
-            MsgType::Reply => self.messages,
-            MsgType::Call => protocol.messages_for(self.allowance.calls()),
-        };
-        protocol.handle_posted(RecvCredits::receives(messages).saturating_sub(self.held));
+    fn count_receives(&mut self) {
+        if let Some(protocol) = self.protocol.as_mut().filter(|p| p.is_version2()) {
+            let receives = RecvCredits::receives(self.messages);
+            protocol.handle_posted(receives.saturating_sub(self.held));
+        }
     }
 
     /// Returns whether the protocol may have a message to send that it could not send before.
@@ -274,7 +196,7 @@ impl<R: Role> State<R> {
         self.sends.iter().count()
     }
 
-    /// The protocol's state and the role's, once the connection stands.
+    /// Returns the protocol's state and the role's, once the connection stands.
     pub(crate) fn established(&mut self) -> Option<(&mut Protocol, &mut R::Locked)> {
         Some((self.protocol.as_mut()?, &mut self.role))
     }
@@ -321,17 +243,6 @@ impl<R: Role> State<R> {
         };
         self.sends.push(buffer);
         Err(error)
-    }
-
-    /// Adds a new Send buffer.
-    pub(super) fn add_send(&mut self, buffer: SendBox<Shared<R>>) {
-        self.sends.push(buffer);
-        self.sends_made += 1;
-    }
-
-    /// A composed Reply is not sent.
-    pub(super) fn give_back(&mut self, buffer: SendBox<Shared<R>>) {
-        self.sends.push(buffer);
     }
 
     /// Registers `mrs` and sends a message that was composed.
@@ -397,7 +308,7 @@ impl<R: Role> State<R> {
     /// # Errors
     ///
     /// `EIO`: the queue pair does not take a message.
-    pub(super) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
+    pub(crate) fn transmit(&mut self, qp: &QpRef<Shared<R>>) -> Result {
         self.control_pending = true;
         self.limit_unsignaled();
         while self.queue.has_room(0) {

@@ -4,13 +4,12 @@
 //! does not answer the first message, or does not finish a message in parts.
 //!
 //! No timer is started for each message. No time-out is shorter than `SHORTEST`, so it is enough to poll
-//! at that interval. Version 1 has no time-outs, so its clock is not started, unless Replies wait for the
-//! peer ([`Ticker::wind_up`]). If no waiting Reply can be sent for 30 s, the connection is closed.
+//! at that interval. Version 1 has no time-outs, so its clock is not started, unless messages of the role wait
+//! for the peer ([`Ticker::wind_up`]).
 
 use super::{
     config::SHORTEST,
     now,
-    EndReason,
     Endpoint,
     Protocol,
     Role, //
@@ -27,6 +26,11 @@ use kernel::{
     prelude::*,
     time::Msecs, //
 };
+
+/// The timeout of the peer in milliseconds, for messages that wait for room in the send queue or for a credit, and
+/// for the rest of a message in parts. A message of the peer does not restart it, because a peer can send any number
+/// of messages.
+pub(crate) const PEER_TIMEOUT: Msecs = 30_000;
 
 /// The clock of a connection, to be dropped before the endpoint is closed.
 pub(crate) struct Ticker<R: Role> {
@@ -60,22 +64,18 @@ impl<R: Role> Tick for Ticking<R> {
         let Self { endpoint } = self;
         let shared = endpoint.shared();
         let mut state = shared.lock();
-        let is_blocked = shared.role.is_blocked(&state);
-        if state.is_out_of_patience(is_blocked, now()) {
-            drop(state);
-            shared.request_close(EndReason::Unresponsive);
-            return None;
-        }
-        if state.protocol().is_some_and(Protocol::needs_no_time) {
-            return is_blocked.then_some(SHORTEST);
-        }
-        shared.role.tick(now());
-        let due = state.tick(endpoint.qp());
+        let due = match shared.role.tick(&mut state, now()) {
+            Ok(waits) if state.protocol().is_some_and(Protocol::needs_no_time) => {
+                return waits.then_some(SHORTEST);
+            }
+            Ok(_) => state.tick(endpoint.qp()),
+            Err(why) => Err(why),
+        };
         drop(state);
         match due {
             Ok(due) => {
-                // A Reply may have waited for the credits of the grant.
-                shared.send_waiting(endpoint.qp());
+                // A message may have waited for the credits of the grant.
+                shared.role.writable(shared, endpoint.qp());
                 let left = due.and_then(|due| Msecs::try_from(due.0.saturating_sub(now().0)).ok());
                 // A message that is due already waits for something else, such as a credit.
                 let soon = left.filter(|left| *left != 0);

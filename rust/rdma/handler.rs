@@ -25,8 +25,6 @@ use crate::support::memalloc::ReserveScope;
 /// functions but [`Self::cm_event`] are called in process context and may sleep, but must not wait
 /// for another completion. Of one connection they never run side by side.
 pub(crate) trait Handler: Send + Sync + Sized + 'static {
-    /// The object that waits for an invalidation.
-    type Waiter: Send;
     /// The user's data for each Receive.
     type Note: Send + Sync + Default;
 
@@ -54,6 +52,16 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
     /// their buffers.
     fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>);
 
+    /// A work request failed: the connection is lost. Work requests that were posted come back
+    /// as failed, one after the other, so this is called many times.
+    fn lost(&self, status: Status);
+}
+
+/// The user of a connection that registers memory for the peer.
+pub(crate) trait Invalidates: Handler {
+    /// The object that waits for an invalidation.
+    type Waiter: Send;
+
     /// Registrations were invalidated: their memory, for which `waiter` waits, is its owner's.
     fn invalidated(
         &self,
@@ -68,10 +76,6 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
     /// the memory until the queue pair is destroyed; then
     /// [`LocalInv::resolve`](super::local_inv::LocalInv::resolve) completes the invalidation.
     fn invalidation_failed(&self, inv: LocalInvBox<Self>);
-
-    /// A work request failed: the connection is lost. Work requests that were posted come back
-    /// as failed, one after the other, so this is called many times.
-    fn lost(&self, status: Status);
 }
 
 /// The user of a connection that reads the peer's memory.

@@ -27,7 +27,7 @@ use super::{
         WorkRequest,
         Wqe, //
     },
-    Handler, //
+    Invalidates, //
 };
 use crate::{
     bindings,
@@ -46,7 +46,7 @@ use kernel::{
 };
 
 /// An invalidation and its waiter. It is made ahead, because it must not fail for lack of memory.
-pub(crate) struct LocalInv<H: Handler> {
+pub(crate) struct LocalInv<H: Invalidates> {
     /// While it is posted, or failed.
     what: Option<(MrList<Registered>, H::Waiter)>,
     link: Link<LocalInvWqe<H>>,
@@ -62,11 +62,11 @@ pub(crate) type LocalInvBox<H> = KBox<LocalInvWqe<H>>;
 pub(crate) type LocalInvList<H> = BoxList<LocalInvWqe<H>>;
 
 // SAFETY: contract of the trait: `offset_of!` gives the offset of the field, which only lists use.
-unsafe impl<H: Handler> Listed for LocalInv<H> {
+unsafe impl<H: Invalidates> Listed for LocalInv<H> {
     const LINK: usize = offset_of!(Self, link);
 }
 
-impl<H: Handler> LocalInv<H> {
+impl<H: Invalidates> LocalInv<H> {
     /// Makes an invalidation for later. Context: process, may sleep.
     ///
     /// # Errors
@@ -89,11 +89,11 @@ impl<H: Handler> LocalInv<H> {
     }
 }
 
-impl<H: Handler> QpRef<H> {
+impl<H: Invalidates> QpRef<H> {
     /// Invalidates `mrs`; `waiter` comes back with the completion.
     ///
     /// When the queue pair does not take it, `inv` comes back with both inside, as one that
-    /// failed ([`Handler::invalidation_failed`]).
+    /// failed ([`Invalidates::invalidation_failed`]).
     ///
     /// Context: any. A task has the lock under which registrations are posted: one
     /// that has been invalidated is not posted anew before ib_post_send() has returned, which may look at
@@ -136,7 +136,7 @@ impl<H: Handler> QpRef<H> {
     }
 }
 
-impl<H: Handler> WorkRequest for LocalInv<H> {
+impl<H: Invalidates> WorkRequest for LocalInv<H> {
     type Handler = H;
 
     fn done(mut inv: LocalInvBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {

@@ -5,7 +5,8 @@
 //! Ownership follows the work request: the buffers of a Receive, a Send or an invalidation move into the
 //! queue pair when it is posted and come back from its completion, so they cannot be accessed or freed
 //! while the device uses them. Boxes that the device does not give back come back when the
-//! queue pair is destroyed (`ledger`). A connection's user implements [`Handler`].
+//! queue pair is destroyed (`ledger`). A connection's user implements [`Handler`], and
+//! [`Invalidates`] or [`Pulls`] if it posts such work requests.
 //!
 //! ```text
 //!   CmId <- Pd <- DmaBuf, Mr          (each keeps the objects that it was made from)
@@ -52,5 +53,6 @@ pub(crate) mod wqe;
 
 pub(crate) use handler::{
     Handler,
+    Invalidates,
     Pulls, //
 };

@@ -358,7 +358,7 @@ impl<H: Handler> Qp<H> {
     /// [`Completions`](super::cq::Completions) alone have it besides, and these end first.
     ///
     /// Boxes that the device has not given back come back here: invalidations by
-    /// [`Handler::invalidation_failed`]; all others are freed.
+    /// [`Invalidates::invalidation_failed`](super::Invalidates::invalidation_failed); all others are freed.
     ///
     /// Context: process, may sleep. Not called from a completion.
     pub(crate) fn destroy(mut self) -> Destroyed {

@@ -30,6 +30,7 @@ use super::{
     },
     rw::{
         IdleWrite,
+        IdleWrites,
         Write, //
     },
     wqe::{
@@ -56,6 +57,7 @@ use core::{
     marker::PhantomData,
     mem::{
         offset_of,
+        replace,
         take, //
     },
     ptr, //
@@ -174,11 +176,6 @@ impl<H: Handler> SendBufs<H> {
         }
     }
 
-    /// The RDMA Writes that have ended with them, for their next use.
-    pub(crate) fn take_write(&mut self) -> Option<IdleWrite> {
-        self.write.take()
-    }
-
     /// Returns the number of Sends that were not [marked](SendBuf::mark), and clears the marks.
     pub(crate) fn take_unmarked(&mut self) -> u32 {
         let mut count = 0;
@@ -204,6 +201,8 @@ pub(crate) struct SendQueue<H: Handler> {
     /// The queue pair; only compared.
     raw: usize,
     unsignaled: SendBufs<H>,
+    /// RDMA Writes for the next use.
+    writes: IdleWrites,
     /// Work requests whose completion, or a later one's, was not seen yet.
     in_use: u32,
     /// The most that [`Self::in_use`] may be.
@@ -221,6 +220,7 @@ impl<H: Handler> SendQueue<H> {
             qp: QpId::NONE,
             raw: 0,
             unsignaled: SendBufs::new(),
+            writes: IdleWrites::new(),
             in_use: 0,
             limit: 0,
             signal_interval: 1,
@@ -256,21 +256,30 @@ impl<H: Handler> SendQueue<H> {
         self.in_use = self.in_use.saturating_sub(work_requests);
     }
 
-    /// Frees the entries of Sends that have ended. Returns their buffers.
-    pub(crate) fn ended(&mut self, ended: SendBufs<H>) -> SendList<H> {
+    /// Frees the entries of Sends that have ended, and keeps their RDMA Writes for the next use. Returns the
+    /// buffers, and RDMA Writes that are not kept, which the caller drops without the lock.
+    #[inline]
+    pub(crate) fn ended(&mut self, ended: SendBufs<H>) -> (SendList<H>, Option<IdleWrite>) {
         self.in_use = self.in_use.saturating_sub(ended.work_requests);
-        ended.list
+        let excess = ended.write.and_then(|write| self.writes.push(write));
+        (ended.list, excess)
     }
 
-    /// The queue pair is destroyed, so all its Sends have ended. Afterwards this can be used
-    /// with another.
-    pub(crate) fn destroyed(&mut self, proof: &Destroyed) -> SendList<H> {
+    /// Takes RDMA Writes for the next use.
+    pub(crate) fn take_write(&mut self) -> Option<IdleWrite> {
+        self.writes.pop()
+    }
+
+    /// The queue pair is destroyed, so all its Sends have ended. Returns the memory of all, which the caller
+    /// drops without the lock. Afterwards this can be used with another queue pair.
+    pub(crate) fn destroyed(&mut self, proof: &Destroyed) -> (SendList<H>, IdleWrites) {
         if !proof.is_of(self.qp) {
-            return SendList::new();
+            return (SendList::new(), IdleWrites::new());
         }
         let unsignaled = take(&mut self.unsignaled);
+        let writes = replace(&mut self.writes, IdleWrites::new());
         *self = Self::new();
-        unsignaled.list
+        (unsignaled.list, writes)
     }
 
     /// Makes the send queue of a queue pair.
@@ -282,6 +291,7 @@ impl<H: Handler> SendQueue<H> {
             signal_interval: qp.size().signal_interval,
             longest_interval: qp.size().signal_interval,
             unsignaled: SendBufs::new(),
+            writes: IdleWrites::new(),
             in_use: 0,
         }
     }

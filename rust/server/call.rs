@@ -8,19 +8,19 @@
 //! the start of a page; any other Call is put together from its start to its end.
 
 use super::{
-    connection::Open,
-    role::{
+    connection::{
+        Open,
         Server,
-        ServerMessage, //
+        ServerMessage,
+        Waiting, //
     },
     settings, //
 };
 use crate::{
     endpoint::{
         EndReason,
-        Shared,
-        State,
-        Waiting, //
+        LockedState,
+        Shared, //
     },
     proto::{
         responder::{
@@ -453,36 +453,59 @@ impl Open<'_> {
     /// until a Send or another Pull has ended, and the thread does not.
     fn pull(&self, message: ServerMessage, pull: PullBox<Shared<Server>>, from: u32) {
         let (shared, qp) = (self.shared(), self.endpoint().qp());
+        let is_last = from != 0 && !message.note().more;
+        let mut state = shared.lock();
+        if shared.is_closing() {
+            drop(state);
+            return Pull::cancel(pull, qp);
+        }
+        // A Reply that waits goes first.
+        if shared.role.has_waiting_replies() || !state.queue.has_room_for(pull.work_requests()) {
+            return self.pull_later(state, message, pull, from);
+        }
+        let posted = qp.post_pull(&mut state.queue, pull, message);
+        if is_last {
+            // No Call is read in rounds after this one.
+            state.role.in_rounds = false;
+        }
+        drop(state);
+        if posted.is_err() {
+            shared.request_close(EndReason::NotPosted);
+        }
+    }
+
+    /// Keeps a Call whose data cannot be read from byte `from` on, until there is room in the send queue.
+    #[cold]
+    fn pull_later(
+        &self,
+        mut state: LockedState<'_, Server>,
+        mut message: ServerMessage,
+        mut pull: PullBox<Shared<Server>>,
+        from: u32,
+    ) {
+        let qp = self.endpoint().qp();
         let more = message.note().more;
-        let mut waits = false;
-        let later = |state: &mut State<Server>,
-                     mut message: ServerMessage,
-                     mut pull: PullBox<Shared<Server>>| {
-            waits = true;
-            let queue = &mut state.role;
-            queue.pulling -= 1;
-            message.note_mut().read = from;
-            let unused = if from == 0 {
-                // The next attempt may not need rounds.
-                queue.in_rounds &= !more;
-                queue.starved.push(message);
-                Some(pull)
-            } else {
-                pull.undo(qp);
-                message.note_mut().pull = Some(pull);
-                queue.halfway = Some(message);
-                None
-            };
-            if !shared.has_waiting_replies() {
-                shared.note_waiting(Waiting::Calls);
-            }
-            unused
+        message.note_mut().read = from;
+        let queue = &mut state.role;
+        queue.pulling -= 1;
+        let unused = if from == 0 {
+            // The next attempt may not need rounds.
+            queue.in_rounds &= !more;
+            queue.starved.push(message);
+            Some(pull)
+        } else {
+            pull.undo(qp);
+            message.note_mut().pull = Some(pull);
+            queue.halfway = Some(message);
+            None
         };
-        match self.endpoint().pull(pull, message, later) {
-            Ok(Some(unused)) => Pull::cancel(unused, qp),
-            Ok(None) if from != 0 && !more && !waits => self.end_rounds(),
-            Ok(None) => {}
-            Err(_) => shared.request_close(EndReason::NotPosted),
+        let server = &self.shared().role;
+        if !server.has_waiting_replies() {
+            server.note_waiting(Waiting::Calls);
+        }
+        drop(state);
+        if let Some(unused) = unused {
+            Pull::cancel(unused, qp);
         }
     }
 
@@ -547,26 +570,6 @@ impl Open<'_> {
         drop(message);
         self.shared().request_close(EndReason::NotPosted);
         Delivered::nothing()
-    }
-
-    /// Answers a Call by an error message. The client has its credit back with it, so the Receive
-    /// goes first.
-    pub(super) fn refuse(
-        &self,
-        mut message: ServerMessage,
-        fixed: &FixedWords,
-        report: ErrorReport,
-    ) {
-        message.note_mut().joined = None;
-        let held = message.note().held;
-        trace::svc_error(|| (self.cid(), fixed.xid.0, report.name()));
-        let refused = self
-            .endpoint()
-            .drop_call(message, held)
-            .and_then(|()| self.endpoint().refuse(fixed, report));
-        if let Err(why) = refused {
-            self.shared().request_close(why);
-        }
     }
 }
 

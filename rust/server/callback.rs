@@ -38,6 +38,7 @@ use crate::{
     },
 };
 use kernel::{
+    error::Error,
     prelude::*,
     sync::atomic::Relaxed, //
 };
@@ -138,7 +139,7 @@ impl Open<'_> {
     /// [`Unsent`]: the reason for which the Call was not sent.
     //= V1-117, V1-119, NFS-053
     fn post_call(&self, xid: u32, call: &CallBuf<'_>) -> Result<(), Unsent> {
-        let mut sending = self.endpoint().sending_now().map_err(|why| match why {
+        let mut sending = self.sending_now().map_err(|why| match why {
             ComposeError::NotPosted => Unsent::Ended,
             _ => Unsent::NoRoom,
         })?;

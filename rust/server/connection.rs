@@ -1,75 +1,74 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A connected client, from its request to the destroyed queue pair.
+//! The data of a connection: its Calls, its Receives, and the endpoint.
 //!
 //! A thread of the service works on a connection as long as it likes, for example in a file system that
 //! does not answer. The removal of a device does not wait for that: it takes the endpoint from the threads
 //! ([`ConnectionLink::close`]), and waits only for threads inside this module ([`Open`]).
 
-use super::{
-    delayed,
-    role::{
-        Queue,
-        Server,
-        ServerMessage, //
-    },
-    sizes::ServerSizes, //
-};
+use super::sizes::ServerSizes;
 use crate::{
     endpoint::{
-        self,
-        EndReason,
         Endpoint,
-        Judgement,
         Protocol,
-        Resolved,
+        Reassembly,
         Shared,
-        State,
         Terms,
-        Ticker,
-        Waiting, //
+        Ticker, //
     },
     proto::{
-        connection::Side,
-        requester::plan::Item,
-        wire::types::Version, //
+        connection::{
+            continuation::PartSplitter,
+            credit::Allowance,
+            negotiate::Time, //
+        },
+        requester::plan::{
+            Item,
+            ItemSet, //
+        },
+        responder::{
+            Call,
+            CallLimits,
+            ParsedCall, //
+        },
+        wire::{
+            header::FixedWords,
+            types::{
+                Handle,
+                Version, //
+            },
+        },
     },
     rdma::{
-        cm::AcceptParams,
-        listen::ConnectRequest, //
-    },
-    sunrpc::{
-        svc::{
-            self,
-            rqst::{
-                Delivered,
-                SvcReply,
-                SvcRqst, //
-            },
-            Addresses,
-            SvcHandle, //
+        pull::{
+            IdlePulls,
+            PullBox, //
         },
-        CallBuf, //
+        recv::{
+            Received,
+            ReceivedList,
+            RecvBatch, //
+        },
+        rw::Write, //
     },
+    sunrpc::svc::SvcHandle,
     support::{
-        errno,
         gate::{
             Gate,
             Inside, //
         },
-        trace,
-        work::Run, //
+        racy::Racy,
+        work::{
+            Job,
+            Run, //
+        },
     },
 };
-use core::ops::Range;
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
+        atomic::Atomic,
         Arc,
         Mutex,
         MutexGuard,
@@ -77,28 +76,247 @@ use kernel::{
     },
 };
 
-/// The number of retries of the client's device when no Receive is posted: 7 means without end. A client
-/// that keeps to its credits always finds a Receive; another client waits.
-const RNR_RETRIES: u8 = 7;
+/// A message, in the buffer that it was received into.
+pub(crate) type ServerMessage = Received<Shared<Server>>;
 
-/// The number of the next accepted connection. The numbers differ from the numbers of the client role.
-static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
+/// The data that is kept with a Call.
+#[derive(Default)]
+pub(crate) struct Note {
+    /// The result of its check.
+    pub(super) kept: ParsedCall,
+    /// Its memory stays for the next Call in the same buffer.
+    results: KVec<Option<Item>>,
+    /// The Pull with the data of its Read chunks; after the delivery, the Pull without them.
+    pub(super) pull: Option<PullBox<Shared<Server>>>,
+    /// The end of the data that has been read, or is being read, in bytes.
+    pub(super) read: u32,
+    /// Data behind `read` is missing.
+    pub(super) more: bool,
+    /// Its Payload stream until it is delivered, if that came in several parts.
+    pub(super) joined: Option<Reassembly>,
+    /// The number of Receives that it counts as while it is kept. Version 1 does not count them.
+    pub(super) held: u32,
+    /// Its Reply, while that waits for the client.
+    pub(super) delayed: Option<KBox<Delayed>>,
+}
 
-/// A connected client.
-pub(crate) struct ServerConnection {
-    link: Arc<ConnectionLink>,
-    shared: Arc<Shared<Server>>,
+impl Note {
+    /// Prepares the note for a new Call.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, kept: ParsedCall) {
+        self.kept = kept;
+        self.results.clear();
+        self.pull = None;
+        self.read = 0;
+        self.more = false;
+        self.joined = None;
+        self.held = 0;
+        self.delayed = None;
+    }
+
+    /// Opens the Call of `message` again: its fixed words, the Call, and its Payload stream, as far
+    /// as that is inline.
+    #[inline]
+    pub(super) fn open<'a>(
+        &'a self,
+        message: &'a [u8],
+    ) -> Option<(FixedWords, Call<'a>, &'a [u8])> {
+        let (fixed, call, stream) = self.kept.open(message)?;
+        let stream = self.joined.as_ref().map_or(stream, Reassembly::bytes);
+        Some((fixed, call, stream))
+    }
+
+    /// Adds a result that may be moved directly. A result beyond the number that a Reply can have is
+    /// conveyed with the rest of the Reply.
+    ///
+    /// The offsets of the results of one Reply rise. An offset that does not belongs to another
+    /// Reply to the same Call, which nfsd has deferred and processes once more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn add_result(&mut self, result: Item) -> Result {
+        let last = self.results.last().copied().flatten();
+        if last.is_some_and(|last| result.offset < last.range().end) {
+            self.results.clear();
+        }
+        if self.results.len() < ItemSet::MAX {
+            self.results.push(Some(result), GFP_KERNEL)?;
+        }
+        Ok(())
+    }
+
+    /// The results that may be moved directly, in order.
+    pub(super) fn results(&self) -> &[Option<Item>] {
+        &self.results
+    }
+}
+
+/// Calls on their way to a thread, and Calls whose Replies wait for the client.
+pub(crate) struct Queue {
+    /// Calls that have just arrived. In version 2 they wait for the credits that their Replies take.
+    pub(super) calls: ReceivedList<Shared<Server>>,
+    /// Calls whose Read chunks have been pulled.
+    pub(super) pulled: ReceivedList<Shared<Server>>,
+    /// Calls whose Read chunks wait for registrations of the device, or for room in the send queue.
+    pub(super) starved: ReceivedList<Shared<Server>>,
+    /// The Call that is read in rounds, while it waits for these.
+    pub(super) halfway: Option<ServerMessage>,
+    /// A Call is read in rounds. There is one at most, because it keeps its pages between rounds.
+    pub(super) in_rounds: bool,
+    /// Registrations or room came back: a Call that waits for some may try again. While such a Call waits,
+    /// this is set, or will be set by the end of a Call that is being pulled, or of a Send.
+    pub(super) retry: bool,
+    /// The number of Calls whose Read chunks are being pulled, and which may hold registrations of the
+    /// device. The end of each Pull lets another Call try.
+    pub(super) pulling: u32,
+    /// Calls whose Replies wait for the client, in the order of the Replies.
+    pub(super) replies: ReceivedList<Shared<Server>>,
+    /// The time since which the client has let none of the waiting messages go on.
+    pub(super) blocked_since: Option<Time>,
+    /// The Receives of the connection.
+    pub(super) receives: Receives,
+    /// Pulls to be used again.
+    pub(super) idle: IdlePulls<Shared<Server>>,
+    /// The transport is detached: its backchannel may be gone.
+    pub(super) detached: bool,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self {
+            calls: ReceivedList::new(),
+            pulled: ReceivedList::new(),
+            starved: ReceivedList::new(),
+            halfway: None,
+            in_rounds: false,
+            retry: false,
+            pulling: 0,
+            replies: ReceivedList::new(),
+            blocked_since: None,
+            receives: Receives::new(),
+            idle: IdlePulls::new(),
+            detached: false,
+        }
+    }
+
+    /// Returns whether there is work for a thread. `may_take` says whether a Call that has arrived may be taken
+    /// up.
+    pub(super) fn has_more(&self, may_take: bool) -> bool {
+        let retries = self.retry && (self.halfway.is_some() || !self.starved.is_empty());
+        retries || !self.calls.is_empty() && may_take || !self.pulled.is_empty()
+    }
+}
+
+/// The Receives of a connection.
+pub(super) struct Receives {
+    /// The number of Calls that there are Receives for.
+    pub(super) allowance: Allowance,
+    /// Receives to be posted again, except the Receives that completions repost.
+    pub(super) batch: RecvBatch<Shared<Server>>,
+    /// The number of Calls of version 2 that have been taken up and have no Reply yet.
+    pub(super) taken: u32,
+}
+
+impl Receives {
+    /// Of a connection without buffers.
+    pub(super) fn new() -> Self {
+        Self {
+            allowance: Allowance::new(0, Time(0)),
+            batch: RecvBatch::new(1),
+            taken: 0,
+        }
+    }
+}
+
+/// A Reply that waits for the client. Its Call is kept with it.
+pub(crate) struct Delayed {
+    /// The terms for which the form of the Reply was decided.
+    pub(super) terms: Terms,
+    /// The length of the RPC Reply.
+    pub(super) len: u32,
+    /// RPCSEC_GSS protects its results.
+    pub(super) protected: bool,
+    /// The Payload stream, if the Reply is one message.
+    pub(super) payload: KVec<u8>,
+    /// The memory of the Reply with the RDMA Writes out of it. The Payload stream of a Reply in several messages
+    /// is read from there.
+    pub(super) write: Option<Write>,
+    /// The handle to be invalidated.
+    pub(super) invalidate: Option<Handle>,
+    /// The number of work requests of the last message.
+    pub(super) last: u32,
+    /// The messages that are still to be sent, if the Reply is several.
+    pub(super) rest: Option<PartSplitter>,
+}
+
+/// The messages that wait for the client: for room in the send queue, or for a credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// No message waits.
+    Nothing,
+    /// Calls that have not been taken up, or whose data has not been read.
+    Calls,
+    /// Replies, and with them all that comes later.
+    Replies,
+}
+
+/// The responder's side of a connection.
+pub(crate) struct Server {
+    /// The transport whose connection this is.
+    pub(super) xprt: SvcHandle,
+    /// The number of the connection.
+    pub(super) cid: u32,
+    /// How large its resources are.
+    pub(super) sizes: ServerSizes,
+    /// Ends the connection when its device goes away.
+    pub(super) removal: Pin<KBox<Job<Removal>>>,
+    /// Which messages wait for the client, a [`Waiting`]. Changed with the endpoint's lock.
+    pub(super) waiting: Racy<u32>,
+    /// The limits of a Call of each version.
+    pub(super) limits_v1: CallLimits,
+    pub(super) limits_v2: CallLimits,
+}
+
+impl Server {
+    /// Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(xprt: SvcHandle, cid: u32, sizes: ServerSizes) -> Result<Self> {
+        Ok(Self {
+            xprt,
+            cid,
+            limits_v1: sizes.call_limits(Version::V1),
+            limits_v2: sizes.call_limits(Version::V2),
+            sizes,
+            removal: KBox::pin_init(Job::new(Removal::new()), GFP_KERNEL)?,
+            waiting: Racy::new(Waiting::Nothing as u32),
+        })
+    }
+
+    /// Notes which messages wait for the client. The endpoint's lock is held by the caller.
+    pub(super) fn note_waiting(&self, waiting: Waiting) {
+        self.waiting.set(waiting as u32);
+    }
+
+    /// Returns whether a Reply waits for the client. Context: any.
+    #[inline]
+    pub(super) fn has_waiting_replies(&self) -> bool {
+        self.waiting.get() == Waiting::Replies as u32
+    }
 }
 
 /// The part of a connection that ends with its device.
 #[pin_data]
 pub(super) struct ConnectionLink {
     /// The endpoint; [`Open`] uses it.
-    gate: Arc<Gate<Endpoint<Server>>>,
+    pub(super) gate: Arc<Gate<Endpoint<Server>>>,
     /// Looks after the connection, until it is one of version 1 on which no Reply waits. It works with the
     /// endpoint, too.
     #[pin]
-    ticker: Mutex<Option<Ticker<Server>>>,
+    pub(super) ticker: Mutex<Option<Ticker<Server>>>,
     /// The terms of version 1, which are final when the connection is accepted.
     terms: Terms,
     /// How long a Receive of version 1 is.
@@ -118,32 +336,24 @@ impl ConnectionLink {
     /// module, which wait for nothing any more once the connection has to end.
     ///
     /// Context: process, may sleep. Not called from an event or a completion.
-    fn close(&self) {
+    pub(super) fn close(&self) {
         let ticker = self.ticker.lock().take();
         drop(ticker);
         self.gate.close(|endpoint| {
-            let shared = endpoint.shared().clone();
             // The list that the function returns has Receives of the queue pair.
-            let unsent = delayed::cancel(&endpoint);
+            let unsent = cancel_replies(&endpoint);
             endpoint.close();
             drop(unsent);
-            // Calls that wait for a thread have no connection any more.
-            let mut state = shared.lock();
-            let detached = state.role.detached;
-            let queue = core::mem::replace(&mut state.role, Queue::new());
-            state.role.detached = detached;
-            drop(state);
-            drop(queue);
         });
     }
 }
 
 /// Ends the connection when its device goes away.
-pub(super) struct Removal(SetOnce<Arc<ConnectionLink>>);
+pub(super) struct Removal(pub(super) SetOnce<Arc<ConnectionLink>>);
 
 impl Removal {
     /// Makes the removal of a connection that is not accepted yet.
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self(SetOnce::new())
     }
 }
@@ -169,7 +379,11 @@ impl ConnectionLink {
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn new(endpoint: Endpoint<Server>, terms: Terms, sizes: &ServerSizes) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        endpoint: Endpoint<Server>,
+        terms: Terms,
+        sizes: &ServerSizes,
+    ) -> Result<Arc<Self>> {
         let gate = Gate::new(endpoint)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -184,81 +398,15 @@ impl ConnectionLink {
             GFP_KERNEL,
         )
     }
-}
-
-impl ServerConnection {
-    /// Accepts a client. Context: process, may sleep.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP`: the device cannot serve the client. `ENOMEM`: there is no memory. Otherwise
-    /// the error of the handshake.
-    pub(super) fn accept(
-        xprt: SvcHandle,
-        request: KBox<ConnectRequest>,
-        most: u32,
-    ) -> Result<(Self, Addresses)> {
-        let sizes = ServerSizes::new(&request, most).ok_or_else(errno::not_supported)?;
-        let cid = CONNECTIONS.fetch_add(1, Relaxed);
-        let mut config = sizes.config(cid);
-        let judgement = Judgement::new(Side::Server, request.peer(), &request.link())?;
-        judgement.apply(&mut config);
-        //= CM-002, CM-011
-        let protocol = Protocol::server(cid, &config, request.private_data(), endpoint::now());
-        let facts = protocol.facts();
-        let server = Server::new(xprt, cid, sizes)?;
-        let resolved = Resolved::from_connect_request(server, Queue::new(), request)?;
-        let endpoint = resolved.endpoint(sizes.qp, judgement)?;
-        let shared = endpoint.shared().clone();
-        // From here on resources hold each other, and dropping the connection lets them go, unless it is
-        // in use.
-        let link = ConnectionLink::new(endpoint, facts.terms, &sizes)?;
-        let this = Self { link, shared };
-        let gate = &this.link.gate;
-        let endpoint = gate.enter().ok_or_else(errno::not_connected)?;
-        let who = Addresses {
-            local: endpoint.source(),
-            peer: endpoint.peer(),
-        };
-        //= V1-045, V1-125, V1-126
-        let first = sizes.buffers(&config, &(0..sizes.first_calls()), None);
-        let params = AcceptParams {
-            private_data: config.private_data(),
-            initiator_depth: sizes.reads,
-            rnr_retry_count: RNR_RETRIES,
-        };
-        let begun = (|| {
-            endpoint.make_first_buffers(&first, sizes.grants)?;
-            let entered = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
-            *this.link.ticker.lock() = Some(Ticker::new(entered)?);
-            // A device that has gone away before is told by accept().
-            let removal = this.shared.role.removal.target();
-            removal.0.populate(this.link.clone());
-            endpoint.accept(protocol, &params)
-        })();
-        drop(endpoint);
-        begun?;
-        trace::svc_accept(|| {
-            (
-                cid,
-                facts.terms.inline_send,
-                facts.inline_recv,
-                config.grants,
-                sizes.grants,
-                sizes.reads.into(),
-                &who.local,
-                &who.peer,
-            )
-        });
-        Ok((this, who))
-    }
 
     /// Works with the endpoint; none once it is closed.
     #[inline(always)]
-    fn open(&self) -> Option<Open<'_>> {
-        let link = &*self.link;
-        let endpoint = link.gate.enter()?;
-        Some(Open { link, endpoint })
+    pub(super) fn open(&self) -> Option<Open<'_>> {
+        let endpoint = self.gate.enter()?;
+        Some(Open {
+            link: self,
+            endpoint,
+        })
     }
 }
 
@@ -310,150 +458,20 @@ impl Open<'_> {
             ticker.wind_up();
         }
     }
-
-    /// Makes room for more Calls of `version` at a time: for `calls.end` instead of `calls.start`.
-    pub(super) fn grow(&self, calls: Range<u32>, version: Version) {
-        let sizes = &self.shared().role.sizes;
-        let more = sizes.buffers(&sizes.config(self.cid()), &calls, Some(version));
-        if let Err(why) = self.endpoint.grow(&calls, &more) {
-            self.shared().request_close(why);
-        }
-    }
 }
 
-/// A piece of work for a thread of the service.
-pub(crate) enum Work {
-    /// A Call that is to be begun.
-    Begin(ServerMessage),
-    /// A Call whose data has been read.
-    Complete(ServerMessage),
-}
-
-impl Queue {
-    /// Takes a Call that was taken up before.
-    fn next(&mut self) -> Option<Work> {
-        if !self.pulled.is_empty() {
-            return self.pulled.pop().map(Work::Complete);
+/// Cancels the Replies that wait, before the queue pair is destroyed. Returns their Calls.
+fn cancel_replies(endpoint: &Endpoint<Server>) -> ReceivedList<Shared<Server>> {
+    let mut state = endpoint.shared().lock();
+    let mut replies = core::mem::replace(&mut state.role.replies, ReceivedList::new());
+    drop(state);
+    let mut calls = ReceivedList::new();
+    while let Some(mut call) = replies.pop() {
+        let delayed = call.note_mut().delayed.take();
+        if let Some(write) = delayed.and_then(|mut delayed| delayed.write.take()) {
+            write.cancel(endpoint.qp());
         }
-        // One Call at a time, so that two do not compete for registrations that suffice for one of them;
-        // first the Call that keeps pages between rounds.
-        if core::mem::take(&mut self.retry) {
-            let waiting = self.halfway.take().or_else(|| self.starved.pop());
-            if let Some(call) = waiting {
-                return Some(Work::Begin(call));
-            }
-        }
-        None
+        calls.push(call);
     }
-
-    /// Returns whether there is work for a thread. `may_take` says whether a Call that has arrived may be taken
-    /// up.
-    pub(super) fn has_more(&self, may_take: bool) -> bool {
-        let retries = self.retry && (self.halfway.is_some() || !self.starved.is_empty());
-        retries || !self.calls.is_empty() && may_take || !self.pulled.is_empty()
-    }
-}
-
-/// Takes up the first Call that has arrived, if that may be done.
-#[inline]
-fn begin(state: &mut State<Server>) -> Option<Work> {
-    if !state.may_take_call() {
-        return None;
-    }
-    let call = state.role.calls.pop()?;
-    state.take_call(call.note().held);
-    Some(Work::Begin(call))
-}
-
-impl svc::SvcConnection for ServerConnection {
-    type Call = ServerMessage;
-    type Work = Work;
-
-    #[inline]
-    fn next(&self) -> svc::NextWork<Work> {
-        let mut state = self.shared.lock();
-        if self.shared.has_waiting_replies() {
-            // Their end asks for a thread.
-            return svc::NextWork {
-                more: false,
-                work: None,
-            };
-        }
-        let work = state.role.next().or_else(|| begin(&mut state));
-        let mut more = state.role.has_more(true);
-        if more && !state.role.has_more(state.may_take_call()) {
-            // Calls wait for credits. The next one asks for a thread.
-            self.shared.note_waiting(Waiting::Calls);
-            more = false;
-        }
-        svc::NextWork { more, work }
-    }
-
-    fn work(&self, work: Work, rqst: SvcRqst<'_, ServerMessage>) -> Delivered {
-        let Some(open) = self.open() else {
-            return Delivered::nothing();
-        };
-        match work {
-            Work::Begin(call) => open.begin(call, rqst),
-            Work::Complete(call) => open.complete(call, rqst),
-        }
-    }
-
-    //= V1-135, NFS-035, NFS-036
-    //= NFS-038, NFS-039
-    fn result(&self, call: &mut ServerMessage, offset: u32, len: u32) -> Result {
-        // nfsd has no good way out of a Reply that is half encoded; a client that has lost its
-        // connection asks again.
-        if call.note_mut().add_result(Item { offset, len }).is_err() {
-            self.shared.request_close(EndReason::NoMemory);
-        }
-        Ok(())
-    }
-
-    fn reply(&self, mut reply: SvcReply<'_, ServerMessage>) -> Result {
-        let open = self.open().ok_or_else(errno::not_connected)?;
-        open.send(&mut reply).map_err(|why| {
-            self.shared.request_close(why);
-            errno::not_connected()
-        })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn drop_call(&self, mut call: ServerMessage) {
-        let Some(open) = self.open() else { return };
-        call.note_mut().joined = None;
-        let held = call.note().held;
-        if let Err(why) = open.endpoint.drop_call(call, held) {
-            self.shared.request_close(why);
-        }
-    }
-
-    fn has_space(&self) -> bool {
-        !self.shared.has_waiting_replies()
-    }
-
-    fn detach(&self) {
-        self.shared.lock().role.detached = true;
-        if let Some(open) = self.open() {
-            open.endpoint.detach();
-        }
-    }
-}
-
-impl svc::Called for ServerConnection {
-    fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result {
-        match self.open() {
-            Some(open) => open.call(xid, call, alone),
-            None => Err(errno::not_connected()),
-        }
-    }
-}
-
-impl Drop for ServerConnection {
-    fn drop(&mut self) {
-        // No event asks for it any more that could come later: the connection is closed here at the latest.
-        self.shared.role.removal.stop();
-        self.link.close();
-    }
+    calls
 }

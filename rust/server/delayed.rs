@@ -11,32 +11,39 @@
 //! away. If none of them, and no part of one, can be sent for 30 s, the connection is closed.
 
 use super::{
-    connection::Open,
-    reply::{
+    connection::{
+        Delayed,
+        Open,
+        Server,
+        ServerMessage,
+        Waiting, //
+    },
+    message::{
         copy,
         limits,
         outgoing, //
     },
-    role::{
-        Server,
-        ServerMessage, //
-    },
+    permit::Composed,
     settings, //
 };
 use crate::{
     endpoint::{
+        now,
         EndReason,
-        Endpoint,
+        LockedState,
         Shared,
         State,
         Terms,
-        Waiting, //
+        PEER_TIMEOUT, //
     },
     proto::{
-        connection::continuation::{
-            part,
-            MessagePart,
-            PartSplitter, //
+        connection::{
+            continuation::{
+                part,
+                MessagePart,
+                PartSplitter, //
+            },
+            negotiate::Time, //
         },
         requester::plan::Item,
         responder::{
@@ -53,39 +60,10 @@ use crate::{
             },
         },
     },
-    rdma::{
-        qp::QpRef,
-        recv::ReceivedList,
-        rw::Write,
-        send::SendBox, //
-    },
+    rdma::qp::QpRef,
     support::trace, //
 };
 use kernel::prelude::*;
-
-/// A Reply that waits for the client. Its Call is kept with it.
-pub(crate) struct Delayed {
-    /// The terms for which the form of the Reply was decided.
-    terms: Terms,
-    /// The length of the RPC Reply.
-    len: u32,
-    /// RPCSEC_GSS protects its results.
-    protected: bool,
-    /// The Payload stream, if the Reply is one message.
-    payload: KVec<u8>,
-    /// The memory of the Reply with the RDMA Writes out of it. The Payload stream of a Reply in several messages
-    /// is read from there.
-    pub(super) write: Option<Write>,
-    /// The handle to be invalidated.
-    invalidate: Option<Handle>,
-    /// The number of work requests of the last message.
-    last: u32,
-    /// The messages that are still to be sent, if the Reply is several.
-    rest: Option<PartSplitter>,
-}
-
-/// A message that was composed, with its length.
-type Composed = (SendBox<Shared<Server>>, usize);
 
 impl Delayed {
     /// Returns a Reply that has to wait, without the data of its RDMA Writes. `payload` writes the
@@ -204,16 +182,108 @@ impl Delayed {
     }
 }
 
+impl Server {
+    /// Sends the messages that wait for the client, as far as possible. Context: process, may sleep. Does not wait
+    /// for completions.
+    #[inline]
+    pub(super) fn send_waiting(&self, shared: &Shared<Self>, qp: &QpRef<Shared<Self>>) {
+        if self.waiting.get() != Waiting::Nothing as u32 {
+            self.send_waiting_locked(shared, shared.lock(), qp);
+        }
+    }
+
+    /// Does the work of [`Self::send_waiting`] with the endpoint's lock, which is given up.
+    #[cold]
+    #[inline(never)]
+    fn send_waiting_locked(
+        &self,
+        shared: &Shared<Self>,
+        mut state: LockedState<'_, Self>,
+        qp: &QpRef<Shared<Self>>,
+    ) {
+        if shared.is_closing() {
+            return;
+        }
+        let sent = self.go_on(&mut state, qp);
+        drop(state);
+        match sent {
+            Ok(true) => self.xprt.enqueue(),
+            Ok(false) => {}
+            Err(why) => shared.request_close(why),
+        }
+    }
+
+    /// Sends the Replies that wait, and then lets Calls that wait be taken up. Returns whether there may be work for
+    /// a thread of the service.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    fn go_on(&self, state: &mut State<Self>, qp: &QpRef<Shared<Self>>) -> Result<bool, EndReason> {
+        let had_replies = !state.role.replies.is_empty();
+        let has_gone_on = send(state, qp)?;
+        let is_blocked = state.is_blocked();
+        if has_gone_on || !is_blocked {
+            state.wait_from_now(is_blocked);
+        }
+        if !state.role.replies.is_empty() {
+            return Ok(false);
+        }
+        let may_take = state.may_take_call();
+        let queue = &mut state.role;
+        queue.retry = true;
+        let has_more = queue.has_more(may_take);
+        self.note_waiting(if has_more || queue.calls.is_empty() {
+            Waiting::Nothing
+        } else {
+            Waiting::Calls
+        });
+        if has_more {
+            self.xprt.note_work();
+        }
+        // The core may have work for a thread as well, a Call that it has deferred.
+        Ok(has_more || had_replies)
+    }
+}
+
+impl State<Server> {
+    /// Returns whether the client lets a message wait.
+    fn is_blocked(&self) -> bool {
+        let queue = &self.role;
+        !queue.replies.is_empty() || !queue.calls.is_empty() && self.lacks_credit()
+    }
+
+    /// Starts the time-out for messages that wait for the client: a message begins to wait, or a waiting message
+    /// was sent. `is_blocked` is true if a message waits.
+    fn wait_from_now(&mut self, is_blocked: bool) {
+        self.role.blocked_since = is_blocked.then(now);
+    }
+
+    /// Returns whether the client lets a message wait.
+    ///
+    /// # Errors
+    ///
+    /// [`EndReason::Unresponsive`]: the client has let none of the waiting messages go on for too long.
+    pub(super) fn check_patience(&mut self, now: Time) -> Result<bool, EndReason> {
+        if !self.is_blocked() {
+            self.role.blocked_since = None;
+            return Ok(false);
+        }
+        let since = *self.role.blocked_since.get_or_insert(now);
+        if now >= since.after(Time(PEER_TIMEOUT.into())) {
+            return Err(EndReason::Unresponsive);
+        }
+        Ok(true)
+    }
+}
+
 /// Sends the Replies that wait, in order, as far as there are room and credits. Returns whether a message was
 /// sent.
 ///
 /// # Errors
 ///
 /// The connection has to be closed.
-pub(super) fn send(
-    state: &mut State<Server>,
-    qp: &QpRef<Shared<Server>>,
-) -> Result<bool, EndReason> {
+fn send(state: &mut State<Server>, qp: &QpRef<Shared<Server>>) -> Result<bool, EndReason> {
     let mut has_gone_on = false;
     while let Some(mut call) = state.role.replies.pop() {
         let Some(mut delayed) = call.note_mut().delayed.take() else {
@@ -232,22 +302,6 @@ pub(super) fn send(
         }
     }
     Ok(has_gone_on)
-}
-
-/// Cancels the Replies that wait, before the queue pair is destroyed. Returns their Calls.
-pub(super) fn cancel(endpoint: &Endpoint<Server>) -> ReceivedList<Shared<Server>> {
-    let mut state = endpoint.shared().lock();
-    let mut replies = core::mem::replace(&mut state.role.replies, ReceivedList::new());
-    drop(state);
-    let mut calls = ReceivedList::new();
-    while let Some(mut call) = replies.pop() {
-        let delayed = call.note_mut().delayed.take();
-        if let Some(write) = delayed.and_then(|mut delayed| delayed.write.take()) {
-            write.cancel(endpoint.qp());
-        }
-        calls.push(call);
-    }
-    calls
 }
 
 impl Open<'_> {
@@ -283,11 +337,11 @@ impl Open<'_> {
         let left = pull.and_then(|pull| state.role.idle.push(pull));
         call.note_mut().delayed = Some(delayed);
         state.role.replies.push(call);
-        shared.note_waiting(Waiting::Replies);
+        shared.role.note_waiting(Waiting::Replies);
         // A completion that made room before the lock was taken has not seen this Reply.
-        shared.send_waiting_locked(state, qp);
+        shared.role.send_waiting_locked(shared, state, qp);
         drop(left);
-        if shared.has_waiting_replies() {
+        if shared.role.has_waiting_replies() {
             trace::svc_full(|| (self.cid(),));
             settings::STARVED.count();
             self.wind_up();

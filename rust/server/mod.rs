@@ -7,11 +7,15 @@
 //! thread of the service, and takes its Reply.
 //!
 //! - `listener`: accepts clients, also after its address has moved to another device
-//! - `connection`: a client, from its request to the destroyed queue pair
+//! - `service`: a connection as nfsd sees it: accepted, asked for the next Call, given a Reply, detached
+//! - `connection`: the data of a connection
 //! - `role`: messages, from the completion to the queue for the threads of the service
+//! - `receives`: the Receives of a connection, and the grants that they allow
 //! - `call`: a Call, from its message to a thread, with its Read chunks pulled
 //! - `reply`: a Reply, from a thread to its message, with its results written
 //! - `delayed`: Replies that wait for the client
+//! - `permit`: room in the send queue, a Send buffer and a credit for a message
+//! - `message`: the message of a Reply
 //! - `callback`: a Call to the client, and the reasons for not sending it
 //! - `sizes`: the sizes of a connection's resources, from the device and the settings
 //! - `settings`: sysctls and counters
@@ -23,8 +27,12 @@ mod callback;
 mod connection;
 mod delayed;
 mod listener;
+mod message;
+mod permit;
+mod receives;
 mod reply;
 mod role;
+mod service;
 pub(crate) mod settings;
 mod sizes;
 
@@ -53,7 +61,7 @@ pub(crate) struct RdmaService;
 impl Service for RdmaService {
     type Listener = listener::ServerListener;
     type Request = KBox<ConnectRequest>;
-    type Connection = connection::ServerConnection;
+    type Connection = service::ServerConnection;
 
     /// The largest payload of the kernel's RPC server (`RPCSVC_MAXPAYLOAD`), in bytes.
     const MAX_PAYLOAD: u32 = 4 << 20;
@@ -66,9 +74,9 @@ impl Service for RdmaService {
         xprt: SvcHandle,
         request: KBox<ConnectRequest>,
         most: u32,
-    ) -> Result<(connection::ServerConnection, Addresses)> {
+    ) -> Result<(service::ServerConnection, Addresses)> {
         let peer = request.peer();
-        connection::ServerConnection::accept(xprt, request, most).inspect_err(|&error| {
+        service::ServerConnection::accept(xprt, request, most).inspect_err(|&error| {
             let why = match error {
                 _ if error == errno::not_supported() => "what it takes is not there",
                 ENOMEM => "no memory",

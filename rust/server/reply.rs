@@ -6,19 +6,25 @@
 //! from the pages that it lies in, which may be pages of the page cache.
 
 use super::{
-    connection::Open,
-    delayed::Delayed,
-    role::{
-        Server,
+    connection::{
+        Delayed,
+        Open,
         ServerMessage, //
+    },
+    message::{
+        copy,
+        limits,
+        outgoing, //
+    },
+    permit::{
+        Blocked,
+        SendPermit, //
     },
     settings, //
 };
 use crate::{
     endpoint::{
-        Blocked,
         EndReason,
-        SendPermit,
         Terms, //
     },
     proto::{
@@ -28,7 +34,6 @@ use crate::{
             respond,
             Form,
             ParsedCall,
-            ReplyLimits,
             ReplyShape,
             Response, //
         },
@@ -37,12 +42,10 @@ use crate::{
             error::ErrorReport,
             header::{
                 FixedWords,
-                Kind,
-                Outgoing, //
+                Kind, //
             },
             types::{
                 Handle,
-                MsgType,
                 Segment,
                 Version,
                 Xid, //
@@ -174,9 +177,10 @@ impl Open<'_> {
             }
         };
         //= V1-033, V1-035, V1-040
-        let wanted = sending.update_grant(settings::max_requests());
+        let state = sending.state();
+        let wanted = state.update_grant(settings::max_requests());
         if version == Version::V2 {
-            sending.end_call(call.note().held);
+            state.end_call(call.note().held);
         }
         if sending.compose(&outgoing, &response, payload).is_err() {
             drop(sending);
@@ -198,11 +202,11 @@ impl Open<'_> {
     ///
     /// [`Blocked`]: the Reply waits, or the connection ends.
     #[inline(always)]
-    fn permit(&self, form: Form, work_requests: u32) -> Result<SendPermit<'_, Server>, Blocked> {
+    fn permit(&self, form: Form, work_requests: u32) -> Result<SendPermit<'_>, Blocked> {
         match form {
             // Others may have to wait until all of its messages are sent.
             Form::Continued => Err(Blocked::Waits),
-            Form::Inline | Form::ReplyChunk => self.endpoint().sending(work_requests),
+            Form::Inline | Form::ReplyChunk => self.sending(work_requests),
         }
     }
 
@@ -215,12 +219,12 @@ impl Open<'_> {
     fn post(
         &self,
         mut call: ServerMessage,
-        mut sending: SendPermit<'_, Server>,
+        mut sending: SendPermit<'_>,
         write: Option<Write>,
         invalidate: Option<Handle>,
     ) -> Result<(), EndReason> {
         let pull = call.note_mut().pull.take();
-        let left = pull.and_then(|pull| sending.role().idle.push(pull));
+        let left = pull.and_then(|pull| sending.state().role.idle.push(pull));
         sending.receive_again(call);
         let posted = sending.post(write, invalidate);
         drop(left);
@@ -324,7 +328,8 @@ impl Open<'_> {
         response: &Response<'_>,
     ) -> Result<Write> {
         let qp = self.endpoint().qp();
-        let mut write = self.endpoint().writing()?;
+        let idle = self.shared().lock().queue.take_write();
+        let mut write = Write::new(qp, idle)?;
         let memory = write.memory_mut().ok_or(EINVAL)?;
         if is_page_list(response, &reply.page_list()) {
             reply.take_page_list(memory)?;
@@ -407,17 +412,6 @@ impl Open<'_> {
     }
 }
 
-/// Returns the limits of a Reply of `version`.
-#[inline(always)]
-pub(super) fn limits(version: Version, terms: &Terms) -> ReplyLimits {
-    ReplyLimits {
-        version,
-        inline_send: terms.inline_send,
-        continued: terms.continued,
-        reply_chunk: true,
-    }
-}
-
 /// Copies the inline part of a Reply of `len` bytes into a Send buffer. Returns its length. `None`: it does not fit,
 /// or cannot be read.
 #[inline(always)]
@@ -455,18 +449,6 @@ fn to_invalidate(
     match version {
         Version::V1 => invalidate::permitted_v1(able, chunks),
         Version::V2 => invalidate::permitted(able, ParsedCall::inv_handle(call), chunks),
-    }
-}
-
-/// Returns the message that conveys a Reply, or the last one of several.
-#[inline(always)]
-pub(super) fn outgoing(xid: Xid, response: &Response<'_>) -> Outgoing {
-    Outgoing {
-        xid,
-        direction: MsgType::Reply,
-        kind: response.kind(),
-        more: false,
-        inv_handle: Handle::NONE,
     }
 }
 
@@ -508,21 +490,6 @@ fn is_page_list(response: &Response<'_>, pages: &Range<u32>) -> bool {
     response.form == Form::Inline
         && response.writes().all(|(_, range)| within(&range))
         && response.payload().all(|piece| outside(&piece))
-}
-
-/// Copies pieces of a message with `read`, and returns how long they are.
-pub(super) fn copy(
-    read: impl Fn(u32, &mut [u8]) -> Result,
-    pieces: impl Iterator<Item = Range<u32>>,
-    out: &mut [u8],
-) -> Option<usize> {
-    let mut at = 0;
-    for piece in pieces {
-        let end = at + (piece.end - piece.start) as usize;
-        read(piece.start, out.get_mut(at..end)?).ok()?;
-        at = end;
-    }
-    Some(at)
 }
 
 /// Distributes `pieces`, one behind the other, over `segments`: calls `add` for each piece of a Segment.

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The Receives of a connection: how many Calls a client is granted, and which Calls use them.
+//!
+//! A connection begins with the Receives for a few Calls. If the client uses all of them, more are posted. In
+//! version 2, a Call that is kept holds its Receive, and a Call is taken up only if the client has given a credit
+//! for its Reply.
+
+use super::connection::{
+    Open,
+    Server,
+    ServerMessage, //
+};
+use crate::{
+    endpoint::{
+        now,
+        Buffers,
+        EndReason,
+        Endpoint,
+        Protocol,
+        Shared,
+        State, //
+    },
+    proto::{
+        connection::credit::Allowance,
+        resources::ResponderResources,
+        wire::{
+            error::ErrorReport,
+            header::FixedWords,
+            types::Version, //
+        },
+    },
+    rdma::{
+        qp::QpRef,
+        recv::{
+            RecvBatch,
+            RecvBuf, //
+        },
+        send::{
+            SendBuf,
+            SendList, //
+        },
+    },
+    support::trace, //
+};
+use core::ops::Range;
+use kernel::prelude::*;
+
+/// Makes the first buffers and posts the first Receives of a connection that grows up to `most` Calls at
+/// a time. Context: process, may sleep.
+///
+/// # Errors
+///
+/// `ENOMEM`: there is no memory. `EIO`: the queue pair does not take the Receives.
+pub(super) fn make_first(
+    endpoint: &Endpoint<Server>,
+    protocol: &Protocol,
+    buffers: &Buffers,
+    most: u32,
+) -> Result {
+    let allowance = Allowance::new(most, now());
+    let mut state = endpoint.shared().lock();
+    state.set_messages(protocol.messages_for(allowance.calls()));
+    let receives = &mut state.role.receives;
+    let batch = ResponderResources::recv_batch(allowance.calls());
+    receives.batch.set_batch(batch);
+    receives.allowance = allowance;
+    drop(state);
+    endpoint.make(buffers)
+}
+
+impl State<Server> {
+    /// Updates the grant for a Reply: the number of Calls that there are Receives for, and `most` at most.
+    /// If more Receives are useful, returns the present and the wanted number of Calls: the caller makes
+    /// the connection [grow](Open::grow).
+    #[inline(always)]
+    //= V1-033, V1-035, V1-040
+    pub(super) fn update_grant(&mut self, most: u32) -> Option<Range<u32>> {
+        let allowance = &mut self.role.receives.allowance;
+        let wanted = allowance.handle_reply(most, now);
+        let grants = most.min(allowance.calls());
+        if let Some((protocol, _)) = self.established() {
+            protocol.set_grants(grants);
+        }
+        wanted
+    }
+
+    /// Has the buffer of `call` receive another message: the client may use the credit as soon as it has the
+    /// Reply.
+    pub(super) fn receive_again(&mut self, qp: &QpRef<Shared<Server>>, call: ServerMessage) {
+        // If that fails the Send cannot help either, but its buffers go where they belong.
+        let _ = self.role.receives.batch.repost(qp, call);
+    }
+
+    /// Returns whether another Call of the client may be taken up.
+    #[inline]
+    pub(super) fn may_take_call(&self) -> bool {
+        let taken = self.role.receives.taken;
+        self.protocol()
+            .is_none_or(|protocol| protocol.may_take_call(taken))
+    }
+
+    /// Returns whether the client has given no credit that a Reply could take.
+    pub(super) fn lacks_credit(&self) -> bool {
+        self.protocol()
+            .is_some_and(|protocol| !protocol.may_take_call(0))
+    }
+
+    /// Counts a Call that is taken up and that was [held](Self::hold) as `receives` Receives.
+    #[inline]
+    pub(super) fn take_call(&mut self, receives: u32) {
+        // Version 1 holds no Receives.
+        self.role.receives.taken += u32::from(receives != 0);
+    }
+
+    /// Ends a Call that was [taken up](Self::take_call), and releases its `receives` Receives as
+    /// [`Self::release`] does: its buffer [receives again](Self::receive_again) before another message is posted.
+    #[inline]
+    pub(super) fn end_call(&mut self, receives: u32) {
+        let taken = &mut self.role.receives.taken;
+        *taken = taken.saturating_sub(u32::from(receives != 0));
+        self.release(receives);
+    }
+}
+
+impl Open<'_> {
+    /// Makes room for more Calls of `version` at a time: for `calls.end` instead of `calls.start`. Without memory
+    /// everything stays as it is.
+    ///
+    /// Context: process, may sleep. Called once for each [`State::update_grant`] that asked for it.
+    pub(super) fn grow(&self, calls: Range<u32>, version: Version) {
+        let sizes = &self.shared().role.sizes;
+        let more = sizes.buffers(&sizes.config(self.cid()), &calls, Some(version));
+        let (Ok(mut receives), Ok(mut sends)) = (self.new_receives(&more), self.new_sends(&more))
+        else {
+            let mut state = self.shared().lock();
+            return state.role.receives.allowance.handle_posted(calls.start);
+        };
+        let mut state = self.shared().lock();
+        if receives.post(self.endpoint().qp()).is_err() {
+            drop(state);
+            return self.shared().request_close(EndReason::NotPosted);
+        }
+        while let Some(buffer) = sends.pop() {
+            state.sends.push(buffer);
+        }
+        let receives = &mut state.role.receives;
+        receives
+            .batch
+            .set_batch(ResponderResources::recv_batch(calls.end));
+        receives.allowance.handle_posted(calls.end);
+        let calls = receives.allowance.calls();
+        if let Some(messages) = state
+            .protocol()
+            .map(|protocol| protocol.messages_for(calls))
+        {
+            state.set_messages(messages);
+        }
+    }
+
+    /// New Receives, not posted yet. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory. `EIO`: the memory cannot be mapped.
+    fn new_receives(&self, buffers: &Buffers) -> Result<RecvBatch<Shared<Server>>> {
+        let endpoint = self.endpoint();
+        let mut receives = RecvBatch::new(buffers.receives);
+        for _ in 0..buffers.receives {
+            let buffer = RecvBuf::new(endpoint.pd().clone(), buffers.recv_len)?;
+            receives.add(endpoint.qp(), buffer);
+        }
+        Ok(receives)
+    }
+
+    /// New Send buffers. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory. `EIO`: the memory cannot be mapped.
+    fn new_sends(&self, buffers: &Buffers) -> Result<SendList<Shared<Server>>> {
+        let mut sends = SendList::new();
+        for _ in 0..buffers.sends {
+            sends.push(SendBuf::new(
+                self.endpoint().pd().clone(),
+                buffers.send_len,
+            )?);
+        }
+        Ok(sends)
+    }
+
+    /// Drops a Call that gets no Reply: its buffer receives another message. In version 2 the client is told of
+    /// that, for this may have been its last credit.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    #[cold]
+    pub(super) fn drop_call(&self, mut call: ServerMessage) -> Result<(), EndReason> {
+        let qp = self.endpoint().qp();
+        let note = call.note_mut();
+        note.joined = None;
+        let held = note.held;
+        let mut state = self.shared().lock();
+        state.end_call(held);
+        let posted = state.role.receives.batch.repost(qp, call);
+        let told = match state.protocol() {
+            Some(protocol) if protocol.is_version2() => state.transmit(qp),
+            _ => Ok(()),
+        };
+        drop(state);
+        // Another Call may have its credit.
+        self.shared().role.send_waiting(self.shared(), qp);
+        posted.and(told).map_err(|_| EndReason::NotPosted)
+    }
+
+    /// Answers a Call by an error message. The client has its credit back with it, so the Receive
+    /// goes first.
+    #[cold]
+    pub(super) fn refuse(&self, call: ServerMessage, fixed: &FixedWords, report: ErrorReport) {
+        trace::svc_error(|| (self.cid(), fixed.xid.0, report.name()));
+        let shared = self.shared();
+        let refused = self
+            .drop_call(call)
+            .and_then(|()| shared.refuse(self.endpoint().qp(), fixed, report));
+        if let Err(why) = refused {
+            shared.request_close(why);
+        }
+    }
+}
