@@ -277,10 +277,18 @@ impl Role for Client {
                         return check(shared, &arrived, rqst, sent, invalidated);
                     }
                     Event::Error { xid, report } => {
-                        trace::reply_error(|| (self.cid, xid.0, report.name()));
+                        trace::emit(|| trace::XprtrdmaReplyError {
+                            cid: self.cid,
+                            xid: xid.0,
+                            why: report.name(),
+                        });
                     }
                     Event::Failed { xid, why } => {
-                        trace::reply_bad(|| (self.cid, xid.0, why.name()));
+                        trace::emit(|| trace::XprtrdmaReplyHdrErr {
+                            cid: self.cid,
+                            xid: xid.0,
+                            why: why.name(),
+                        });
                     }
                     Event::Close { why, .. } => shared.request_close(EndReason::Protocol(why)),
                     _ => {}
@@ -317,7 +325,10 @@ impl Role for Client {
     }
 
     fn ended(&self, why: EndReason) {
-        trace::disconnect(|| (self.cid, why.as_str()));
+        trace::emit(|| trace::XprtrdmaDisconnect {
+            cid: self.cid,
+            why: why.as_str(),
+        });
         self.history.closed(why.as_str());
     }
 
@@ -349,7 +360,7 @@ impl Invalidates for Shared<Client> {
         mrs: MrList<Idle>,
         proof: Unexposed,
     ) {
-        trace::wc_li_done(|| (self.role.cid,));
+        trace::emit(|| trace::XprtrdmaWcLiDone { cid: self.role.cid });
         waiter.finish(self, cx, inv, mrs, proof);
     }
 
@@ -422,7 +433,11 @@ fn check(
 ) -> Disposition<Pending> {
     let client = &shared.role;
     let xid = arrived.fixed.xid;
-    trace::reply(|| (client.cid, xid.0, arrived.fixed.credit));
+    trace::emit(|| trace::XprtrdmaReply {
+        cid: client.cid,
+        xid: xid.0,
+        credits: arrived.fixed.credit,
+    });
     let form = match sent.check(xid, &arrived.conveyed, arrived.part.start) {
         Ok(reply) => match reply.payload {
             Payload::Inline(payload) => ReceivedForm::Inline {
@@ -432,7 +447,11 @@ fn check(
             Payload::ReplyChunk { len } => ReceivedForm::ReplyChunk { len },
         },
         Err(why) => {
-            trace::reply_bad(|| (client.cid, xid.0, why.name()));
+            trace::emit(|| trace::XprtrdmaReplyHdrErr {
+                cid: client.cid,
+                xid: xid.0,
+                why: why.name(),
+            });
             ReceivedForm::Failed
         }
     };
@@ -467,7 +486,10 @@ fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: Err
 fn granted(client: &Client, limit: u32) {
     // Receives for all credits are posted, so the window may grow at once.
     client.xprt.set_credits(limit);
-    trace::credits(|| (client.cid, limit));
+    trace::emit(|| trace::XprtrdmaCredits {
+        cid: client.cid,
+        limit,
+    });
 }
 
 /// The message is for an RPC that does not wait for it.
@@ -479,7 +501,11 @@ fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Disposition<Pending
     } else {
         "no RPC waits for it"
     };
-    trace::reply_unknown(|| (client.cid, xid.0, why));
+    trace::emit(|| trace::XprtrdmaReplyRqstErr {
+        cid: client.cid,
+        xid: xid.0,
+        why,
+    });
     Disposition::Done
 }
 
@@ -494,7 +520,11 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
                 return Disposition::Refuse(call.fixed, report);
             }
             let (xid, payload) = (call.fixed.xid.0, call.conveyed.payload);
-            trace::callback(|| (client.cid, xid, payload.len() as u32));
+            trace::emit(|| trace::XprtrdmaCbCall {
+                cid: client.cid,
+                xid,
+                len: payload.len() as u32,
+            });
             match client.backchannel.receive(&client.xprt, xid, payload) {
                 Ok(()) => Disposition::Done,
                 // Version 2 has an error for a Call that is not taken.
@@ -522,7 +552,11 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
         }
         Event::Ready | Event::VersionChanged { refused: None } => Disposition::Done,
         Event::Refused(why) => {
-            trace::reply_bad(|| (client.cid, 0, why.name()));
+            trace::emit(|| trace::XprtrdmaReplyHdrErr {
+                cid: client.cid,
+                xid: 0,
+                why: why.name(),
+            });
             client.stats.bad_messages.add(1);
             Disposition::Done
         }
@@ -559,7 +593,11 @@ fn end_exposure(
         SentRequest::Inline(proof) => proof,
         SentRequest::Revoked(mr, _) => {
             //= CM-016
-            trace::mr_reminv(|| (client.cid, rqst.xid(), mr.region().key));
+            trace::emit(|| trace::XprtrdmaMrReminv {
+                cid: client.cid,
+                xid: rqst.xid(),
+                handle: mr.region().key,
+            });
             let (mr, proof) = mr.unmap();
             client.give_back(mr);
             proof
@@ -591,7 +629,11 @@ fn end_exposure_of_many(
         let handle = by_peer.handle();
         match exposed.mrs.take_invalidated(by_peer) {
             Some(mr) => {
-                trace::mr_reminv(|| (client.cid, rqst.xid(), handle));
+                trace::emit(|| trace::XprtrdmaMrReminv {
+                    cid: client.cid,
+                    xid: rqst.xid(),
+                    handle,
+                });
                 client.give_back(mr);
             }
             None => return foreign(shared, rqst, exposed),
@@ -714,7 +756,11 @@ impl Waiter {
 fn note_local_inv(client: &Client, xid: u32, exposed: &MrList<Registered>) {
     for region in exposed.regions() {
         client.stats.local_inv_needed.add(1);
-        trace::mr_localinv(|| (client.cid, xid, region.key));
+        trace::emit(|| trace::XprtrdmaMrLocalinv {
+            cid: client.cid,
+            xid,
+            handle: region.key,
+        });
     }
 }
 

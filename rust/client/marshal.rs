@@ -370,7 +370,11 @@ fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), XprtSendError> 
     let plan = match &plan {
         Ok(plan) => plan,
         Err(error) => {
-            trace::marshal_failed(|| (side.endpoint.shared().role.cid, rqst.xid(), error.name()));
+            trace::emit(|| trace::XprtrdmaMarshalFailed {
+                cid: side.endpoint.shared().role.cid,
+                xid: rqst.xid(),
+                why: error.name(),
+            });
             return Err(XprtSendError::TooLarge);
         }
     };
@@ -487,8 +491,8 @@ fn post(
         Err(error) => return Err((error, mrs)),
     };
     let cid = side.endpoint.shared().role.cid;
-    trace::marshal(|| trace_fields(cid, rqst, call, plan));
-    trace::post_send(|| (cid, rqst.xid(), plan.segments(), composed.1 as u32));
+    trace::emit(|| call_event(cid, rqst, call, plan));
+    trace::emit(|| send_event(cid, rqst, plan.segments(), composed.1));
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(rqst, mrs, layout);
@@ -522,7 +526,7 @@ fn post_parts(
         return Err((ComposeError::NoRoomForParts(parts, segments), mrs));
     }
     let cid = side.endpoint.shared().role.cid;
-    trace::marshal(|| trace_fields(cid, rqst, call, plan));
+    trace::emit(|| call_event(cid, rqst, call, plan));
     let mut outgoing = Outgoing {
         xid: Xid(rqst.xid()),
         direction: MsgType::Call,
@@ -552,7 +556,7 @@ fn post_parts(
         let Ok(composed) = composed else {
             return Err((ComposeError::NotPosted, mrs.unwrap_or(now)));
         };
-        trace::post_send(|| (cid, rqst.xid(), count, composed.1 as u32));
+        trace::emit(|| send_event(cid, rqst, count, composed.1));
         let (registered, posted) = state.post(side.endpoint.qp(), now, composed);
         if !more {
             state.role.table.sent(rqst, registered, layout);
@@ -639,7 +643,11 @@ pub(super) fn send_reply(
             })
             .and_then(|composed| {
                 let cid = side.endpoint.shared().role.cid;
-                trace::callback_reply(|| (cid, xid, len as u32));
+                trace::emit(|| trace::XprtrdmaCbReply {
+                    cid,
+                    xid,
+                    len: len as u32,
+                });
                 let (_, posted) = state.post(side.endpoint.qp(), MrList::new(), composed);
                 posted.map_err(|_| ComposeError::NotPosted)
             })
@@ -824,7 +832,7 @@ fn map(
     };
     match mr.map(span, direction, rqst.xid()) {
         Ok(mr) => {
-            trace::mr_map(|| {
+            trace::emit(|| {
                 let Region {
                     key,
                     length,
@@ -832,7 +840,14 @@ fn map(
                 } = mr.region();
                 let from_device = matches!(direction, Direction::FromDevice);
                 let cid = side.endpoint.shared().role.cid;
-                (cid, rqst.xid(), key, length, address, from_device)
+                trace::XprtrdmaMrMap {
+                    cid,
+                    xid: rqst.xid(),
+                    handle: key,
+                    length,
+                    offset: address,
+                    from_device,
+                }
             });
             Ok(mr)
         }
@@ -849,37 +864,51 @@ fn unmapped(side: &SendSide, rqst: &RdmaRqst, error: MapError) -> XprtSendError 
     let cid = side.endpoint.shared().role.cid;
     match error {
         MapError::NoSpace { entries } => {
-            trace::frwr_sgerr(|| (cid, rqst.xid(), entries));
+            trace::emit(|| trace::XprtrdmaFrwrSgerr {
+                cid,
+                xid: rqst.xid(),
+                nents: entries,
+            });
             XprtSendError::NoMemory
         }
         MapError::Apart { mapped, joined } => {
-            trace::frwr_maperr(|| (cid, rqst.xid(), mapped, joined));
+            trace::emit(|| trace::XprtrdmaFrwrMaperr {
+                cid,
+                xid: rqst.xid(),
+                nents: mapped,
+                num_mapped: joined,
+            });
             XprtSendError::Unmappable
         }
         MapError::Span => {
-            trace::frwr_maperr(|| (cid, rqst.xid(), 0, 0));
+            trace::emit(|| trace::XprtrdmaFrwrMaperr {
+                cid,
+                xid: rqst.xid(),
+                nents: 0,
+                num_mapped: 0,
+            });
             XprtSendError::Unmappable
         }
     }
 }
 
-/// Traces a Call that was marshalled.
-fn trace_fields(
+/// Returns the trace event of a Send of `len` bytes with `mrs` registrations.
+fn send_event(cid: u32, rqst: &RdmaRqst, mrs: u32, len: usize) -> trace::XprtrdmaPostSend {
+    trace::XprtrdmaPostSend {
+        cid,
+        xid: rqst.xid(),
+        mrs,
+        len: len as u32,
+    }
+}
+
+/// Returns the trace event of a Call that was marshalled.
+fn call_event(
     cid: u32,
     rqst: &RdmaRqst,
     call: &CallShape<'_>,
     plan: &Plan,
-) -> (
-    u32,
-    u32,
-    u32,
-    u32,
-    u32,
-    &'static str,
-    &'static str,
-    u32,
-    u32,
-) {
+) -> trace::XprtrdmaMarshal<'static> {
     let Buf { head, pages, tail } = call.send;
     let arguments = match (plan.kind(), plan.read_segments) {
         (Kind::Nomsg, 1..) => "*read list",
@@ -892,17 +921,17 @@ fn trace_fields(
         (0, 0) => "inline",
     };
     let writes = plan.write_segments + plan.reply_segments;
-    (
+    trace::XprtrdmaMarshal {
         cid,
-        rqst.xid(),
-        head.len,
-        pages.len,
-        tail.len,
-        arguments,
-        results,
-        plan.read_segments,
+        xid: rqst.xid(),
+        headlen: head.len,
+        pagelen: pages.len,
+        taillen: tail.len,
+        rtype: arguments,
+        wtype: results,
+        reads: plan.read_segments,
         writes,
-    )
+    }
 }
 
 /// Counts the bytes of a Call that was sent.

@@ -173,7 +173,11 @@ impl Transport for RdmaTransport {
         let attempt = self.attempt.lock().take();
         drop(attempt);
         let error = result.as_ref().map_or_else(|e| e.to_errno(), |_| 0);
-        trace::connect(|| (cid, &peer, error));
+        trace::emit(|| trace::XprtrdmaConnect {
+            cid,
+            peer: &peer,
+            rc: error,
+        });
         self.history.tried(peer, error);
         result
     }
@@ -331,16 +335,14 @@ fn trace_thresholds(endpoint: &Endpoint<Client>, sizes: &ClientSizes, peer: &Soc
     };
     let own = sizes.lengths(facts.terms.version);
     let source = endpoint.source();
-    trace::thresholds(|| {
-        (
-            shared.role.cid,
-            facts.terms.inline_send,
-            facts.inline_recv,
-            own.send,
-            own.recv,
-            &source,
-            peer,
-        )
+    trace::emit(|| trace::XprtrdmaInlineThresh {
+        cid: shared.role.cid,
+        inline_send: facts.terms.inline_send,
+        inline_recv: facts.inline_recv,
+        max_send: own.send,
+        max_recv: own.recv,
+        source: &source,
+        peer,
     });
 }
 

@@ -106,7 +106,10 @@ impl<R: Role> Handler for Shared<R> {
     }
 
     fn queue_pair_event(&self, event: QpEvent) {
-        trace::qp_event(|| (self.role.cid(), event.message()));
+        trace::emit(|| trace::RpcrdmaQpEvent {
+            cid: self.role.cid(),
+            event: event.message(),
+        });
         self.request_close(EndReason::QueuePair(event));
     }
 
@@ -114,9 +117,13 @@ impl<R: Role> Handler for Shared<R> {
         self.role.received();
         let invalidated = message.take_invalidated();
         let handle = handle_of(&invalidated);
-        trace::wc_receive(|| {
+        trace::emit(|| {
             let handle = handle.map_or(0, |handle| handle.0);
-            (self.role.cid(), message.bytes().len() as u32, handle)
+            trace::XprtrdmaWcReceive {
+                cid: self.role.cid(),
+                len: message.bytes().len() as u32,
+                handle,
+            }
         });
         let mut guard = self.lock();
         let Some(protocol) = &mut guard.protocol else {
@@ -137,12 +144,17 @@ impl<R: Role> Handler for Shared<R> {
     }
 
     fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>) {
-        trace::wc_send(|| (self.role.cid(),));
+        trace::emit(|| trace::XprtrdmaWcSend {
+            cid: self.role.cid(),
+        });
         self.make_room(cx.qp(), |state| state.sent(buffers));
     }
 
     fn lost(&self, status: Status) {
-        trace::wc_err(|| (self.role.cid(), status.message()));
+        trace::emit(|| trace::XprtrdmaWcErr {
+            cid: self.role.cid(),
+            status: status.message(),
+        });
         self.request_close(if status.is_flush() {
             EndReason::Disconnected
         } else {

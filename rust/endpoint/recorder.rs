@@ -56,33 +56,29 @@ impl record::Recorder for TraceRecorder {
         let mut set = [0; property::SET_LEN];
         // The buffer has room for all properties.
         let _ = config.properties.encode(&mut Writer::new(&mut set));
-        trace::protocol_config(|| {
-            (
-                self.cid,
-                config.ceiling.into(),
-                config.continued,
-                config.keep_alive.0,
-                config.answer.0,
-                config.auth != Policy::Ignore,
-                in_band,
-                &set[..],
-            )
+        trace::emit(|| trace::RpcrdmaProtocolConfig {
+            cid: self.cid,
+            ceiling: config.ceiling.into(),
+            continued: config.continued,
+            keep: config.keep_alive.0,
+            answer: config.answer.0,
+            auth: config.auth != Policy::Ignore,
+            inband: in_band,
+            set: &set[..],
         });
-        trace::protocol_connect(|| {
-            (
-                self.cid,
-                now.0,
-                first.map_or(0, Version::number),
-                config.versions.low.number(),
-                config.versions.high.number(),
-                config.cm_private.remote_invalidation,
-                config.cm_private.send_size,
-                config.cm_private.recv_size,
-                config.calls,
-                config.grants,
-                config.xid.0,
-                peer,
-            )
+        trace::emit(|| trace::RpcrdmaProtocolConnect {
+            cid: self.cid,
+            now: now.0,
+            first: first.map_or(0, Version::number),
+            low: config.versions.low.number(),
+            high: config.versions.high.number(),
+            inval: config.cm_private.remote_invalidation,
+            send: config.cm_private.send_size,
+            recv: config.cm_private.recv_size,
+            calls: config.calls,
+            grants: config.grants,
+            xid: config.xid.0,
+            peer,
         });
     }
 
@@ -95,21 +91,19 @@ impl record::Recorder for TraceRecorder {
         result: Result<usize, SendError>,
         out: &[u8],
     ) {
-        trace::protocol_send(|| {
-            (
-                self.cid,
-                now.0,
-                message.xid.0,
-                message.direction == MsgType::Call,
-                message.kind == Kind::Nomsg,
-                message.more,
-                result.map_or_else(|error| error.number().into(), |_| 0),
-                result
-                    .ok()
-                    .and_then(|len| out.get(..len))
-                    .unwrap_or_default(),
-                connection.may_send_now(),
-            )
+        trace::emit(|| trace::RpcrdmaProtocolSend {
+            cid: self.cid,
+            now: now.0,
+            xid: message.xid.0,
+            call: message.direction == MsgType::Call,
+            nomsg: message.kind == Kind::Nomsg,
+            more: message.more,
+            result: result.map_or_else(|error| error.number().into(), |_| 0),
+            header: result
+                .ok()
+                .and_then(|len| out.get(..len))
+                .unwrap_or_default(),
+            limit: connection.may_send_now(),
         });
     }
 
@@ -123,27 +117,31 @@ impl record::Recorder for TraceRecorder {
         event: &'static str,
         xid: Xid,
     ) {
-        trace::protocol_message(|| {
-            (
-                self.cid,
-                now.0,
-                message.len() as u32,
-                invalidated.map_or(0, |handle| handle.0),
-                message.get(..RECORDED).unwrap_or(message),
-                event,
-                xid.0,
-                connection.may_send_now(),
-            )
+        trace::emit(|| trace::RpcrdmaProtocolMessage {
+            cid: self.cid,
+            now: now.0,
+            len: message.len() as u32,
+            inv: invalidated.map_or(0, |handle| handle.0),
+            bytes: message.get(..RECORDED).unwrap_or(message),
+            event,
+            xid: xid.0,
+            limit: connection.may_send_now(),
         });
     }
 
     #[inline]
     fn transmit(&self, now: Time, waiting: bool, busy: bool, message: &[u8]) {
-        trace::protocol_transmit(|| (self.cid, now.0, waiting, busy, message));
+        trace::emit(|| trace::RpcrdmaProtocolTransmit {
+            cid: self.cid,
+            now: now.0,
+            waiting,
+            busy,
+            bytes: message,
+        });
     }
 
     fn refuse(&self, fixed: &FixedWords, report: ErrorReport) {
-        trace::protocol_refuse(|| {
+        trace::emit(|| {
             let FixedWords {
                 xid,
                 version,
@@ -152,41 +150,69 @@ impl record::Recorder for TraceRecorder {
             } = *fixed;
             let [first, second] = report.arguments();
             let code = report.code();
-            (self.cid, xid.0, version, credit, htype, code, first, second)
+            trace::RpcrdmaProtocolRefuse {
+                cid: self.cid,
+                xid: xid.0,
+                vers: version,
+                credit,
+                htype,
+                code,
+                first,
+                second,
+            }
         });
     }
 
     fn grants(&self, grants: u32) {
-        trace::svc_credits(|| (self.cid, grants));
-        trace::protocol_grants(|| (self.cid, grants));
+        trace::emit(|| trace::SvcrdmaCredits {
+            cid: self.cid,
+            limit: grants,
+        });
+        trace::emit(|| trace::RpcrdmaProtocolGrants {
+            cid: self.cid,
+            count: grants,
+        });
     }
 
     fn ceiling(&self, ceiling: u16) {
-        trace::protocol_ceiling(|| (self.cid, ceiling.into()));
+        trace::emit(|| trace::RpcrdmaProtocolCeiling {
+            cid: self.cid,
+            count: ceiling.into(),
+        });
     }
 
     #[inline]
     fn posted(&self, posted: u32) {
-        trace::protocol_posted(|| (self.cid, posted));
+        trace::emit(|| trace::RpcrdmaProtocolPosted {
+            cid: self.cid,
+            count: posted,
+        });
     }
 
     #[inline]
     fn sent(&self, count: u32) {
-        trace::protocol_sent(|| (self.cid, count));
+        trace::emit(|| trace::RpcrdmaProtocolSent {
+            cid: self.cid,
+            count,
+        });
     }
 
     #[inline]
     fn call_ended(&self) {
-        trace::protocol_ended(|| (self.cid,));
+        trace::emit(|| trace::RpcrdmaProtocolEnded { cid: self.cid });
     }
 
     fn timeout(&self, now: Time, event: &'static str) {
-        trace::protocol_timeout(|| (self.cid, now.0, event));
+        trace::emit(|| trace::RpcrdmaProtocolTimeout {
+            cid: self.cid,
+            now: now.0,
+            event,
+        });
     }
 }
 
 impl Drop for TraceRecorder {
     fn drop(&mut self) {
-        trace::protocol_lost(|| (self.cid,));
+        trace::emit(|| trace::RpcrdmaProtocolLost { cid: self.cid });
     }
 }

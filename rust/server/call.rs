@@ -357,9 +357,15 @@ impl Open<'_> {
         let is_starved = more && pull.work_requests() == 0 || begins_rounds && !self.begin_rounds();
         if !is_starved {
             settings::READS.add(segments);
-            trace::svc_read(|| {
+            trace::emit(|| {
                 let sqecount = pull.work_requests();
-                (self.cid(), fixed.xid.0, len, segments as u32, sqecount)
+                trace::SvcrdmaPostReadChunk {
+                    cid: self.cid(),
+                    xid: fixed.xid.0,
+                    len,
+                    segments: segments as u32,
+                    sqecount,
+                }
             });
         }
         Ok(Round {

@@ -121,7 +121,11 @@ impl Open<'_> {
             Err(why) => why,
         };
         settings::CALLS_UNSENT.add(1);
-        trace::svc_callback_unsent(|| (self.cid(), xid, why.as_str()));
+        trace::emit(|| trace::SvcrdmaCbUnsent {
+            cid: self.cid(),
+            xid,
+            why: why.as_str(),
+        });
         Err(why.errno())
     }
 }
@@ -178,7 +182,11 @@ impl Open<'_> {
                 ComposeError::NotPosted => Unsent::Ended,
             })?;
         self.called().store(now().0, Relaxed);
-        trace::svc_callback(|| (self.cid(), xid, call.len()));
+        trace::emit(|| trace::SvcrdmaCbCall {
+            cid: self.cid(),
+            xid,
+            len: call.len(),
+        });
         sending.post(None, None).map_err(|why| {
             self.shared().request_close(why);
             Unsent::Ended

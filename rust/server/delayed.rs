@@ -342,7 +342,7 @@ impl Open<'_> {
         shared.role.send_waiting_locked(shared, state, qp);
         drop(left);
         if shared.role.has_waiting_replies() {
-            trace::svc_full(|| (self.cid(),));
+            trace::emit(|| trace::SvcrdmaSqFull { cid: self.cid() });
             settings::STARVED.count();
             self.wind_up();
         }

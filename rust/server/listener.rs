@@ -79,7 +79,11 @@ struct ListenerState {
 /// A client is going to be refused.
 fn refused(request: &ConnectRequest, why: &'static str) {
     let peer = request.peer();
-    trace::svc_refuse(|| (&peer, why, 0));
+    trace::emit(|| trace::SvcrdmaRefuse {
+        peer: &peer,
+        why,
+        rc: 0,
+    });
 }
 
 /// Refuses clients. Context: process, may sleep. Not called from an event of the listener or the

@@ -82,7 +82,11 @@ impl Service for RdmaService {
                 ENOMEM => "no memory",
                 _ => "not set up",
             };
-            trace::svc_refuse(|| (&peer, why, error.to_errno()));
+            trace::emit(|| trace::SvcrdmaRefuse {
+                peer: &peer,
+                why,
+                rc: error.to_errno(),
+            });
         })
     }
 }

@@ -218,7 +218,11 @@ impl Open<'_> {
     /// goes first.
     #[cold]
     pub(super) fn refuse(&self, call: ServerMessage, fixed: &FixedWords, report: ErrorReport) {
-        trace::svc_error(|| (self.cid(), fixed.xid.0, report.name()));
+        trace::emit(|| trace::SvcrdmaError {
+            cid: self.cid(),
+            xid: fixed.xid.0,
+            why: report.name(),
+        });
         let shared = self.shared();
         let refused = self
             .drop_call(call)

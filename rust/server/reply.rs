@@ -167,7 +167,7 @@ impl Open<'_> {
         let last = 1 + write.as_ref().map_or(0, Write::work_requests);
         let message = reply.message();
         let payload = |out: &mut [u8]| copy_payload(message, &write, &response, shape.len, out);
-        trace::svc_reply(|| trace_fields(self.cid(), outgoing.xid, &response, last, invalidate));
+        trace::emit(|| reply_event(self.cid(), outgoing.xid, &response, last, invalidate));
         let mut sending = match self.permit(response.form, last) {
             Ok(sending) => sending,
             Err(Blocked::Ended) => return Err(self.cancel(write, EndReason::NotPosted)),
@@ -452,18 +452,18 @@ fn to_invalidate(
     }
 }
 
-/// Returns the fields of a Reply's trace event.
+/// Returns the trace event of a Reply.
 #[cold]
-fn trace_fields(
+fn reply_event(
     cid: u32,
     xid: Xid,
     response: &Response<'_>,
     work_requests: u32,
     invalidate: Option<Handle>,
-) -> (u32, u32, u32, &'static str, u32, u32, u32, u32) {
+) -> trace::SvcrdmaPostSend<'static> {
     let written = response.writes().map(|(segment, _)| segment);
     let lens = Iterator::chain(written, response.reply_writes()).map(|segment| segment.length);
-    let (segments, bytes) = lens.fold((0, 0), |(count, sum), len| (count + 1, sum + len));
+    let (segments, written) = lens.fold((0, 0), |(count, sum), len| (count + 1, sum + len));
     let (form, inline) = match response.form {
         Form::Inline if segments == 0 => ("inline", response.payload_len),
         Form::Inline => ("write list", response.payload_len),
@@ -471,16 +471,16 @@ fn trace_fields(
         Form::Continued => ("continued", response.payload_len),
     };
     let len = response.header_len + inline;
-    (
+    trace::SvcrdmaPostSend {
         cid,
-        xid.0,
+        xid: xid.0,
         len,
-        form,
+        wtype: form,
         segments,
-        bytes,
-        work_requests,
-        invalidate.map_or(0, |handle| handle.0),
-    )
+        written,
+        sqecount: work_requests,
+        handle: invalidate.map_or(0, |handle| handle.0),
+    }
 }
 
 /// Returns whether the RDMA Writes take bytes of the page list, `pages`, and no other bytes of the Reply.

@@ -122,7 +122,11 @@ impl Role for Server {
 
     #[cold]
     fn refused(&self, message: &FixedWords, report: &ErrorReport) {
-        trace::svc_error(|| (self.cid, message.xid.0, report.name()));
+        trace::emit(|| trace::SvcrdmaError {
+            cid: self.cid,
+            xid: message.xid.0,
+            why: report.name(),
+        });
     }
 
     fn arrived(
@@ -148,7 +152,7 @@ impl Role for Server {
         mut message: ServerMessage,
     ) {
         message.note_mut().begin(kept);
-        trace::svc_call(|| trace_fields(self.cid, &message));
+        trace::emit(|| call_event(self.cid, &message));
         let mut state = shared.lock();
         if kept.version() == Version::V2 {
             hold(&mut state, message.note_mut());
@@ -168,7 +172,10 @@ impl Role for Server {
     }
 
     fn ended(&self, why: EndReason) {
-        trace::disconnect(|| (self.cid, why.as_str()));
+        trace::emit(|| trace::XprtrdmaDisconnect {
+            cid: self.cid,
+            why: why.as_str(),
+        });
     }
 
     fn lost(&self) {
@@ -217,14 +224,22 @@ impl Server {
     ) -> Disposition<ParsedCall> {
         match event {
             Event::Refused(why) => {
-                trace::svc_error(|| (self.cid, xid_of(message), why.name()));
+                trace::emit(|| trace::SvcrdmaError {
+                    cid: self.cid,
+                    xid: xid_of(message),
+                    why: why.name(),
+                });
                 Disposition::Done
             }
             Event::Close { why, .. } => Disposition::Close(EndReason::Protocol(why)),
             //= V1-121, NFS-049
             Event::Reply(arrived) => {
                 let payload = arrived.conveyed.payload;
-                trace::svc_callback_reply(|| (self.cid, arrived.fixed.xid.0, payload.len() as u32));
+                trace::emit(|| trace::SvcrdmaCbReply {
+                    cid: self.cid,
+                    xid: arrived.fixed.xid.0,
+                    len: payload.len() as u32,
+                });
                 if let Some(CallClaim { call, limit }) = claim {
                     call.complete(payload, limit);
                 }
@@ -254,9 +269,13 @@ impl Pulls for Shared<Server> {
         pull: Option<PullBox<Self>>,
         work_requests: u32,
     ) {
-        trace::svc_read_ended(|| {
+        trace::emit(|| {
             let rc = if pull.is_some() { 0 } else { EIO.to_errno() };
-            (self.role.cid, xid_of(&call), rc)
+            trace::SvcrdmaReadFinished {
+                cid: self.role.cid,
+                xid: xid_of(&call),
+                rc,
+            }
         });
         self.make_room(cx.qp(), |state| {
             state.queue.release(work_requests);
@@ -293,15 +312,20 @@ fn xid_of(message: &ServerMessage) -> u32 {
     FixedWords::split(message.bytes()).map_or(0, |(fixed, _)| fixed.xid.0)
 }
 
-/// Returns the fields of a Call's trace event. It parses the message again, so that a disabled event
-/// needs no memory.
+/// Returns the trace event of a Call. It parses the message again, so that a disabled event needs no memory.
 #[cold]
-fn trace_fields(
-    cid: u32,
-    message: &ServerMessage,
-) -> (u32, u32, u32, u32, &'static str, u32, u32, u32) {
+fn call_event(cid: u32, message: &ServerMessage) -> trace::SvcrdmaDecodeRqst<'static> {
     let Some((fixed, call, _)) = message.note().kept.open(message.bytes()) else {
-        return (cid, 0, 0, 0, "nothing", 0, 0, 0);
+        return trace::SvcrdmaDecodeRqst {
+            cid,
+            xid: 0,
+            credits: 0,
+            len: 0,
+            rtype: "nothing",
+            reads: 0,
+            writes: 0,
+            reply: 0,
+        };
     };
     let chunks = &call.chunks;
     let form = match call.kind {
@@ -310,14 +334,14 @@ fn trace_fields(
         Kind::Nomsg => "*read list",
     };
     let writes: usize = chunks.writes.iter().map(|chunk| chunk.count()).sum();
-    (
+    trace::SvcrdmaDecodeRqst {
         cid,
-        fixed.xid.0,
-        fixed.credit,
-        call.len,
-        form,
-        chunks.reads.count() as u32,
-        writes as u32,
-        chunks.reply.map_or(0, |chunk| chunk.count()) as u32,
-    )
+        xid: fixed.xid.0,
+        credits: fixed.credit,
+        len: call.len,
+        rtype: form,
+        reads: chunks.reads.count() as u32,
+        writes: writes as u32,
+        reply: chunks.reply.map_or(0, |chunk| chunk.count()) as u32,
+    }
 }

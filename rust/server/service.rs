@@ -127,17 +127,15 @@ impl ServerConnection {
         })();
         drop(endpoint);
         begun?;
-        trace::svc_accept(|| {
-            (
-                cid,
-                facts.terms.inline_send,
-                facts.inline_recv,
-                config.grants,
-                sizes.grants,
-                sizes.reads.into(),
-                &who.local,
-                &who.peer,
-            )
+        trace::emit(|| trace::SvcrdmaAccept {
+            cid,
+            inline_send: facts.terms.inline_send,
+            inline_recv: facts.inline_recv,
+            credits: config.grants,
+            most: sizes.grants,
+            reads: sizes.reads.into(),
+            source: &who.local,
+            peer: &who.peer,
         });
         Ok((this, who))
     }

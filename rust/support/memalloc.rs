@@ -106,7 +106,7 @@ impl ReserveScope {
             flags: unsafe { bindings::memalloc_noreclaim_save() },
             _task: NotThreadSafe,
         };
-        trace::reserves(|| (work,));
+        trace::emit(|| trace::RpcrdmaReserves { work });
         this
     }
 }

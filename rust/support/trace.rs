@@ -87,31 +87,55 @@ impl Field for &SockAddr {
 #[inline]
 fn seldom() {}
 
+/// An event with its fields.
+pub(crate) trait TraceEvent: Sized {
+    /// Returns whether the event is enabled. Context: any.
+    fn is_enabled() -> bool;
+
+    /// Passes the fields to C. Context: any.
+    fn pass(self);
+}
+
+/// Emits the event that `event` returns, which is called only if the event is enabled. Context: any.
+#[inline(always)]
+pub(crate) fn emit<E: TraceEvent>(event: impl FnOnce() -> E) {
+    if E::is_enabled() {
+        seldom();
+        event().pass();
+    }
+}
+
 macro_rules! events {
-    ($($(#[$doc:meta])* fn $name:ident = $event:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
+    ($($(#[$doc:meta])* struct $name:ident $(<$life:lifetime>)? = $event:ident {
+        $($field:ident: $ty:ty,)*
+    })*) => {
         kernel::macros::paste! {$(
             $(#[$doc])*
-            ///
-            /// Context: any.
-            // Not every event has a text.
-            #[allow(clippy::extra_unused_lifetimes)]
-            #[inline(always)]
-            pub(crate) fn $name<'a>(fields: impl FnOnce() -> ($($ty,)*)) {
-                // SAFETY: the key belongs to a tracepoint that C defines (rpcrdma_events.c).
-                let enabled = unsafe {
-                    kernel::jump_label::static_branch_unlikely!(
-                        bindings::[<__tracepoint_ $event>],
-                        kernel::bindings::tracepoint,
-                        key
-                    )
-                };
-                if enabled {
-                    seldom();
-                    let ($($arg,)*) = fields();
-                    $(let $arg = Field::hold($arg);)*
+            pub(crate) struct $name $(<$life>)? {
+                $(pub(crate) $field: $ty,)*
+            }
+
+            impl $(<$life>)? TraceEvent for $name $(<$life>)? {
+                #[inline(always)]
+                fn is_enabled() -> bool {
+                    // SAFETY: the key belongs to a tracepoint that C defines (rpcrdma_events.c).
+                    unsafe {
+                        kernel::jump_label::static_branch_unlikely!(
+                            bindings::[<__tracepoint_ $event>],
+                            kernel::bindings::tracepoint,
+                            key
+                        )
+                    }
+                }
+
+                #[inline(always)]
+                fn pass(self) {
+                    $(let $field = Field::hold(self.$field);)*
                     // SAFETY: the event copies the data behind its arguments (`TP_fast_assign`
                     // there) before it returns, and until then they are borrowed.
-                    unsafe { bindings::[<rust_do_trace_ $event>]($(<$ty as Field>::pass(&$arg)),*) };
+                    unsafe {
+                        bindings::[<rust_do_trace_ $event>]($(<$ty as Field>::pass(&$field)),*)
+                    };
                 }
             }
         )*}
@@ -120,11 +144,15 @@ macro_rules! events {
 
 events! {
     /// An attempt to connect has ended, with 0 or an error number.
-    fn connect = xprtrdma_connect(cid: u32, peer: &'a SockAddr, rc: i32);
+    struct XprtrdmaConnect<'a> = xprtrdma_connect {
+        cid: u32,
+        peer: &'a SockAddr,
+        rc: i32,
+    }
 
     /// The inline thresholds of a connection are known: the agreed ones, and the largest ones that this
     /// side supports, in bytes.
-    fn thresholds = xprtrdma_inline_thresh(
+    struct XprtrdmaInlineThresh<'a> = xprtrdma_inline_thresh {
         cid: u32,
         inline_send: u32,
         inline_recv: u32,
@@ -132,95 +160,167 @@ events! {
         max_recv: u32,
         source: &'a SockAddr,
         peer: &'a SockAddr,
-    );
+    }
 
     /// A connection is closed, or has to be closed, for the reason `why`.
-    fn disconnect = xprtrdma_disconnect(cid: u32, why: &'a str);
+    struct XprtrdmaDisconnect<'a> = xprtrdma_disconnect {
+        cid: u32,
+        why: &'a str,
+    }
 
     /// Work of a transport that carries swap begins, and may use the reserves of memory.
-    fn reserves = rpcrdma_reserves(work: &'a str);
+    struct RpcrdmaReserves<'a> = rpcrdma_reserves {
+        work: &'a str,
+    }
 
     /// A Call was marshalled: the bytes of its head, page list and tail, the forms in which arguments and
     /// results are conveyed, and the number of Segments for each.
-    fn marshal = xprtrdma_marshal(
+    struct XprtrdmaMarshal<'a> = xprtrdma_marshal {
         cid: u32,
         xid: u32,
-        head: u32,
-        pages: u32,
-        tail: u32,
-        call: &'a str,
-        reply: &'a str,
+        headlen: u32,
+        pagelen: u32,
+        taillen: u32,
+        rtype: &'a str,
+        wtype: &'a str,
         reads: u32,
         writes: u32,
-    );
+    }
 
     /// A Call was not marshalled, for the reason `why`.
-    fn marshal_failed = xprtrdma_marshal_failed(cid: u32, xid: u32, why: &'a str);
+    struct XprtrdmaMarshalFailed<'a> = xprtrdma_marshal_failed {
+        cid: u32,
+        xid: u32,
+        why: &'a str,
+    }
 
     /// A Send of `len` bytes was posted, with `mrs` registrations.
-    fn post_send = xprtrdma_post_send(cid: u32, xid: u32, mrs: u32, len: u32);
+    struct XprtrdmaPostSend = xprtrdma_post_send {
+        cid: u32,
+        xid: u32,
+        mrs: u32,
+        len: u32,
+    }
 
     /// Memory was mapped for the device and will be registered by the next Send.
-    fn mr_map = xprtrdma_mr_map(
+    struct XprtrdmaMrMap = xprtrdma_mr_map {
         cid: u32,
         xid: u32,
         handle: u32,
         length: u32,
         offset: u64,
         from_device: bool,
-    );
+    }
 
     /// A scatterlist of `nents` entries could not be mapped for the device now.
-    fn frwr_sgerr = xprtrdma_frwr_sgerr(cid: u32, xid: u32, nents: u32);
+    struct XprtrdmaFrwrSgerr = xprtrdma_frwr_sgerr {
+        cid: u32,
+        xid: u32,
+        nents: u32,
+    }
 
     /// Of the `nents` entries that were mapped, the device could join the first `num_mapped`.
-    fn frwr_maperr = xprtrdma_frwr_maperr(cid: u32, xid: u32, nents: i32, num_mapped: i32);
+    struct XprtrdmaFrwrMaperr = xprtrdma_frwr_maperr {
+        cid: u32,
+        xid: u32,
+        nents: i32,
+        num_mapped: i32,
+    }
 
     /// The peer has invalidated a registration.
-    fn mr_reminv = xprtrdma_mr_reminv(cid: u32, xid: u32, handle: u32);
+    struct XprtrdmaMrReminv = xprtrdma_mr_reminv {
+        cid: u32,
+        xid: u32,
+        handle: u32,
+    }
 
     /// This side invalidates a registration.
-    fn mr_localinv = xprtrdma_mr_localinv(cid: u32, xid: u32, handle: u32);
+    struct XprtrdmaMrLocalinv = xprtrdma_mr_localinv {
+        cid: u32,
+        xid: u32,
+        handle: u32,
+    }
 
     /// A message of `len` bytes arrived, and invalidated `handle`, unless that is 0.
-    fn wc_receive = xprtrdma_wc_receive(cid: u32, len: u32, handle: u32);
+    struct XprtrdmaWcReceive = xprtrdma_wc_receive {
+        cid: u32,
+        len: u32,
+        handle: u32,
+    }
 
     /// A signaled Send has ended, and all before it.
-    fn wc_send = xprtrdma_wc_send(cid: u32);
+    struct XprtrdmaWcSend = xprtrdma_wc_send {
+        cid: u32,
+    }
 
     /// All registrations of an RPC are invalidated.
-    fn wc_li_done = xprtrdma_wc_li_done(cid: u32);
+    struct XprtrdmaWcLiDone = xprtrdma_wc_li_done {
+        cid: u32,
+    }
 
     /// A work request has failed.
-    fn wc_err = xprtrdma_wc_err(cid: u32, status: &'a str);
+    struct XprtrdmaWcErr<'a> = xprtrdma_wc_err {
+        cid: u32,
+        status: &'a str,
+    }
 
     /// The device has reported an event after which the queue pair does not work.
-    fn qp_event = rpcrdma_qp_event(cid: u32, event: &'a str);
+    struct RpcrdmaQpEvent<'a> = rpcrdma_qp_event {
+        cid: u32,
+        event: &'a str,
+    }
 
     /// A Reply arrived, which grants `credits`.
-    fn reply = xprtrdma_reply(cid: u32, xid: u32, credits: u32);
+    struct XprtrdmaReply = xprtrdma_reply {
+        cid: u32,
+        xid: u32,
+        credits: u32,
+    }
 
     /// A Reply arrived that no RPC waits for.
-    fn reply_unknown = xprtrdma_reply_rqst_err(cid: u32, xid: u32, why: &'a str);
+    struct XprtrdmaReplyRqstErr<'a> = xprtrdma_reply_rqst_err {
+        cid: u32,
+        xid: u32,
+        why: &'a str,
+    }
 
     /// A Reply arrived that cannot be used, for the reason `why`.
-    fn reply_bad = xprtrdma_reply_hdr_err(cid: u32, xid: u32, why: &'a str);
+    struct XprtrdmaReplyHdrErr<'a> = xprtrdma_reply_hdr_err {
+        cid: u32,
+        xid: u32,
+        why: &'a str,
+    }
 
     /// The peer has refused a Call, for the reason `why`.
-    fn reply_error = xprtrdma_reply_error(cid: u32, xid: u32, why: &'a str);
+    struct XprtrdmaReplyError<'a> = xprtrdma_reply_error {
+        cid: u32,
+        xid: u32,
+        why: &'a str,
+    }
 
     /// The congestion window changed: `limit` Calls may be in flight.
-    fn credits = xprtrdma_credits(cid: u32, limit: u32);
+    struct XprtrdmaCredits = xprtrdma_credits {
+        cid: u32,
+        limit: u32,
+    }
 
     /// A Call of `len` bytes from the server arrived.
-    fn callback = xprtrdma_cb_call(cid: u32, xid: u32, len: u32);
+    struct XprtrdmaCbCall = xprtrdma_cb_call {
+        cid: u32,
+        xid: u32,
+        len: u32,
+    }
 
     /// The Reply of `len` bytes to a Call from the server was sent.
-    fn callback_reply = xprtrdma_cb_reply(cid: u32, xid: u32, len: u32);
+    struct XprtrdmaCbReply = xprtrdma_cb_reply {
+        cid: u32,
+        xid: u32,
+        len: u32,
+    }
 
     /// A client was accepted: the inline thresholds in bytes, the number of Calls that it may have in
     /// flight now and at most, and the number of RDMA Reads that may be outstanding.
-    fn svc_accept = svcrdma_accept(
+    struct SvcrdmaAccept<'a> = svcrdma_accept {
         cid: u32,
         inline_send: u32,
         inline_recv: u32,
@@ -229,69 +329,98 @@ events! {
         reads: u32,
         source: &'a SockAddr,
         peer: &'a SockAddr,
-    );
+    }
 
     /// A client was refused, for the reason `why`; `rc` is an error number or 0.
-    fn svc_refuse = svcrdma_refuse(peer: &'a SockAddr, why: &'a str, rc: i32);
+    struct SvcrdmaRefuse<'a> = svcrdma_refuse {
+        peer: &'a SockAddr,
+        why: &'a str,
+        rc: i32,
+    }
 
     /// A Call arrived: the credits that it requests, the length and the form of the RPC message, and the
     /// number of Segments of the Read list, the Write list and the Reply chunk.
-    fn svc_call = svcrdma_decode_rqst(
+    struct SvcrdmaDecodeRqst<'a> = svcrdma_decode_rqst {
         cid: u32,
         xid: u32,
         credits: u32,
         len: u32,
-        call: &'a str,
+        rtype: &'a str,
         reads: u32,
         writes: u32,
         reply: u32,
-    );
+    }
 
     /// RDMA Reads of `len` bytes for a Call are about to be posted.
-    fn svc_read = svcrdma_post_read_chunk(
+    struct SvcrdmaPostReadChunk = svcrdma_post_read_chunk {
         cid: u32,
         xid: u32,
         len: u32,
         segments: u32,
-        work_requests: u32,
-    );
+        sqecount: u32,
+    }
 
     /// The RDMA Reads of a Call have ended, with 0 or an error number.
-    fn svc_read_ended = svcrdma_read_finished(cid: u32, xid: u32, rc: i32);
+    struct SvcrdmaReadFinished = svcrdma_read_finished {
+        cid: u32,
+        xid: u32,
+        rc: i32,
+    }
 
     /// A Reply of `len` bytes is about to be posted: its form, the Segments and bytes of its RDMA Writes,
     /// the number of work requests, and the handle that the client's device invalidates.
-    fn svc_reply = svcrdma_post_send(
+    struct SvcrdmaPostSend<'a> = svcrdma_post_send {
         cid: u32,
         xid: u32,
         len: u32,
-        reply: &'a str,
+        wtype: &'a str,
         segments: u32,
         written: u32,
-        work_requests: u32,
+        sqecount: u32,
         handle: u32,
-    );
+    }
 
     /// A Call is answered by an error message, for the reason `why`.
-    fn svc_error = svcrdma_error(cid: u32, xid: u32, why: &'a str);
+    struct SvcrdmaError<'a> = svcrdma_error {
+        cid: u32,
+        xid: u32,
+        why: &'a str,
+    }
 
     /// The grant changed: the next Reply grants `limit` Calls.
-    fn svc_credits = svcrdma_credits(cid: u32, limit: u32);
+    struct SvcrdmaCredits = svcrdma_credits {
+        cid: u32,
+        limit: u32,
+    }
 
     /// A Reply has to wait for room in the send queue, or for a credit.
-    fn svc_full = svcrdma_sq_full(cid: u32);
+    struct SvcrdmaSqFull = svcrdma_sq_full {
+        cid: u32,
+    }
 
     /// A Call of `len` bytes to the client is about to be posted.
-    fn svc_callback = svcrdma_cb_call(cid: u32, xid: u32, len: u32);
+    struct SvcrdmaCbCall = svcrdma_cb_call {
+        cid: u32,
+        xid: u32,
+        len: u32,
+    }
 
     /// A Call to the client was not sent, for the reason `why`.
-    fn svc_callback_unsent = svcrdma_cb_unsent(cid: u32, xid: u32, why: &'a str);
+    struct SvcrdmaCbUnsent<'a> = svcrdma_cb_unsent {
+        cid: u32,
+        xid: u32,
+        why: &'a str,
+    }
 
     /// The Reply of `len` bytes to a Call to the client arrived.
-    fn svc_callback_reply = svcrdma_cb_reply(cid: u32, xid: u32, len: u32);
+    struct SvcrdmaCbReply = svcrdma_cb_reply {
+        cid: u32,
+        xid: u32,
+        len: u32,
+    }
 
     /// The configuration of a connection that is about to begin; the next event has the rest.
-    fn protocol_config = rpcrdma_protocol_config(
+    struct RpcrdmaProtocolConfig<'a> = rpcrdma_protocol_config {
         cid: u32,
         ceiling: u32,
         continued: u32,
@@ -300,10 +429,10 @@ events! {
         auth: bool,
         inband: bool,
         set: &'a [u8],
-    );
+    }
 
     /// `Connection::client`; see the header for this and the following.
-    fn protocol_connect = rpcrdma_protocol_connect(
+    struct RpcrdmaProtocolConnect<'a> = rpcrdma_protocol_connect {
         cid: u32,
         now: u64,
         first: u32,
@@ -316,10 +445,10 @@ events! {
         grants: u32,
         xid: u32,
         peer: &'a [u8],
-    );
+    }
 
     /// `Connection::send`.
-    fn protocol_send = rpcrdma_protocol_send(
+    struct RpcrdmaProtocolSend<'a> = rpcrdma_protocol_send {
         cid: u32,
         now: u64,
         xid: u32,
@@ -329,10 +458,10 @@ events! {
         result: u32,
         header: &'a [u8],
         limit: u32,
-    );
+    }
 
     /// `Connection::handle_message`.
-    fn protocol_message = rpcrdma_protocol_message(
+    struct RpcrdmaProtocolMessage<'a> = rpcrdma_protocol_message {
         cid: u32,
         now: u64,
         len: u32,
@@ -341,19 +470,19 @@ events! {
         event: &'a str,
         xid: u32,
         limit: u32,
-    );
+    }
 
     /// `Connection::poll_transmit`.
-    fn protocol_transmit = rpcrdma_protocol_transmit(
+    struct RpcrdmaProtocolTransmit<'a> = rpcrdma_protocol_transmit {
         cid: u32,
         now: u64,
         waiting: bool,
         busy: bool,
         bytes: &'a [u8],
-    );
+    }
 
     /// `Connection::refuse`, of a message with these fixed words.
-    fn protocol_refuse = rpcrdma_protocol_refuse(
+    struct RpcrdmaProtocolRefuse = rpcrdma_protocol_refuse {
         cid: u32,
         xid: u32,
         vers: u32,
@@ -362,26 +491,46 @@ events! {
         code: u32,
         first: u32,
         second: u32,
-    );
+    }
 
     /// `Connection::set_grants`, when that changes something.
-    fn protocol_grants = rpcrdma_protocol_grants(cid: u32, count: u32);
+    struct RpcrdmaProtocolGrants = rpcrdma_protocol_grants {
+        cid: u32,
+        count: u32,
+    }
 
     /// `Connection::set_ceiling`.
-    fn protocol_ceiling = rpcrdma_protocol_ceiling(cid: u32, count: u32);
+    struct RpcrdmaProtocolCeiling = rpcrdma_protocol_ceiling {
+        cid: u32,
+        count: u32,
+    }
 
     /// `Connection::handle_posted`, when that changes something.
-    fn protocol_posted = rpcrdma_protocol_posted(cid: u32, count: u32);
+    struct RpcrdmaProtocolPosted = rpcrdma_protocol_posted {
+        cid: u32,
+        count: u32,
+    }
 
     /// `Connection::handle_sent`.
-    fn protocol_sent = rpcrdma_protocol_sent(cid: u32, count: u32);
+    struct RpcrdmaProtocolSent = rpcrdma_protocol_sent {
+        cid: u32,
+        count: u32,
+    }
 
     /// `Connection::handle_timeout`.
-    fn protocol_timeout = rpcrdma_protocol_timeout(cid: u32, now: u64, event: &'a str);
+    struct RpcrdmaProtocolTimeout<'a> = rpcrdma_protocol_timeout {
+        cid: u32,
+        now: u64,
+        event: &'a str,
+    }
 
     /// `Connection::handle_call_ended`.
-    fn protocol_ended = rpcrdma_protocol_ended(cid: u32);
+    struct RpcrdmaProtocolEnded = rpcrdma_protocol_ended {
+        cid: u32,
+    }
 
     /// The connection is over.
-    fn protocol_lost = rpcrdma_protocol_lost(cid: u32);
+    struct RpcrdmaProtocolLost = rpcrdma_protocol_lost {
+        cid: u32,
+    }
 }

@@ -68,6 +68,35 @@ class Map(Lint):
         self.assertEqual(self.verdict("*core* ``x.rs`` ``a``")[0], 1)
 
 
+class Events(Lint):
+    CODE = "    struct TheEvent<'a> = the_event {\n        a: u32,\n        b: &'a str,\n    }\n"
+    HEADER = ("DECLARE_EVENT_CLASS(a_class,\n\tTP_PROTO(u32 x),\n);\n"
+              "TRACE_EVENT(the_event,\n\tTP_PROTO(u32 a,\n\t\t const char *b),\n);\n")
+
+    def verdict(self, code, header):
+        self.write("trace.rs", code)
+        self.write("events.h", header)
+        return self.run_lint("events", self.top / "trace.rs", self.top / "events.h")
+
+    def test_the_same_names(self):
+        status, output = self.verdict(self.CODE, self.HEADER)
+        self.assertEqual(status, 0, output)
+
+    def test_other_names_or_another_order(self):
+        for header in (self.HEADER.replace("*b", "*c"), self.HEADER.replace("u32 a", "u32 b, u32 a"),
+                       self.HEADER.replace("the_event", "other")):
+            status, output = self.verdict(self.CODE, header)
+            self.assertEqual(status, 1)
+            self.assertIn("TheEvent has the fields ['a', 'b'], and the_event has", output)
+
+    def test_an_event_without_a_struct_and_a_struct_of_another_name(self):
+        more = "DEFINE_EVENT(a_class, more,\n\tTP_PROTO(u32 x),\n);\n"
+        status, output = self.verdict(self.CODE, self.HEADER + more)
+        self.assertEqual((status, output), (1, "more has no struct\n"))
+        status, output = self.verdict(self.CODE.replace("TheEvent", "Event"), self.HEADER)
+        self.assertEqual((status, output), (1, "Event is not the_event in camel case\n"))
+
+
 class Layers(Lint):
     def verdict(self, name, text):
         self.write("rust/rpcrdma_main.rs", "mod client;\n")

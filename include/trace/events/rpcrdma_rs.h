@@ -747,8 +747,8 @@ TRACE_EVENT(rpcrdma_protocol_transmit,
 );
 
 TRACE_EVENT(rpcrdma_protocol_refuse,
-	TP_PROTO(u32 cid, u32 xid, u32 vers, u32 credit, u32 type, u32 code, u32 first, u32 second),
-	TP_ARGS(cid, xid, vers, credit, type, code, first, second),
+	TP_PROTO(u32 cid, u32 xid, u32 vers, u32 credit, u32 htype, u32 code, u32 first, u32 second),
+	TP_ARGS(cid, xid, vers, credit, htype, code, first, second),
 	TP_STRUCT__entry(
 		__field(u32, cid)
 		__field(u32, xid)
@@ -764,7 +764,7 @@ TRACE_EVENT(rpcrdma_protocol_refuse,
 		__entry->xid = xid;
 		__entry->vers = vers;
 		__entry->credit = credit;
-		__entry->type = type;
+		__entry->type = htype;
 		__entry->code = code;
 		__entry->first = first;
 		__entry->second = second;
