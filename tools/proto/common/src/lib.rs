@@ -15,6 +15,7 @@ use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Position, ReadSegment, 
 use rpcrdma_proto::proto::wire::v1;
 
 pub mod config;
+pub mod network;
 pub mod world;
 
 /// Chunk lists with memory of their own.

@@ -1,32 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two [`Connection`]s, the requests of their callers, and the network between them.
+//! The two sides of a [`Network`], and the requests of their callers.
 //!
 //! Every possible next step is an [`Action`]. The choice among the actions explores the states of
-//! the protocol core. The network is a reliable connection: messages arrive in order and once,
-//! Sends complete at any time later, and the connection can be lost.
+//! the protocol core.
 //!
-//! Each side has a receive queue. A message needs a Receive that is posted: without one it waits,
-//! and so does each message behind it (InfiniBand, RNR), or the connection ends (iWARP); see
-//! [`Fabric`]. Two peers that keep the rules never let that happen.
-//!
-//! A [`World`] checks as it goes: there is a Receive for each message on its way, RPC messages
-//! arrive whole and unharmed, peers that keep the rules find nothing wrong with each other, and
-//! the version is chosen once.
+//! A [`World`] checks as it goes: RPC messages arrive whole and unharmed, peers that keep the rules
+//! find nothing wrong with each other, and the version does not change between connections.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 
 use rpcrdma_proto::proto::connection::continuation::{MessagePart, PartSplitter};
-use rpcrdma_proto::proto::connection::credit::RecvCredits;
-use rpcrdma_proto::proto::connection::negotiate::{Opening, PeerVersionMemo, Time};
-use rpcrdma_proto::proto::connection::{
-    Arrived, CloseReason, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
-};
+use rpcrdma_proto::proto::connection::negotiate::Time;
+use rpcrdma_proto::proto::connection::{Arrived, CloseReason, Config, Event, SendError, Side};
 use rpcrdma_proto::proto::wire::chunk::NoChunks;
 use rpcrdma_proto::proto::wire::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Version, Xid};
+
+use crate::network::{index, other, Configs, Fabric, Network, Node, SIDES};
 
 /// An RPC that one side will make.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +54,7 @@ pub const fn reverse(call: u32, reply: u32) -> Rpc {
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The two sides: client, server.
-    pub configs: [Config; 2],
+    pub configs: Configs,
     /// The version is negotiated in-band, and not by the announcement of the server.
     pub in_band: bool,
     /// The RPCs, which either side makes in this order.
@@ -77,15 +70,6 @@ pub struct Setup {
     pub losses: u8,
     /// The most times that the client gives up waiting for the first answer.
     pub impatience: u8,
-}
-
-/// The fate of a message without a posted Receive.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Fabric {
-    /// It waits for a Receive, and each message behind it waits, too.
-    InfiniBand,
-    /// The connection ends, which breaks a rule here.
-    Iwarp,
 }
 
 /// The fate of an RPC.
@@ -118,40 +102,23 @@ pub enum Action {
     Lose,
 }
 
-/// One side of the connection.
-#[derive(Clone, Debug)]
+/// The RPC messages of one side.
+#[derive(Clone, Debug, Default)]
 struct Peer {
-    connection: Connection,
-    /// Messages to this side in order: first the messages in Receives, then the messages that wait
-    /// for a Receive.
-    inbox: VecDeque<Vec<u8>>,
-    /// Sends with a credit whose completion was not reported.
-    incomplete: u32,
-    /// Receives in use by Calls that are not answered.
-    held: u32,
     /// RPCs of the other side to be answered.
     replies: VecDeque<usize>,
     /// The RPC message that is being sent.
     sending: Option<(usize, MsgType, PartSplitter)>,
     /// The parts that arrived of an RPC message.
     joined: Vec<u8>,
-    /// A message that only grants was sent, and nothing was heard from the other side since.
-    granted: bool,
-    /// The version when it was looked at last.
-    version: Option<Version>,
-    /// It was another one before.
-    changed: bool,
-    /// The version when it became final.
-    settled: Option<Version>,
 }
 
 /// The whole state.
 #[derive(Clone, Debug)]
 pub struct World {
+    network: Network,
     peers: [Peer; 2],
     fates: Vec<Fate>,
-    memory: PeerVersionMemo,
-    now: Time,
     losses: u8,
     impatience: u8,
     /// The number of messages in a row that only keep the connection alive.
@@ -160,27 +127,6 @@ pub struct World {
     last_settled: Option<Version>,
     /// No connection will ever be made.
     hopeless: bool,
-    /// The number of messages that found no Receive.
-    missed: u32,
-    /// The first rule that was broken.
-    broken: Option<String>,
-}
-
-const CLIENT: usize = 0;
-const SERVER: usize = 1;
-
-fn index(side: Side) -> usize {
-    match side {
-        Side::Client => CLIENT,
-        Side::Server => SERVER,
-    }
-}
-
-fn other(side: Side) -> Side {
-    match side {
-        Side::Client => Side::Server,
-        Side::Server => Side::Client,
-    }
 }
 
 fn xid(rpc: usize) -> Xid {
@@ -203,56 +149,23 @@ fn payload(rpc: usize, direction: MsgType, len: u32) -> Vec<u8> {
 impl World {
     /// Starts with a new connection.
     pub fn new(setup: &Setup) -> Self {
-        let memory = PeerVersionMemo::default();
-        let now = Time(0);
-        let peers = Self::connect(setup, &memory, now);
         let mut world = Self {
-            peers,
+            network: Network::new(&setup.configs, setup.fabric, setup.in_band),
+            peers: Default::default(),
             fates: vec![Fate::Waiting; setup.rpcs.len()],
-            memory,
-            now,
             losses: setup.losses,
             impatience: setup.impatience,
             idle: 0,
             last_settled: None,
             hopeless: false,
-            missed: 0,
-            broken: None,
         };
         world.pump(setup, Side::Client);
         world
     }
 
-    fn connect(setup: &Setup, memory: &PeerVersionMemo, now: Time) -> [Peer; 2] {
-        let [client, server] = setup.configs;
-        let opening = if setup.in_band {
-            Opening::InBand(memory.first(now, client.versions))
-        } else {
-            Opening::Announced
-        };
-        let (client_data, server_data) = (client.private_data(), server.private_data());
-        let peer = |connection| Peer {
-            connection,
-            inbox: VecDeque::new(),
-            incomplete: 0,
-            held: 0,
-            replies: VecDeque::new(),
-            sending: None,
-            joined: Vec::new(),
-            granted: false,
-            version: None,
-            changed: false,
-            settled: None,
-        };
-        [
-            peer(Connection::client(client, opening, &server_data, now)),
-            peer(Connection::server(server, &client_data, now)),
-        ]
-    }
-
     /// Returns the rule that was broken, if one was.
     pub fn broken(&self) -> Option<&str> {
-        self.broken.as_deref()
+        self.network.broken()
     }
 
     /// Returns the fates of the RPCs.
@@ -267,7 +180,7 @@ impl World {
 
     /// Returns the number of messages that found no Receive.
     pub fn missed(&self) -> u32 {
-        self.missed
+        self.network.missed()
     }
 
     /// Returns the version that was settled on last.
@@ -284,18 +197,17 @@ impl World {
 
     /// Adds the possible next actions.
     pub fn actions(&self, setup: &Setup, actions: &mut Vec<Action>) {
-        if self.broken.is_some() || self.hopeless {
+        if self.broken().is_some() || self.hopeless {
             return;
         }
-        for side in [Side::Client, Side::Server] {
-            let peer = &self.peers[index(side)];
+        for side in SIDES {
             if self.is_ready(setup, side) {
                 actions.push(Action::Send(side));
             }
-            if !peer.inbox.is_empty() && self.receives(setup, side) != 0 {
+            if self.network.has_message(&setup.configs, side) {
                 actions.push(Action::Receive(side));
             }
-            if peer.incomplete != 0 {
+            if self.network.nodes[index(side)].incomplete != 0 {
                 actions.push(Action::Complete(side));
             }
         }
@@ -305,7 +217,7 @@ impl World {
         if actions.is_empty() && self.idle < 2 {
             actions.push(Action::Idle);
         }
-        if self.impatience != 0 && !self.peers[CLIENT].connection.is_settled() {
+        if self.impatience != 0 && !self.network.connection(Side::Client).is_settled() {
             actions.push(Action::Impatience);
         }
         if self.losses != 0 {
@@ -322,16 +234,16 @@ impl World {
             Action::Send(side) => self.send(setup, side),
             Action::Receive(side) => self.receive(setup, side),
             Action::Complete(side) => {
-                let peer = &mut self.peers[index(side)];
-                peer.incomplete -= 1;
-                peer.connection.handle_sent(1);
+                self.network.complete(side);
                 self.pump(setup, side);
             }
             Action::Idle => self.pass_time(setup),
             Action::Impatience => {
                 self.impatience -= 1;
-                self.now = self.now.after(setup.configs[CLIENT].answer);
-                let event = self.peers[CLIENT].connection.handle_timeout(self.now);
+                let now = self.network.now.after(setup.configs[0].answer);
+                self.network.now = now;
+                let client = self.network.node(Side::Client);
+                let event = client.connection.handle_timeout(now);
                 if let Event::Close { why, .. } = event {
                     self.close(setup, why);
                 }
@@ -345,7 +257,7 @@ impl World {
     }
 
     fn broke(&mut self, rule: impl Into<String>) {
-        self.broken.get_or_insert(rule.into());
+        self.network.broke(rule);
     }
 
     // Sending.
@@ -367,7 +279,7 @@ impl World {
             Some((rpc, MsgType::Call))
         };
         let (rpc, direction) = reply.or_else(call)?;
-        let connection = &peer.connection;
+        let connection = self.network.connection(side);
         let (len, threshold) = (
             self.len(setup, side, rpc, direction),
             connection.inline_send(),
@@ -381,7 +293,7 @@ impl World {
             MsgType::Call => setup.rpcs[rpc].call,
             MsgType::Reply => setup.rpcs[rpc].reply,
         };
-        let connection = &self.peers[index(side)].connection;
+        let connection = self.network.connection(side);
         match connection.version() {
             Some(Version::V2) => len,
             _ => len.min(connection.inline_send() - 36),
@@ -392,11 +304,12 @@ impl World {
         // Trying is the only way to know.
         self.next_message(setup, side)
             .is_some_and(|(rpc, direction, mut cutter)| {
-                let mut peer = self.peers[index(side)].clone();
+                let mut node = self.network.nodes[index(side)].clone();
                 let config = &setup.configs[index(side)];
+                let now = self.network.now;
                 match cutter.next_part() {
                     Some(cut) => {
-                        let tried = Self::header(config, &mut peer, self.now, rpc, direction, &cut);
+                        let tried = Self::header(config, &mut node, now, rpc, direction, &cut);
                         !matches!(tried, Err(SendError::NoCredit | SendError::NotReady))
                     }
                     None => true,
@@ -406,7 +319,7 @@ impl World {
 
     fn header(
         config: &Config,
-        peer: &mut Peer,
+        node: &mut Node,
         now: Time,
         rpc: usize,
         direction: MsgType,
@@ -419,13 +332,12 @@ impl World {
             more: cut.more,
             inv_handle: Handle::NONE,
         };
-        if !cut.more && direction == MsgType::Reply && peer.held != 0 {
+        if !cut.more && direction == MsgType::Reply && node.away() != 0 {
             // The Receive of the Call is free before the Reply grants credits.
-            peer.held -= 1;
-            Self::post(config, peer);
+            node.post_receives(config, 1);
         }
         let mut header = vec![0; 64];
-        let len = peer
+        let len = node
             .connection
             .send(now, &mut header, &outgoing, &NoChunks)?;
         header.truncate(len);
@@ -441,22 +353,24 @@ impl World {
         };
         let octets = payload(rpc, direction, self.len(setup, side, rpc, direction));
         let config = &setup.configs[index(side)];
-        let peer = &mut self.peers[index(side)];
-        let mut message = match Self::header(config, peer, self.now, rpc, direction, &cut) {
+        let now = self.network.now;
+        let node = self.network.node(side);
+        let mut message = match Self::header(config, node, now, rpc, direction, &cut) {
             Ok(header) => header,
             Err(error) => return self.broke(format!("a message cannot be sent: {error:?}")),
         };
         message.extend(&octets[cut.range.start as usize..cut.range.end as usize]);
         if cut.more {
             // Another message would fall between the parts.
-            let mut other = peer.clone();
-            let tried = Self::header(config, &mut other, self.now, rpc + 1, direction, &cut);
+            let mut other = node.clone();
+            let tried = Self::header(config, &mut other, now, rpc + 1, direction, &cut);
             if tried != Err(SendError::Busy) {
                 return self.broke("a message is sent between the parts of another");
             }
         }
+        let credited = node.connection.version() == Some(Version::V2);
+        let peer = &mut self.peers[index(side)];
         peer.sending = cut.more.then_some((rpc, direction, cutter));
-        let credited = peer.connection.version() == Some(Version::V2);
         match direction {
             _ if cut.more => {}
             MsgType::Call => self.fates[rpc] = Fate::Sent,
@@ -464,59 +378,9 @@ impl World {
                 peer.replies.pop_front();
             }
         }
-        self.transmit(setup, side, message, credited);
+        self.network
+            .transmit(&setup.configs, side, message, credited);
         self.pump(setup, side);
-    }
-
-    fn post(config: &Config, peer: &mut Peer) {
-        peer.connection
-            .handle_posted(RecvCredits::receives(config.ceiling) - peer.held);
-    }
-
-    /// Returns the number of posted Receives of a side, including Receives with messages in them.
-    fn receives(&self, setup: &Setup, side: Side) -> u32 {
-        let config = &setup.configs[index(side)];
-        let sender = &self.peers[index(other(side))].connection;
-        if sender.version() == Some(Version::V2) {
-            RecvCredits::receives(config.ceiling) - self.peers[index(side)].held
-        } else {
-            config.grants + config.calls
-        }
-    }
-
-    fn transmit(&mut self, setup: &Setup, from: Side, message: Vec<u8>, credited: bool) {
-        let to = index(other(from));
-        let config = &setup.configs[to];
-        let v2 = self.peers[index(from)].connection.version() == Some(Version::V2);
-        let receives = self.receives(setup, other(from));
-        let receive_len = if v2 {
-            config.properties.recv_size.max(4096)
-        } else {
-            config.cm_private.recv_size
-        };
-        self.peers[index(from)].incomplete += u32::from(credited);
-        let [client, server] = &setup.configs;
-        let is_unannounced = !setup.in_band
-            && client.versions.low == Version::V1
-            && server.versions.high == Version::V1;
-        if is_unannounced && message.get(4..8) == Some(&[0, 0, 0, 2]) {
-            self.broke("a message of version 2 for a server that has not announced it");
-        }
-        let peer = &mut self.peers[to];
-        peer.inbox.push_back(message);
-        let (len, count) = (peer.inbox[peer.inbox.len() - 1].len(), peer.inbox.len());
-        if count > receives as usize {
-            self.missed += 1;
-            if setup.fabric == Fabric::Iwarp {
-                let side = other(from);
-                self.broke(format!(
-                    "{count} messages for {receives} Receives of the {side:?}"
-                ));
-            }
-        }
-        if len > receive_len as usize {
-            self.broke(format!("{len} octets in a Receive of {receive_len}"));
-        }
     }
 
     /// Sends the messages of the connection itself.
@@ -528,21 +392,11 @@ impl World {
                 rpc.caller == side && !matches!(fate, Fate::Done | Fate::Failed)
             });
             let busy = self.next_message(setup, side).is_some();
-            let mut out = [0; MAX_CONTROL_LEN];
-            let peer = &mut self.peers[index(side)];
-            match peer
-                .connection
-                .poll_transmit(self.now, waiting, busy, &mut out)
+            if !self
+                .network
+                .transmit_control(&setup.configs, side, waiting, busy)
             {
-                None => return,
-                Some(transmit) => {
-                    let grant =
-                        !transmit.credited && peer.connection.version() == Some(Version::V2);
-                    if grant && std::mem::replace(&mut peer.granted, true) {
-                        self.broke("a second grant without a sign of the other side");
-                    }
-                    self.transmit(setup, side, out[..transmit.len].to_vec(), transmit.credited);
-                }
+                return;
             }
         }
         self.broke("a connection talks without end");
@@ -551,13 +405,13 @@ impl World {
     // Receiving.
 
     fn receive(&mut self, setup: &Setup, side: Side) {
-        let peer = &mut self.peers[index(side)];
-        let Some(message) = peer.inbox.pop_front() else {
+        let Some(message) = self.network.take_message(side) else {
             return;
         };
-        peer.granted = false;
-        let settled = peer.connection.is_settled();
-        let event = peer.connection.handle_message(self.now, &message, None);
+        let now = self.network.now;
+        let node = self.network.node(side);
+        let settled = node.connection.is_settled();
+        let event = node.connection.handle_message(now, &message, None);
         match event {
             Event::None | Event::Ready | Event::HostAuth(_) => {}
             Event::VersionChanged { refused } => {
@@ -572,11 +426,10 @@ impl World {
             }
             Event::Call(arrived) => {
                 if let Some(rpc) = self.join(setup, side, &arrived, MsgType::Call) {
-                    let peer = &mut self.peers[index(side)];
-                    peer.replies.push_back(rpc);
+                    self.peers[index(side)].replies.push_back(rpc);
                     if setup.hold && side == Side::Server {
-                        peer.held += 1;
-                        Self::post(&setup.configs[index(side)], peer);
+                        let config = &setup.configs[index(side)];
+                        self.network.node(side).take_receives(config, 1);
                     }
                 }
             }
@@ -586,7 +439,7 @@ impl World {
                         self.broke("a Reply without a Call");
                     }
                     self.fates[rpc] = Fate::Done;
-                    self.peers[index(side)].connection.handle_call_ended();
+                    self.network.node(side).connection.handle_call_ended();
                 }
             }
             Event::Refused(_) if side == Side::Server && !settled => {}
@@ -601,7 +454,7 @@ impl World {
                 self.broke(rule);
             }
         }
-        let counters = self.peers[index(side)].connection.counters();
+        let counters = self.network.connection(side).counters();
         if counters.overruns != 0 {
             self.broke("a message without a credit");
         }
@@ -644,7 +497,7 @@ impl World {
             MsgType::Call => setup.rpcs[rpc].call,
             MsgType::Reply => setup.rpcs[rpc].reply,
         };
-        let v1 = self.peers[index(side)].connection.version() == Some(Version::V1);
+        let v1 = self.network.connection(side).version() == Some(Version::V1);
         if len != sent && !v1 {
             self.broke("an RPC message is not whole");
         }
@@ -655,19 +508,17 @@ impl World {
 
     fn pass_time(&mut self, setup: &Setup) {
         self.idle += 1;
-        let due = [Side::Client, Side::Server].into_iter().filter_map(|side| {
+        let due = SIDES.into_iter().filter_map(|side| {
             let fates = setup.rpcs.iter().zip(&self.fates);
             let waiting = fates.into_iter().any(|(rpc, fate)| {
                 rpc.caller == side && !matches!(fate, Fate::Done | Fate::Failed)
             });
-            self.peers[index(side)].connection.poll_timeout(waiting)
+            self.network.connection(side).poll_timeout(waiting)
         });
-        self.now = due.max().unwrap_or(self.now).max(self.now);
-        for side in [Side::Client, Side::Server] {
-            let peer = &mut self.peers[index(side)];
-            // The keep-alive interval has passed.
-            peer.granted = false;
-            if let Event::Close { why, .. } = peer.connection.handle_timeout(self.now) {
+        let now = self.network.now;
+        self.network.now = due.max().unwrap_or(now).max(now);
+        for side in SIDES {
+            if let Event::Close { why, .. } = self.network.pass_timeout(side) {
                 self.broke(format!("nothing happens any more: {why:?}"));
                 return;
             }
@@ -686,8 +537,6 @@ impl World {
 
     fn reconnect(&mut self, setup: &Setup) {
         self.check_versions();
-        let client = &mut self.peers[CLIENT].connection;
-        client.handle_lost(self.now, &mut self.memory);
         for fate in &mut self.fates {
             if *fate == Fate::Sent {
                 *fate = Fate::Waiting;
@@ -695,32 +544,16 @@ impl World {
         }
         // A server has to hear from its client first, so that makes its first RPC again.
         self.fates[0] = Fate::Waiting;
-        self.peers = Self::connect(setup, &self.memory, self.now);
+        self.peers = Default::default();
+        self.network.lose();
+        self.network.connect(&setup.configs);
         self.pump(setup, Side::Client);
     }
 
-    /// The version changes once at most, never after it was settled, and never back to one that
-    /// was given up.
+    /// The version never goes back to one that was given up on an earlier connection.
     fn check_versions(&mut self) {
-        for peer in &mut self.peers {
-            let version = peer.connection.version();
-            if peer.version.is_some() && version != peer.version {
-                if peer.settled.is_some() || peer.changed {
-                    self.broken.get_or_insert("the version flaps".into());
-                }
-                peer.changed = true;
-            }
-            peer.version = version;
-            if peer.connection.is_settled() && peer.settled.is_none() {
-                peer.settled = version;
-            }
-        }
-        let settled = self.peers[CLIENT].settled;
-        if let (Some(client), Some(server)) = (settled, self.peers[SERVER].settled) {
-            if client != server {
-                self.broke("the two sides speak different versions");
-            }
-        }
+        self.network.check_versions();
+        let settled = self.network.node(Side::Client).settled();
         if settled > self.last_settled && self.last_settled.is_some() {
             self.broke("the version flaps between connections");
         }

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use common::config::{both, config, small, v1_only, V2_ONLY};
-use common::world::{forward, reverse, Action, Fabric, Fate, Setup, World};
+use common::network::Fabric;
+use common::world::{forward, reverse, Action, Fate, Setup, World};
 use rpcrdma_proto::proto::wire::types::Version;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 

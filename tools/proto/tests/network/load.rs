@@ -7,7 +7,8 @@
 //! later messages, including the credits that the server waits for.
 
 use common::config::config;
-use common::world::{forward, Action, Fabric, Fate, Setup, World};
+use common::network::Fabric;
+use common::world::{forward, Action, Fate, Setup, World};
 use common::Random;
 use rpcrdma_proto::proto::connection::negotiate::Versions;
 use rpcrdma_proto::proto::connection::{Config, Side};

@@ -130,14 +130,13 @@ fn version_2_is_for_servers_that_announce_it() {
                 let expected = client.versions.high.min(versions.high);
                 // Known before anything is sent.
                 assert_eq!(net.version(), Some(expected));
-                let before = net.version_2();
                 for _ in 0..20 {
                     net.add_rpc();
                 }
                 net.run();
                 net.assert_outcomes(|outcome| outcome == Outcome::Done);
                 assert_eq!(net.version(), Some(expected));
-                assert_eq!(net.version_2() == before, expected == Version::V1);
+                assert_eq!(net.has_sent_version_2(), expected == Version::V2);
             }
             assert_eq!(net.losses(), 0);
         }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The two endpoints and the network between them.
+//! The two sides of a network, whose RPCs carry data and chunks.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
+use common::network::{index, other, Configs, Fabric, Network, SIDES};
 use common::{stream_range, Lists, Random};
 use rpcrdma_proto::proto::connection::continuation::PartSplitter;
 use rpcrdma_proto::proto::connection::credit::RecvCredits;
-use rpcrdma_proto::proto::connection::negotiate::{Opening, PeerVersionMemo, Time, Versions};
-use rpcrdma_proto::proto::connection::{
-    Arrived, Config, Connection, Event, SendError, Side, MAX_CONTROL_LEN,
-};
+use rpcrdma_proto::proto::connection::negotiate::{Time, Versions};
+use rpcrdma_proto::proto::connection::{Arrived, Config, Connection, Event, SendError, Side};
 use rpcrdma_proto::proto::invalidate;
 use rpcrdma_proto::proto::requester::plan::{plan, CallShape, ChunkRole, Conveyance, Limits, Plan};
 use rpcrdma_proto::proto::requester::reply::{check_conveyed, Payload};
@@ -41,7 +40,7 @@ pub struct Chunking {
 pub enum Weather {
     /// Everything arrives at once.
     Calm,
-    /// Messages, completions and Receives are late, each as it likes.
+    /// Messages and completions are late, each by a random time.
     Slow,
     /// The same, and the connection is lost now and then.
     Storm,
@@ -78,58 +77,26 @@ struct Queued {
     lists: Lists,
     cutter: Option<PartSplitter>,
     next: Option<(Range<u32>, bool)>,
-    /// How long the Receive is that holds the Call until this Reply goes out.
-    receive: Option<u32>,
+    /// A Receive holds the Call until this Reply goes out.
+    holds_receive: bool,
 }
 
+/// The RPCs of one side.
+#[derive(Default)]
 struct Endpoint {
-    config: Config,
-    connection: Connection,
     rpcs: Vec<Rpc>,
     registered: HashMap<u32, Registered>,
     narrowed: HashMap<u32, Vec<Retry>>,
     queue: VecDeque<Queued>,
     /// The parts of the Call, Reply or property set that is arriving.
     parts: Vec<u8>,
-    /// Messages on their way to this endpoint.
-    arriving: VecDeque<(u64, Vec<u8>)>,
-    /// When each Send completes.
-    completing: VecDeque<u64>,
-    /// How long the Receives are that are posted, in order.
-    posted: VecDeque<u32>,
-    /// When each used Receive is posted again, and how long it is.
-    reposting: VecDeque<(u64, u32)>,
     /// The number of Receives that are still to be made.
     missing: u32,
-    next_handle: u32,
+    last_handle: u32,
     closing: bool,
 }
 
 impl Endpoint {
-    fn receives(config: &Config) -> u32 {
-        RecvCredits::receives(config.ceiling).max(config.calls + config.grants + 1)
-    }
-
-    /// Posts Receives for the settled version.
-    fn provide(&mut self, count: u32, settled: Option<Version>) {
-        let len = self.config.receive_size(settled);
-        self.missing -= count;
-        self.posted.extend((0..count).map(|_| len));
-        self.connection.handle_posted(self.posted.len() as u32);
-        if self.missing == 0 {
-            self.connection.set_ceiling(self.config.ceiling);
-        }
-    }
-
-    /// Posts the Receives that a version has to be settled for.
-    fn provide_others(&mut self) {
-        let connection = &self.connection;
-        let settled = connection.version().filter(|_| connection.is_settled());
-        if self.missing != 0 && !connection.is_asking() {
-            self.provide(self.missing, settled);
-        }
-    }
-
     fn waiting(&self) -> bool {
         self.rpcs
             .iter()
@@ -139,21 +106,16 @@ impl Endpoint {
 
 /// The session.
 pub struct Net {
-    client: Endpoint,
-    server: Endpoint,
-    memory: PeerVersionMemo,
+    network: Network,
+    configs: Configs,
+    endpoints: [Endpoint; 2],
     weather: Weather,
     random: Random,
-    now: u64,
     next_xid: u32,
     losses: u32,
-    /// The version is negotiated in-band, and not by the announcement of the server.
-    in_band: bool,
     refused: u32,
     /// The server says nothing to a CONNPROP.
     deaf: bool,
-    /// Messages of version 2 that the client has sent.
-    version_2: u32,
 }
 
 fn limits(connection: &Connection, chunking: Chunking, retries: &[Retry]) -> Limits {
@@ -182,92 +144,70 @@ impl Net {
     /// Connects two peers. The version is negotiated `in_band`, or by the announcement of the server.
     pub fn new(client: Config, server: Config, weather: Weather, seed: u64, in_band: bool) -> Self {
         let mut random = Random::new(seed + 1);
-        let endpoint = |config: Config| Endpoint {
-            config,
-            connection: Connection::server(config, &[], Time(0)),
-            rpcs: Vec::new(),
-            registered: HashMap::new(),
-            narrowed: HashMap::new(),
-            queue: VecDeque::new(),
-            parts: Vec::new(),
-            arriving: VecDeque::new(),
-            completing: VecDeque::new(),
-            posted: VecDeque::new(),
-            reposting: VecDeque::new(),
-            missing: 0,
-            next_handle: 0x1000,
-            closing: false,
-        };
+        let configs = [client, server];
         let mut net = Self {
-            client: endpoint(client),
-            server: endpoint(server),
-            memory: PeerVersionMemo::default(),
+            network: Network::new(&configs, Fabric::Iwarp, in_band),
+            configs,
+            endpoints: Default::default(),
             weather,
             next_xid: random.below(1 << 31) as u32,
             random,
-            now: 0,
             losses: 0,
-            in_band,
             refused: 0,
             deaf: false,
-            version_2: 0,
         };
         net.connect();
         net
     }
 
     fn connect(&mut self) {
-        let now = Time(self.now);
         self.next_xid += 1;
-        let (client_data, server_data) = (
-            self.client.config.private_data(),
-            self.server.config.private_data(),
-        );
-        let (opening, by_call) = if self.in_band {
-            let first = self.memory.first(now, self.client.config.versions);
-            (Opening::InBand(first), self.memory.opens_by_call(now))
-        } else {
-            (Opening::Announced, false)
-        };
-        let xid = Xid(self.next_xid);
-        self.client.config.xid = if by_call { Xid(0) } else { xid };
+        let [client, server] = &mut self.configs;
+        client.xid = Xid(self.next_xid);
+        server.xid = Xid(self.next_xid ^ 0xffff);
         // It takes one message at a time, and more when it has the Receives.
         let begins = Config {
             ceiling: 1,
-            ..self.client.config
+            ..*client
         };
-        self.client.connection = Connection::client(begins, opening, &server_data, now);
-        self.server.config.xid = Xid(xid.0 ^ 0xffff);
-        self.server.connection = Connection::server(self.server.config, &client_data, now);
-        for endpoint in [&mut self.client, &mut self.server] {
+        let missing = RecvCredits::receives(client.ceiling) - RecvCredits::receives(1);
+        self.network.connect(&[begins, *server]);
+        self.network
+            .node(Side::Client)
+            .take_receives(&self.configs[0], missing);
+        for endpoint in &mut self.endpoints {
             endpoint.queue.clear();
             endpoint.parts.clear();
-            endpoint.arriving.clear();
-            endpoint.completing.clear();
-            endpoint.reposting.clear();
             endpoint.registered.clear();
             endpoint.narrowed.clear();
-            endpoint.posted.clear();
-            endpoint.missing = Endpoint::receives(&endpoint.config);
             endpoint.closing = false;
             for rpc in &mut endpoint.rpcs {
                 rpc.sent = false;
                 rpc.attempts = Attempts::default();
             }
         }
-        self.server.provide(self.server.missing, None);
-        self.client.provide(RecvCredits::receives(1), None);
-        self.client.provide_others();
+        self.endpoints[0].missing = missing;
+        self.provide_others();
+    }
+
+    /// Posts the Receives of the client that a version has to be settled for.
+    fn provide_others(&mut self) {
+        let node = self.network.node(Side::Client);
+        let missing = &mut self.endpoints[0].missing;
+        if *missing != 0 && !node.connection.is_asking() {
+            node.post_receives(&self.configs[0], std::mem::take(missing));
+            node.connection.set_ceiling(self.configs[0].ceiling);
+        }
     }
 
     /// Returns the version of the present connection.
     pub fn version(&self) -> Option<Version> {
-        self.client.connection.version()
+        self.network.connection(Side::Client).version()
     }
 
     /// Has the server speak these versions from the next connection on.
     pub fn set_server_versions(&mut self, versions: Versions) {
-        self.server.config.versions = versions;
+        self.configs[1].versions = versions;
     }
 
     /// Has the server say nothing to a CONNPROP.
@@ -278,14 +218,13 @@ impl Net {
 
     /// Ends the connection, and makes another one.
     pub fn reconnect(&mut self) {
-        let now = Time(self.now);
-        self.client.connection.handle_lost(now, &mut self.memory);
+        self.network.lose();
         self.connect();
     }
 
-    /// Returns the number of messages of version 2 that the client has sent since the session began.
-    pub fn version_2(&self) -> u32 {
-        self.version_2
+    /// Returns whether the client has sent a message of version 2 on the present connection.
+    pub fn has_sent_version_2(&self) -> bool {
+        self.network.nodes[0].sent_version_2
     }
 
     /// Returns the number of connections that were lost since the session began.
@@ -297,14 +236,14 @@ impl Net {
     pub fn add_rpc(&mut self) {
         self.next_xid += 1;
         let rpc = Rpc::new(Xid(self.next_xid), &mut self.random, false);
-        self.client.rpcs.push(rpc);
+        self.endpoints[0].rpcs.push(rpc);
     }
 
     /// Adds a Call of the server.
     pub fn add_reverse_rpc(&mut self) {
         self.next_xid += 1;
         let rpc = Rpc::new(Xid(self.next_xid), &mut self.random, true);
-        self.server.rpcs.push(rpc);
+        self.endpoints[1].rpcs.push(rpc);
     }
 
     /// Counts the Calls of the client that the server has refused.
@@ -314,7 +253,7 @@ impl Net {
 
     /// Checks how all RPCs ended.
     pub fn assert_outcomes(&self, good: impl Fn(Outcome) -> bool) {
-        for rpc in self.client.rpcs.iter().chain(&self.server.rpcs) {
+        for rpc in self.rpcs() {
             assert!(
                 good(rpc.outcome),
                 "{:?} {:?} call {} reply {:?} args {:?} results {:?} protected {}",
@@ -329,31 +268,32 @@ impl Net {
         }
     }
 
-    fn delay(&mut self) -> u64 {
+    fn rpcs(&self) -> impl Iterator<Item = &Rpc> {
+        self.endpoints.iter().flat_map(|endpoint| &endpoint.rpcs)
+    }
+
+    /// Returns whether a possible event happens in this step.
+    fn happens(&mut self) -> bool {
         match self.weather {
-            Weather::Calm => 0,
-            Weather::Slow | Weather::Storm => self.random.below(20),
+            Weather::Calm => true,
+            Weather::Slow | Weather::Storm => self.random.once_in(8),
         }
     }
 
     /// Lets time pass until every RPC has ended.
     pub fn run(&mut self) {
         let mut idle = 0;
-        while self
-            .client
-            .rpcs
-            .iter()
-            .chain(&self.server.rpcs)
-            .any(|rpc| rpc.outcome == Outcome::Waiting)
-        {
+        while self.rpcs().any(|rpc| rpc.outcome == Outcome::Waiting) {
             let progress = self.step();
             idle = if progress { 0 } else { idle + 1 };
             // Longer than any timer.
             assert!(idle < 60_000, "nothing moves any more");
-            self.now += 1;
+            self.network.check_versions();
+            assert_eq!(self.network.broken(), None);
+            self.network.now = self.network.now.after(Time(1));
             let lossy = self.weather == Weather::Storm && self.losses < 12;
             let lost = lossy && self.random.once_in(150);
-            if lost || self.client.closing || self.server.closing {
+            if lost || self.endpoints.iter().any(|endpoint| endpoint.closing) {
                 self.losses += 1;
                 assert!(self.losses < 40, "the connection is lost over and over");
                 self.reconnect();
@@ -363,21 +303,18 @@ impl Net {
 
     fn step(&mut self) -> bool {
         let mut progress = false;
-        for side in [Side::Client, Side::Server] {
+        for side in SIDES {
             progress |= self.complete(side);
             progress |= self.arrive(side);
             progress |= self.start_calls(side);
             progress |= self.send_queued(side);
             progress |= self.send_control(side);
-            let now = Time(self.now);
-            let endpoint = self.endpoint(side);
-            if endpoint
-                .connection
-                .poll_timeout(endpoint.waiting())
-                .is_some_and(|due| now >= due)
-            {
-                if let Event::Close { .. } = endpoint.connection.handle_timeout(now) {
-                    endpoint.closing = true;
+            let now = self.network.now;
+            let waiting = self.endpoint(side).waiting();
+            let due = self.network.connection(side).poll_timeout(waiting);
+            if due.is_some_and(|due| now >= due) {
+                if let Event::Close { .. } = self.network.pass_timeout(side) {
+                    self.endpoint(side).closing = true;
                 }
             }
         }
@@ -385,94 +322,61 @@ impl Net {
     }
 
     fn endpoint(&mut self, side: Side) -> &mut Endpoint {
-        match side {
-            Side::Client => &mut self.client,
-            Side::Server => &mut self.server,
-        }
+        &mut self.endpoints[index(side)]
     }
 
     fn peer(&mut self, side: Side) -> &mut Endpoint {
-        match side {
-            Side::Client => &mut self.server,
-            Side::Server => &mut self.client,
-        }
+        self.endpoint(other(side))
     }
 
-    /// Puts a message on the wire, where it keeps its place.
-    fn transmit(&mut self, side: Side, message: Vec<u8>, credited: bool) {
-        let at = self.now + 1 + self.delay();
-        let done = at + self.delay();
-        if side == Side::Client && message[4..8] == [0, 0, 0, 2] {
-            self.version_2 += 1;
-        }
-        let peer = self.peer(side);
-        let at = peer.arriving.back().map_or(at, |(last, _)| at.max(*last));
-        peer.arriving.push_back((at, message));
-        if credited {
-            let completing = &mut self.endpoint(side).completing;
-            let done = completing.back().map_or(done, |last| done.max(*last));
-            completing.push_back(done);
-        }
+    /// Returns the RPCs and the protocol's state of a side.
+    fn both(&mut self, side: Side) -> (&mut Endpoint, &mut Connection) {
+        let endpoint = &mut self.endpoints[index(side)];
+        (endpoint, &mut self.network.node(side).connection)
     }
 
-    /// Sends complete, and used Receives are posted again.
+    /// Sends complete.
     fn complete(&mut self, side: Side) -> bool {
-        let now = self.now;
-        let endpoint = self.endpoint(side);
         let mut progress = false;
-        while endpoint.completing.front().is_some_and(|at| *at <= now) {
-            endpoint.completing.pop_front();
-            endpoint.connection.handle_sent(1);
-            progress = true;
-        }
-        while endpoint.reposting.front().is_some_and(|(at, _)| *at <= now) {
-            let again = endpoint.reposting.pop_front();
-            endpoint.posted.extend(again.map(|(_, len)| len));
-            let posted = endpoint.posted.len() as u32;
-            endpoint.connection.handle_posted(posted);
+        while self.network.node(side).incomplete != 0 && self.happens() {
+            self.network.complete(side);
             progress = true;
         }
         progress
     }
 
     fn arrive(&mut self, side: Side) -> bool {
-        let now = self.now;
-        let endpoint = self.endpoint(side);
-        match endpoint.arriving.front() {
-            Some((at, _)) if *at <= now => {}
-            _ => return false,
+        if !self.network.has_message(&self.configs, side) || !self.happens() {
+            return false;
         }
-        let (_, message) = endpoint.arriving.pop_front().unwrap();
-        let receive = endpoint.posted.pop_front();
-        let len = receive.unwrap_or_else(|| panic!("{side:?} has no Receive posted"));
-        assert!(message.len() <= len as usize, "{} > {len}", message.len());
-        let posted = endpoint.posted.len() as u32;
-        endpoint.connection.handle_posted(posted);
+        let message = self.network.take_message(side).unwrap();
         let properties = message[4..8] == [0, 0, 0, 2] && message[12..16] == [0, 0, 0, 5];
-        let waiting = endpoint.queue.len();
+        let waiting = self.endpoint(side).queue.len();
         if !(self.deaf && side == Side::Server && properties) {
             self.handle(side, &message);
         }
-        let repost = now + self.delay();
-        let endpoint = self.endpoint(side);
-        match endpoint.queue.get_mut(waiting) {
-            Some(reply) => reply.receive = Some(len),
-            None => endpoint.reposting.push_back((repost, len)),
+        if let Some(reply) = self.endpoint(side).queue.get_mut(waiting) {
+            reply.holds_receive = true;
+            let config = &self.configs[index(side)];
+            self.network.node(side).take_receives(config, 1);
         }
-        endpoint.provide_others();
+        self.provide_others();
         true
     }
 
     fn handle(&mut self, side: Side, message: &[u8]) {
-        let now = Time(self.now);
-        let endpoint = self.endpoint(side);
-        let event = endpoint.connection.handle_message(now, message, None);
+        let now = self.network.now;
+        let event = self
+            .network
+            .node(side)
+            .connection
+            .handle_message(now, message, None);
         match event {
             // A version 1 server refuses the probe of a version 2 client.
             Event::None | Event::Dropped | Event::Refused(BadHeader::Version) => {}
             Event::Ready | Event::VersionChanged { refused: None } => {}
             // The next connection begins with the other version.
-            Event::VersionChanged { .. } => endpoint.closing = true,
+            Event::VersionChanged { .. } => self.endpoint(side).closing = true,
             Event::Call(arrived) => self.handle_call(side, &arrived),
             Event::Reply(arrived) => self.handle_reply(side, &arrived),
             Event::Error { xid, report } => self.handle_error(side, xid, report),
@@ -484,28 +388,29 @@ impl Net {
     // The Requester.
 
     fn start_calls(&mut self, side: Side) -> bool {
-        let endpoint = self.endpoint(side);
-        if endpoint.connection.is_asking() || !endpoint.queue.is_empty() {
+        let (endpoint, connection) = self.both(side);
+        if connection.is_asking() || !endpoint.queue.is_empty() {
             return false;
         }
         let next = endpoint
             .rpcs
             .iter()
             .position(|rpc| rpc.outcome == Outcome::Waiting && !rpc.sent);
-        let Some(index) = next else {
+        let Some(next) = next else {
             return false;
         };
-        self.start_call(side, index);
+        self.start_call(side, next);
         true
     }
 
-    fn start_call(&mut self, side: Side, index: usize) {
-        let chunking = chunking(&self.endpoint(side).config);
-        let endpoint = self.endpoint(side);
-        let rpc = &endpoint.rpcs[index];
+    fn start_call(&mut self, side: Side, next: usize) {
+        let config = self.configs[index(side)];
+        let chunking = chunking(&config);
+        let (endpoint, connection) = self.both(side);
+        let rpc = &endpoint.rpcs[next];
         let retries = endpoint.narrowed.get(&rpc.xid.0);
         let retries = retries.map_or(&[][..], Vec::as_slice);
-        let limits = limits(&endpoint.connection, chunking, retries);
+        let limits = limits(connection, chunking, retries);
         let mut shape = CallShape {
             send: rpc.send,
             arguments: &rpc.arguments,
@@ -519,16 +424,16 @@ impl Net {
             }
         }
         let Ok(plan) = plan(&shape, &limits) else {
-            endpoint.rpcs[index].outcome = Outcome::Failed;
+            endpoint.rpcs[next].outcome = Outcome::Failed;
             return;
         };
-        let registered = register(&shape, rpc, &plan, &mut endpoint.next_handle);
+        let registered = register(&shape, rpc, &plan, &mut endpoint.last_handle);
         let payload: Vec<u8> = plan
             .payload(&shape)
             .flat_map(|range| octets(&rpc.call, range).iter().copied())
             .collect();
         let inline = plan.conveyance != Conveyance::Long;
-        let capable = endpoint.config.cm_private.remote_invalidation;
+        let capable = config.cm_private.remote_invalidation;
         let outgoing = Outgoing {
             xid: rpc.xid,
             direction: MsgType::Call,
@@ -537,7 +442,7 @@ impl Net {
             inv_handle: invalidate::offer(capable, &registered.lists),
         };
         let cutter = (plan.conveyance == Conveyance::Continued).then(|| {
-            let threshold = endpoint.connection.inline_send();
+            let threshold = connection.inline_send();
             PartSplitter::new(payload.len() as u32, threshold, plan.header_len)
         });
         let xid = rpc.xid.0;
@@ -547,15 +452,15 @@ impl Net {
             lists: registered.lists.clone(),
             cutter,
             next: None,
-            receive: None,
+            holds_receive: false,
         });
-        endpoint.rpcs[index].sent = true;
+        endpoint.rpcs[next].sent = true;
         endpoint.registered.insert(xid, registered);
     }
 
     fn handle_reply(&mut self, side: Side, arrived: &Arrived<'_>) {
         let xid = arrived.fixed.xid;
-        let endpoint = self.endpoint(side);
+        let (endpoint, connection) = self.both(side);
         let parts = take_part(&mut endpoint.parts, arrived);
         let Some(parts) = parts else {
             return;
@@ -600,17 +505,17 @@ impl Net {
         assert!(whole == expected, "{xid:?}: the Reply is not what was sent");
         assert_eq!(rpc.outcome, Outcome::Waiting, "{xid:?}: answered twice");
         rpc.outcome = Outcome::Done;
-        endpoint.connection.handle_call_ended();
+        connection.handle_call_ended();
     }
 
     fn handle_error(&mut self, side: Side, xid: Xid, report: ErrorReport) {
         self.refused += 1;
-        let endpoint = self.endpoint(side);
+        let (endpoint, connection) = self.both(side);
         let Some(registered) = endpoint.registered.remove(&xid.0) else {
             return;
         };
-        let version = endpoint.connection.version().unwrap();
-        endpoint.connection.handle_call_ended();
+        let version = connection.version().unwrap();
+        connection.handle_call_ended();
         let rpc = endpoint.rpcs.iter_mut().find(|rpc| rpc.xid == xid).unwrap();
         let length = |chunk: &Vec<Segment>| chunk.iter().map(|s| s.length).sum::<u32>();
         let writes: Vec<u32> = registered.lists.writes.iter().map(length).collect();
@@ -644,18 +549,19 @@ impl Net {
     // The Responder.
 
     fn handle_call(&mut self, side: Side, arrived: &Arrived<'_>) {
-        let endpoint = self.endpoint(side);
+        let config = self.configs[index(side)];
+        let (endpoint, connection) = self.both(side);
         let Some(parts) = take_part(&mut endpoint.parts, arrived) else {
             return;
         };
-        let version = endpoint.connection.version().unwrap();
+        let version = connection.version().unwrap();
         let limits = match side {
             Side::Client => CallLimits::reverse(version, 1 << 20),
             Side::Server => {
                 let Chunking {
                     read_chunks,
                     write_chunks,
-                } = chunking(&endpoint.config);
+                } = chunking(&config);
                 CallLimits {
                     version,
                     read_chunks: if version == Version::V1 {
@@ -673,7 +579,7 @@ impl Net {
         let call = match responder::accept(&arrived.conveyed, arrived.part.len, &limits) {
             Ok(call) => call,
             Err(report) => {
-                let refused = endpoint.connection.refuse(&arrived.fixed, report);
+                let refused = connection.refuse(&arrived.fixed, report);
                 assert_eq!(refused, Ok(()));
                 return;
             }
@@ -725,7 +631,7 @@ impl Net {
         item: Option<rpcrdma_proto::proto::requester::plan::Item>,
         call: &[u8],
     ) {
-        let endpoint = self.endpoint(side);
+        let (endpoint, connection) = self.both(side);
         let results = [item];
         let eligible = call[16..20] != [0; 4];
         let shape = ReplyShape {
@@ -734,9 +640,9 @@ impl Net {
             protected: false,
         };
         let limits = ReplyLimits {
-            version: endpoint.connection.version().unwrap(),
-            inline_send: endpoint.connection.inline_send(),
-            continued: match endpoint.connection.version() {
+            version: connection.version().unwrap(),
+            inline_send: connection.inline_send(),
+            continued: match connection.version() {
                 Some(Version::V2) => 1 << 20,
                 _ => 0,
             },
@@ -750,7 +656,7 @@ impl Net {
             .flat_map(|range| octets(reply, range).iter().copied())
             .collect();
         assert_eq!(payload.len() as u32, response.payload_len);
-        let threshold = endpoint.connection.inline_send();
+        let threshold = connection.inline_send();
         let cutter = (response.form == Form::Continued)
             .then(|| PartSplitter::new(response.payload_len, threshold, response.header_len));
         let queued = Queued {
@@ -769,7 +675,7 @@ impl Net {
             lists: Lists::of(&response),
             cutter,
             next: None,
-            receive: None,
+            holds_receive: false,
         };
         endpoint.queue.push_back(queued);
         let peer = self.peer(side);
@@ -787,10 +693,12 @@ impl Net {
     // Sends.
 
     fn send_queued(&mut self, side: Side) -> bool {
-        let now = Time(self.now);
+        let now = self.network.now;
         let mut progress = false;
         loop {
-            let endpoint = self.endpoint(side);
+            let config = self.configs[index(side)];
+            let endpoint = &mut self.endpoints[index(side)];
+            let node = self.network.node(side);
             let Some(queued) = endpoint.queue.front_mut() else {
                 return progress;
             };
@@ -809,20 +717,15 @@ impl Net {
                 ..queued.outgoing
             };
             let mut out = [0; 4096];
-            if !more {
+            if !more && std::mem::take(&mut queued.holds_receive) {
                 // The Receive of the Call is posted again before its Reply.
-                endpoint.posted.extend(queued.receive.take());
-                let posted = endpoint.posted.len() as u32;
-                endpoint.connection.handle_posted(posted);
+                node.post_receives(&config, 1);
             }
+            let connection = &mut node.connection;
             let sent = if more {
-                endpoint
-                    .connection
-                    .send(now, &mut out, &outgoing, &NoChunks)
+                connection.send(now, &mut out, &outgoing, &NoChunks)
             } else {
-                endpoint
-                    .connection
-                    .send(now, &mut out, &outgoing, &queued.lists)
+                connection.send(now, &mut out, &outgoing, &queued.lists)
             };
             let len = match sent {
                 Ok(len) => len,
@@ -832,21 +735,22 @@ impl Net {
             };
             let mut message = out[..len].to_vec();
             message.extend_from_slice(octets(&queued.payload, range));
-            assert!(message.len() <= endpoint.connection.inline_send() as usize);
+            assert!(message.len() <= connection.inline_send() as usize);
             queued.next = None;
-            let credited = endpoint.connection.version() == Some(Version::V2);
+            let credited = connection.version() == Some(Version::V2);
             if !more {
                 endpoint.queue.pop_front();
             }
-            self.transmit(side, message, credited);
+            self.network
+                .transmit(&self.configs, side, message, credited);
             progress = true;
         }
     }
 
     /// In version 1, Replies need no credit: a Call that has to wait does not hold them up.
     fn let_reply_pass(&mut self, side: Side) -> bool {
-        let endpoint = self.endpoint(side);
-        if endpoint.connection.version() != Some(Version::V1) {
+        let (endpoint, connection) = self.both(side);
+        if connection.version() != Some(Version::V1) {
             return false;
         }
         let reply = |queued: &Queued| queued.outgoing.direction == MsgType::Reply;
@@ -861,19 +765,16 @@ impl Net {
     }
 
     fn send_control(&mut self, side: Side) -> bool {
-        let now = Time(self.now);
         let mut progress = false;
         loop {
             let endpoint = self.endpoint(side);
             let (waiting, busy) = (endpoint.waiting(), !endpoint.queue.is_empty());
-            let mut out = [0; MAX_CONTROL_LEN];
-            let Some(message) = endpoint
-                .connection
-                .poll_transmit(now, waiting, busy, &mut out)
-            else {
+            if !self
+                .network
+                .transmit_control(&self.configs, side, waiting, busy)
+            {
                 return progress;
-            };
-            self.transmit(side, out[..message.len].to_vec(), message.credited);
+            }
             progress = true;
         }
     }

@@ -3,7 +3,8 @@
 //! Two peers that keep the rules, of any kind and with any order of events: all RPCs end well.
 
 use common::config::{both, small, v1_only};
-use common::world::{forward, reverse, Action, Fabric, Fate, Setup, World};
+use common::network::Fabric;
+use common::world::{forward, reverse, Action, Fate, Setup, World};
 use rpcrdma_proto::proto::wire::types::Version;
 
 use crate::source::Source;
