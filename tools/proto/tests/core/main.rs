@@ -16,6 +16,7 @@ mod invalidate;
 mod negotiate;
 mod plan;
 mod property;
+mod record;
 mod reply;
 mod resources;
 mod respond;
