@@ -689,7 +689,7 @@ impl Pending {
     }
 }
 
-/// Says whether the Receive of a message has a credit of the server: in version 2.
+/// Returns whether the Receive of a message has a credit of the server: in version 2.
 //= V2-044
 fn is_counted(message: &ClientMessage) -> bool {
     let fixed = FixedWords::split(message.bytes());

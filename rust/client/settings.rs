@@ -118,7 +118,7 @@ pub(crate) fn versions() -> Versions {
     }
 }
 
-/// Says whether a new connection negotiates its version in-band, and not by the announcement of the
+/// Returns whether a new connection negotiates its version in-band, and not by the announcement of the
 /// server.
 pub(crate) fn negotiates_in_band() -> bool {
     NEGOTIATE.load(Relaxed) != 0

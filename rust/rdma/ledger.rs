@@ -130,7 +130,7 @@ impl LedgerEntry {
         }
     }
 
-    /// Says whether the box is posted.
+    /// Returns whether the box is posted.
     #[inline(always)]
     pub(super) fn set_posted(&self, posted: bool) {
         self.posted.set(posted);

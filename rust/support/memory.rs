@@ -16,7 +16,7 @@ pub(crate) fn total() -> usize {
     (pages as usize).saturating_mul(kernel::page::PAGE_SIZE)
 }
 
-/// A piece of memory that a device shall reach: of one physically contiguous buffer, or of a list
+/// A piece of memory for a device: of one physically contiguous buffer, or of a list
 /// of pages.
 ///
 /// # Invariants

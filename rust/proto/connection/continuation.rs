@@ -40,7 +40,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Says whether the rest of it is swallowed.
+    /// Returns whether the rest of it is swallowed.
     pub const fn has_failed(&self) -> bool {
         self.failed
     }
@@ -74,7 +74,7 @@ impl Assembler {
         Self { open: None }
     }
 
-    /// Says whether no sequence is open.
+    /// Returns whether no sequence is open.
     #[inline]
     pub const fn is_idle(&self) -> bool {
         self.open.is_none()

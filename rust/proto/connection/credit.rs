@@ -58,7 +58,7 @@ impl CallCredits {
         self.outstanding
     }
 
-    /// Says whether a Call may be sent now.
+    /// Returns whether a Call may be sent now.
     #[inline]
     pub const fn has_room(&self) -> bool {
         self.outstanding < self.limit
@@ -434,7 +434,7 @@ impl RecvCredits {
         self.grant()
     }
 
-    /// Says whether the Receive that the peer reserves for a grant without payload is free again, as
+    /// Returns whether the Receive that the peer reserves for a grant without payload is free again, as
     /// the messages of the peer show.
     #[inline]
     //= V2-052, D-11

@@ -26,7 +26,7 @@ impl Address {
         text.parse().ok().map(|address: IpAddr| address.into())
     }
 
-    /// Says whether the address has a meaning on one link only.
+    /// Returns whether the address has a meaning on one link only.
     fn is_link_local(self) -> bool {
         matches!(self.0, [0xfe, second, ..] if second & 0xc0 == 0x80)
     }
@@ -79,7 +79,7 @@ impl Prefix {
         })
     }
 
-    /// Says whether `address` begins with the bits of this prefix.
+    /// Returns whether `address` begins with the bits of this prefix.
     pub fn contains(&self, address: Address) -> bool {
         let mut left = u32::from(self.bits);
         let pairs = self.address.0.iter().zip(&address.0);
@@ -131,7 +131,7 @@ impl Demand {
         }
     }
 
-    /// Says whether `peer` has to give a proof. `listed` are the prefixes of a list, and `armed` says
+    /// Returns whether `peer` has to give a proof. `listed` are the prefixes of a list, and `armed` says
     /// whether there has been a key. A peer without an address counts as listed.
     pub fn includes(
         self,

@@ -46,12 +46,12 @@ impl HostAuth {
         }
     }
 
-    /// Says whether material is to be handed to a mechanism.
+    /// Returns whether material is to be handed to a mechanism.
     pub fn wants_material(&self) -> bool {
         self.policy != Policy::Ignore
     }
 
-    /// Says whether the peer has to give a proof.
+    /// Returns whether the peer has to give a proof.
     pub fn is_required(&self) -> bool {
         self.policy == Policy::Require
     }
@@ -66,7 +66,7 @@ impl HostAuth {
         self.verdict == Verdict::Accept
     }
 
-    /// Says whether RPCs may be exchanged with the peer now.
+    /// Returns whether RPCs may be exchanged with the peer now.
     #[inline]
     pub fn may_proceed(&self) -> bool {
         self.policy != Policy::Require || self.is_proven()
@@ -81,13 +81,13 @@ impl HostAuth {
         self.given_up = true;
     }
 
-    /// Says whether the peer is ignored.
+    /// Returns whether the peer is ignored.
     #[inline]
     pub fn is_given_up(&self) -> bool {
         self.given_up
     }
 
-    /// Says whether the connection has to be closed.
+    /// Returns whether the connection has to be closed.
     ///
     /// A peer that has to give a proof in a version that cannot carry material is refused at once.
     pub fn is_refused(&self, can_carry: bool) -> bool {

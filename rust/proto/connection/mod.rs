@@ -132,8 +132,8 @@ impl Config {
         cm_private::encode(&self.cm_private, announcement)
     }
 
-    /// Returns how long each Receive has to be that is posted when this `version` is settled, or
-    /// before any is.
+    /// Returns the length of a Receive that is posted when `version` is settled, or with `None` before a
+    /// version is settled.
     ///
     /// The version may change while the first messages are in flight, so the longer of both lengths
     /// applies to them.
@@ -620,18 +620,18 @@ impl<R: Recorder> Connection<R> {
         &self.config
     }
 
-    /// Says whether the version is final.
+    /// Returns whether the version is final.
     #[inline]
     pub const fn is_settled(&self) -> bool {
         self.negotiation.is_settled()
     }
 
-    /// Says whether Calls of this side have to wait until the version is settled.
+    /// Returns whether Calls of this side have to wait until the version is settled.
     pub fn is_asking(&self) -> bool {
         !self.is_settled() && !self.negotiation.opens_by_call()
     }
 
-    /// Says whether the version may still become another one.
+    /// Returns whether the version may still become another one.
     pub fn may_change_version(&self) -> bool {
         self.negotiation.may_change()
     }
@@ -646,7 +646,7 @@ impl<R: Recorder> Connection<R> {
         self.announcement
     }
 
-    /// Says whether the peer is ignored because it has sent an RPC message before its proof.
+    /// Returns whether the peer is ignored because it has sent an RPC message before its proof.
     pub fn is_given_up(&self) -> bool {
         self.auth.is_given_up()
     }
@@ -682,7 +682,7 @@ impl<R: Recorder> Connection<R> {
         &self.recv
     }
 
-    /// Says whether a message of a sequence to be sent is still missing.
+    /// Returns whether a message of a sequence to be sent is still missing.
     pub const fn is_sending_parts(&self) -> bool {
         self.sending.is_some()
     }
@@ -712,7 +712,7 @@ impl<R: Recorder> Connection<R> {
         effective
     }
 
-    /// Says whether a Call opens the connection, or is to: less holds until the version is settled.
+    /// Returns whether a Call opens the connection, or is to: less holds until the version is settled.
     #[inline]
     pub fn opens_by_call(&self) -> bool {
         self.negotiation.opens_by_call()
@@ -807,7 +807,7 @@ impl<R: Recorder> Connection<R> {
         self.send.handle_sent(count);
     }
 
-    /// Says whether the message composed last has to have a completion that is reported: without
+    /// Returns whether the message composed last has to have a completion that is reported: without
     /// it, the peer's ceiling would be reached by Sends that completed long ago.
     //= V2-047, D-09
     pub const fn wants_completion(&self) -> bool {
@@ -995,7 +995,7 @@ impl<R: Recorder> Connection<R> {
         self.ping_due().filter(|_| waits).map(|ping| ping.min(due))
     }
 
-    /// Says whether the peer may be waiting for credits that this side has, or for a lower ceiling.
+    /// Returns whether the peer may be waiting for credits that this side has, or for a lower ceiling.
     //= V2-051, D-11
     fn owes_credits(&self) -> bool {
         self.recv.is_short() || self.owes_grant && self.recv.grantable() != 0

@@ -114,7 +114,7 @@ impl PeerVersionMemo {
         self.until
     }
 
-    /// Says whether it is asked by a Call meanwhile, and not in version 1.
+    /// Returns whether a Call opens the connections until then, in version 2.
     pub const fn by_call(&self) -> bool {
         self.by_call
     }
@@ -147,7 +147,7 @@ impl PeerVersionMemo {
         }
     }
 
-    /// Says whether a Call opens the next connection in version 2, instead of a CONNPROP.
+    /// Returns whether a Call opens the next connection in version 2, instead of a CONNPROP.
     pub fn opens_by_call(&self, now: Time) -> bool {
         self.holds(now) && self.by_call
     }
@@ -200,7 +200,7 @@ impl Negotiation {
         Self { by_call, ..self }
     }
 
-    /// Says whether a Call opens the connection, or is to: nothing was settled yet.
+    /// Returns whether a Call opens the connection, or is to: nothing was settled yet.
     pub fn opens_by_call(&self) -> bool {
         !self.settled && (self.by_call || self.current == Some(Version::V1))
     }
@@ -223,13 +223,13 @@ impl Negotiation {
         self.current
     }
 
-    /// Says whether the version is final.
+    /// Returns whether the version is final.
     #[inline]
     pub const fn is_settled(&self) -> bool {
         self.settled
     }
 
-    /// Says whether the version may still become another one. It is changed once at most.
+    /// Returns whether the version may still become another one. It is changed once at most.
     //= V2-061, V2-065
     pub fn may_change(&self) -> bool {
         !self.settled && !self.fell_back && self.versions.low != self.versions.high
@@ -240,7 +240,7 @@ impl Negotiation {
         self.versions
     }
 
-    /// Says whether the version is final, and is `version`.
+    /// Returns whether the version is final, and is `version`.
     #[inline]
     pub fn is_settled_on(&self, version: Version) -> bool {
         self.settled && self.current == Some(version)
@@ -255,7 +255,7 @@ impl Negotiation {
         self.probe = Some(xid);
     }
 
-    /// Says whether the last message that an answer may settle the version by has this XID.
+    /// Returns whether `xid` is the XID of the last message whose answer can settle the version.
     pub fn is_probe(&self, xid: Xid) -> bool {
         self.probe == Some(xid)
     }

@@ -196,7 +196,7 @@ impl<R: Recorder> Connection<R> {
         Some(whole(&fixed, conveyed, Some(start)))
     }
 
-    /// Says whether the version is 2, RPC messages may be exchanged, no message has come in part, and
+    /// Returns whether the version is 2, RPC messages may be exchanged, no message has come in part, and
     /// there is nothing to tell but perhaps credits.
     #[inline(always)]
     fn is_between_messages_v2(&self) -> bool {

@@ -232,7 +232,7 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// Says whether a Call of the peer may be taken up, while `taken` others have no Reply yet. In version 2
+    /// Returns whether a Call of the peer may be taken up, while `taken` others have no Reply yet. In version 2
     /// each Reply takes a credit, which the peer gives: a Call without one for its Reply waits.
     #[inline]
     //= V2-038, V2-047
@@ -243,7 +243,7 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// Says whether the next part of the message that was begun may be sent now.
+    /// Returns whether the next part of the message that was begun may be sent now.
     //= V2-038
     pub const fn may_go_on(&self) -> bool {
         self.sending.is_some() && self.send.balance() != 0
@@ -485,7 +485,7 @@ impl<R: Recorder> Connection<R> {
     }
 }
 
-/// Says whether the receiver of a Call would have to read or write memory.
+/// Returns whether the receiver of a Call would have to read or write memory.
 fn names_memory<C: Chunks + ?Sized>(message: &Outgoing, chunks: &C) -> bool {
     message.kind == Kind::Nomsg
         || chunks.reads().next().is_some()

@@ -35,7 +35,7 @@ pub struct Reply<'a> {
 /// Where the Payload stream of a Reply lies.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// In the message. Of a Reply in several parts, this is the last one.
+    /// It is in the message, which is the last one of a Reply in several parts.
     Inline(&'a [u8]),
     /// In the Reply chunk, which the peer filled with `len` bytes.
     ReplyChunk {

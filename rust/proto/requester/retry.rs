@@ -98,7 +98,7 @@ impl Retry {
         }
     }
 
-    /// Says whether it narrows the limits further than `other` of the same kind.
+    /// Returns whether it narrows the limits further than `other` of the same kind.
     fn is_narrower(self, other: Self) -> bool {
         match (self, other) {
             (Self::FewerSegments(max), Self::FewerSegments(other))

@@ -488,7 +488,7 @@ fn check_results(call: &[u8], chunks: &ChunkLists<'_>) -> Result<(), ErrorReport
     Ok(())
 }
 
-/// Says whether a Call is of a procedure that is known to have no DDP-eligible results.
+/// Returns whether a Call is of a procedure that is known to have no DDP-eligible results.
 fn has_no_results(call: &[u8]) -> bool {
     // XID, type and version of RPC come first (RFC 5531).
     match words(call) {

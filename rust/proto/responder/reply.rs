@@ -44,7 +44,7 @@ pub struct ReplyShape<'a> {
     pub protected: bool,
 }
 
-/// Says whether RPCSEC_GSS protects the results of an RPC whose credential has this flavor, a
+/// Returns whether RPCSEC_GSS protects the results of an RPC whose credential has this flavor, a
 /// pseudoflavor (RFC 2623) for RPCSEC_GSS. Flavors without results as they are count as protected.
 //= V2-193, D-42
 pub const fn protects(flavor: u32) -> bool {
@@ -54,7 +54,7 @@ pub const fn protects(flavor: u32) -> bool {
     flavor >= OTHERS && flavor != KRB5
 }
 
-/// Says whether results of an RPC procedure can be DDP-eligible at all: READ and READLINK of NFS
+/// Returns whether results of an RPC procedure can be DDP-eligible at all: READ and READLINK of NFS
 /// versions 2 and 3, and COMPOUND of version 4, which may contain them.
 //= V1-108
 pub(super) const fn reducible(program: u32, version: u32, procedure: u32) -> bool {
@@ -248,7 +248,7 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// Says whether the Payload stream is the whole Reply: nothing goes into Write chunks.
+    /// Returns whether the Payload stream is the whole Reply: nothing goes into Write chunks.
     pub fn is_whole(&self) -> bool {
         self.reduced == ItemSet::EMPTY
     }

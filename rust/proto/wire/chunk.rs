@@ -164,7 +164,7 @@ impl<'a> ReadList<'a> {
         self.wire.len() / ReadSegment::ENCODED_LEN
     }
 
-    /// Says whether the list is empty.
+    /// Returns whether the list is empty.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.wire.is_empty()
@@ -225,7 +225,7 @@ impl<'a> WriteList<'a> {
             .fold(0, |count: usize, _| count.saturating_add(1))
     }
 
-    /// Says whether the list is empty.
+    /// Returns whether the list is empty.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.wire.is_empty()
@@ -338,7 +338,7 @@ impl<'a> ChunkLists<'a> {
         Some((lists, rest))
     }
 
-    /// Says whether all three lists are empty.
+    /// Returns whether all three lists are empty.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()

@@ -61,7 +61,7 @@ impl ReverseSupport {
         }
     }
 
-    /// Says whether a reverse Call may be sent to this client.
+    /// Returns whether a reverse Call may be sent to this client.
     //= V2-170
     pub fn allows(self, with_chunks: bool) -> bool {
         if with_chunks {
@@ -261,7 +261,7 @@ pub fn material(value: &[u8]) -> Result<Option<&[u8]>, BadHeader> {
     }
 }
 
-/// Says whether element `index` is in the subset of a property set that `words` stands for.
+/// Returns whether element `index` is in the subset of a property set that `words` stands for.
 //= V2-126
 pub fn subset_contains(words: &[u32], index: usize) -> bool {
     let bit = index & 31;

@@ -54,7 +54,7 @@ fn decode_error(reader: &mut Reader<'_>) -> Result<ErrorReport, BadHeader> {
     })
 }
 
-/// Says whether a message of any version is an error message, which is never answered.
+/// Returns whether a message of any version is an error message, which is never answered.
 #[inline]
 //= V1-021, V1-099
 pub const fn is_error(fixed: &FixedWords) -> bool {

@@ -64,7 +64,7 @@ pub struct Message<'a> {
     pub body: Result<Body<'a>, BadHeader>,
 }
 
-/// Says whether a version 2 message is of a type that conveys RPC messages.
+/// Returns whether a version 2 message is of a type that conveys RPC messages.
 pub const fn is_rpc(fixed: &FixedWords) -> bool {
     matches!(fixed.htype, RDMA2_MSG | RDMA2_NOMSG)
 }

@@ -19,7 +19,7 @@ pub const fn padded_len(len: u32) -> u32 {
     len.saturating_add(pad_len(len))
 }
 
-/// Says whether the bytes behind the last XDR item of a message are nothing but pad, however long.
+/// Returns whether the bytes behind the last XDR item of a message are nothing but pad, however long.
 //= D-31
 pub fn is_pad(rest: &[u8]) -> bool {
     rest.iter().all(|byte| *byte == 0)
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
         self.size.saturating_sub(self.rest.len())
     }
 
-    /// Says whether nothing has been written.
+    /// Returns whether nothing has been written.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0

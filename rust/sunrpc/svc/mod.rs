@@ -130,7 +130,7 @@ pub(crate) trait SvcConnection: Called + Send + Sync {
     /// Takes the next piece of work. Context: process, does not sleep.
     fn next(&self) -> NextWork<Self::Work>;
 
-    /// Does it, as far as this can be done at once. Context: process, may sleep.
+    /// Does a piece of work as far as possible without waiting for the peer. Context: process, may sleep.
     fn work(&self, work: Self::Work, rqst: SvcRqst<'_, Self::Call>) -> Delivered;
 
     /// The bytes `offset..offset + len` of the Reply are one result that may be moved directly.

@@ -68,7 +68,7 @@ pub(super) fn end(xprt: &Xprt) {
     unsafe { bindings::cancel_delayed_work_sync(xprt.orphans.work.get()) };
 }
 
-/// A request is done with its transport.
+/// Ends the use of the transport by a request.
 ///
 /// # Safety
 ///

@@ -119,7 +119,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
         reply: &CallBuf<'_>,
     ) -> Result<(), XprtSendError>;
 
-    /// The memory of a request goes back to its owner: the peer must not reach any of it when this
+    /// Returns the memory of a request to its owner: the peer must not reach any of it when this
     /// returns. The credit of a request whose Reply is outstanding stays with the Reply
     /// ([`Rqst::keep_credit`]). Context: process, may sleep. The send lock is not held.
     fn release(&self, rqst: &Rqst<Self::Request>);
@@ -196,12 +196,11 @@ impl From<Error> for XprtSendError {
     }
 }
 
-/// Why there is no connection.
+/// The reason why an attempt to connect has failed.
 ///
-/// These are all that may leave. An error of an attempt to connect that the core does not know
-/// is final for every waiting RPC, even on a hard mount (call_connect_status); but a device that
-/// lacks something now, a queue pair, an address or memory, may have it later, or another device
-/// may have it.
+/// The core gets no other errors. An error that it does not know is final for every waiting RPC,
+/// even on a hard mount (call_connect_status). But a device that lacks a queue pair, an address or
+/// memory may have it later, or another device may have it.
 ///
 /// `ENETUNREACH` and `ENETDOWN` end the RPCs of mounts with the option `fatal_neterrors`
 /// (`RPC_TASK_NETUNREACH_FATAL`), which is the default in a network namespace; other mounts try

@@ -499,7 +499,7 @@ fn reduce_pages(call: &CallShape<'_>, limits: &Limits, send: u32) -> Result<Plan
     plan_chunks(call, limits)
 }
 
-/// Says whether a message fits a Send, and its only chunk and header have no more Segments than
+/// Returns whether a message fits a Send, and its only chunk and header have no more Segments than
 /// they may have.
 #[inline]
 //= V2-055, D-25
@@ -766,7 +766,7 @@ fn plan_long(
     })
 }
 
-/// Says whether a message of `len` bytes is better sent in parts than put into registered
+/// Returns whether a message of `len` bytes is better sent in parts than put into registered
 /// memory: a few Sends cost less than a registration and an RDMA operation.
 //= V2-094, V2-199
 #[inline]

@@ -49,7 +49,7 @@ impl Buf {
             .saturating_add(self.tail.len)
     }
 
-    /// Says whether the stream has no bytes.
+    /// Returns whether the stream has no bytes.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -160,13 +160,13 @@ impl ItemSet {
         Self(self.0 | Self::bit(index))
     }
 
-    /// Says whether item `index` is in the set.
+    /// Returns whether item `index` is in the set.
     #[inline]
     pub const fn contains(self, index: usize) -> bool {
         self.0 & Self::bit(index) != 0
     }
 
-    /// Says whether the set is empty.
+    /// Returns whether the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -118,7 +118,7 @@ impl Node {
     }
 }
 
-/// The two sides, and what lasts longer than a connection.
+/// The two sides, and the data that last longer than a connection.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The sides: client, server.

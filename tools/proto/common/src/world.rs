@@ -173,7 +173,7 @@ impl World {
         &self.fates
     }
 
-    /// Says whether there is no version that both sides speak.
+    /// Returns whether there is no version that both sides speak.
     pub fn is_hopeless(&self) -> bool {
         self.hopeless
     }
@@ -188,7 +188,7 @@ impl World {
         self.last_settled
     }
 
-    /// Says whether all RPCs have ended.
+    /// Returns whether all RPCs have ended.
     pub fn is_over(&self) -> bool {
         self.fates
             .iter()
