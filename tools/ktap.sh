@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 # Prints results as KTAP. To be read by a shell program with `.`; the selftests, which are installed
-# without tools/, have a writer of their own (selftests/ktap.sh).
+# without tools/, have a writer of their own (selftests/lib/ktap.sh).
 
 ktap_number=0
 ktap_failed=0

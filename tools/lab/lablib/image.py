@@ -9,7 +9,7 @@ from . import cache, progress, roots
 from .cache import LAB
 
 SCRIPTS = ("node/init", "node/server", "node/client", "node/finish", "node/lab-server", "node/lab-krb5",
-           "node/lab-speak", "../../selftests/leaks")
+           "node/lab-speak", "../../selftests/lib/leaks")
 
 
 def image() -> Path:

@@ -34,7 +34,7 @@ REPORT = re.compile("|".join((
 FAILED_DEVICE = re.compile("|".join(f"rpcrdma: .*{re.escape(words)}" for words in OF_DEVICE))
 # The warnings of kernels as they ship that have a known cause: a report of these alone fails nothing.
 EXPLAINED = re.compile("|".join(
-    line for line in (Path(__file__).parents[3] / "selftests/explained").read_text().splitlines()
+    line for line in (Path(__file__).parents[3] / "selftests/lib/explained").read_text().splitlines()
     if line and not line.startswith("#")))
 # The number of lines behind a report that belong to it.
 FOLLOWING = 40

@@ -1,0 +1,341 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# RDMA devices that fail: they do not end the work of a queue pair, lose completions, report events, read work
+# requests late, or go away while all threads of the server are stuck in a file system. Most of it needs a
+# module that was built with FAULTS=y (rust/standins/faults.c) on the side whose device is to fail.
+. "$(dirname "$0")/../lib/lib.sh"
+
+parameters=/sys/module/rpcrdma/parameters
+
+# runs_on SIDE: `$on COMMAND` runs a command on that side.
+runs_on() {
+	case $1 in
+	client) on= ;;
+	server)
+		needs_server_command
+		on=on_server
+		;;
+	esac
+}
+
+# fails_on SIDE: the device of that side can be made to fail, until the test ends.
+fails_on() {
+	runs_on "$1"
+	$on modprobe rpcrdma
+	$on test -e $parameters/fault_modify || skip "the $1's module is not built with FAULTS=y"
+	software_device $on
+	trap heal EXIT
+}
+
+# fault NAME VALUE: the device has that fault from now on.
+fault() {
+	$on sh -c "echo $2 >$parameters/fault_$1"
+}
+
+# Ends the failure of the device, or adds a new device.
+heal() {
+	fault modify 0
+	fault silent 0
+	fault delay 0
+	fault swallow -1
+	fault event -1
+	device_comes_back $on
+}
+
+# Fails unless the removal of the device ends in time, with the module's part in it.
+device_goes() {
+	begun=$(date +%s)
+	$on timeout 40 rdma link delete "$device" || fail "the removal of the device does not end"
+	note "the device was removed in $(($(date +%s) - begun)) s"
+}
+
+# The device does not end the work of a queue pair, and then does not report anything either; then it is
+# removed, as drivers do that reset it. Tasks that wait for the device go on.
+device_is_dead() {
+	fails_on "$1"
+	VERS=$2
+	mount_export
+	head -c 300000 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir-file"
+	begin_io 3
+	sleep 1
+	fault modify 1
+	device_goes
+	heal
+	sleep 2
+	fault silent 1
+	fault modify 1
+	# Tasks that give up their RPCs have the memory of these invalidated, which does not happen.
+	timeout -s KILL 2 "$here/io.py" get "$local/file" "$dir-file" 300000 >/dev/null 2>&1 &
+	given_up=$!
+	sleep 3
+	device_goes
+	heal
+	wait $given_up || :
+	end_io
+	cmp "$local/file" "$dir-file"
+	leave
+	has_no_resources
+}
+
+# Fails unless the resources of ended connections are freed.
+has_no_resources() {
+	for _ in $(seq 60); do
+		left=$(queue_pairs $on)
+		[ "$left" != 0 ] || return 0
+		sleep 0.5
+	done
+	fail "$left queue pairs are left"
+}
+
+# opcode_of WORK: the number that `enum ib_wr_opcode` has for it. iWARP reads and invalidates at once.
+opcode_of() {
+	case $1-$type in
+	send-*) echo 2 ;;
+	read-siw) echo 11 ;;
+	read-*) echo 4 ;;
+	esac
+}
+
+# Loses completions of this kind of work request while connections break.
+completions_get_lost() {
+	fails_on "$1"
+	VERS=3
+	mount_export
+	begin_io 2
+	shift
+	for work; do
+		fault swallow "$(opcode_of "$work")"
+		for _ in $(seq 60); do
+			[ "$($on cat $parameters/fault_swallow)" != -1 ] || break
+			sleep 0.5
+		done
+		[ "$($on cat $parameters/fault_swallow)" = -1 ] || fail "there was no $work"
+		device_goes
+		device_comes_back $on
+		sleep 1
+	done
+	end_io
+	leave
+	has_no_resources
+}
+
+# The numbers of `enum ib_event_type`. The last thing that is heard of a queue pair may be such an event.
+serious=${QUICK:+1 8}
+serious=${serious:-1 2 3 7 8}
+harmless=${QUICK:+4}
+harmless=${harmless:-4 5 6}
+
+# A serious event of its queue pair ends a connection. A harmless event does not.
+events_end_connections() {
+	fails_on "$1"
+	VERS=3
+	mount_export
+	for event in $serious; do
+		before=$(transport connect_count)
+		TRACED=$on EVENTS=rpcrdma_qp_event trace event_and_connection "$event"
+		shows 'rpcrdma_qp_event: cid=[0-9]* event="[a-zA-Z ]*"'
+		[ "$1" != client ] || says last_close | grep -q '[a-z]' || fail "no reason is shown"
+		note "$event: $(cat "$local/events")"
+	done
+	[ "$1" != client ] || note "last_close: $(says last_close)"
+	for event in $harmless; do
+		stays connect_count harmless_event "$event"
+	done
+}
+
+event_and_connection() {
+	event_happens "$1"
+	for _ in $(seq 60); do
+		[ "$(transport connect_count)" = "$before" ] || return 0
+		sleep 0.5
+		touch "$dir/again"
+	done
+	fail "the connection goes on after event $1"
+}
+
+# The next RPC replaces an ended connection.
+harmless_event() {
+	event_happens "$1"
+	sleep 1
+	touch "$dir/behind"
+}
+
+# Each Receive that is posted brings an event, and Receives are posted many at a time.
+event_happens() {
+	fault event "$1"
+	for number in $(seq 200); do
+		touch "$dir/$number"
+		[ "$($on cat $parameters/fault_event)" != -1 ] || break
+	done
+	[ "$($on cat $parameters/fault_event)" = -1 ] || fail "no Receive was posted"
+}
+
+# A device looks for the next work request a while after it has taken one. Meanwhile that may complete, be
+# flushed, and its connection be gone.
+work_requests_are_read_late() {
+	fails_on "$1"
+	VERS=$2
+	mount_export nconnect=2
+	fault delay 300
+	begin_io 6
+	for _ in $(seq "$3"); do
+		sleep 1
+		fault event 1
+		count=$(new_connections)
+		for _ in $(seq 60); do
+			[ "$(new_connections)" = "$count" ] || break
+			sleep 0.2
+		done
+	done
+	end_io
+	[ "$count" -gt 0 ] || fail "no connection has broken"
+}
+
+frozen=/run/rpcrdma-test-frozen
+
+# A file system of the server that can be frozen, with an export.
+make_frozen() {
+	on_server sh -ec "modprobe -q loop || :
+		command -v mkfs.ext2 fsfreeze >/dev/null || exit 4
+		mkdir -p $frozen
+		dd if=/dev/zero of=$frozen.image bs=1M count=16 2>/dev/null
+		mkfs.ext2 -q $frozen.image
+		mount -o loop $frozen.image $frozen || exit 4
+		exportfs -o rw,no_root_squash,insecure,no_subtree_check,fsid=77 '*:$frozen'" || {
+		[ $? = 4 ] || fail "there is no file system to freeze"
+		skip "the server needs loop devices, ext2, and fsfreeze"
+	}
+}
+
+remove_frozen() {
+	on_server fsfreeze -u $frozen 2>/dev/null || :
+	umount -l "$local/frozen" 2>/dev/null || :
+	device_comes_back on_server
+	for _ in $(seq 60); do
+		on_server sh -c "exportfs -u '*:$frozen' && exportfs -f && umount $frozen" 2>/dev/null && break
+		sleep 1
+	done
+	on_server rm -rf $frozen.image $frozen
+}
+
+stuck_threads() {
+	on_server sh -c 'ps -eo stat,comm | grep -c "^D.*nfsd"' || :
+}
+
+# All threads of the server wait for a file system that is frozen, for clients over TRANSPORT, while the RDMA
+# device goes away.
+device_goes_while_threads_are_stuck() {
+	runs_on server
+	software_device on_server
+	VERS=3
+	mount_export
+	trap remove_frozen EXIT
+	make_frozen
+	mkdir "$local/frozen"
+	case $1 in
+	rdma) options=proto=rdma,port=$PORT ;;
+	tcp) options=proto=tcp ;;
+	esac
+	mount -t nfs -o "$options,vers=3,nolock" "$SERVER:$frozen" "$local/frozen"
+	for number in $(seq 16); do
+		echo before >"$local/frozen/$number"
+	done
+	sync
+	on_server fsfreeze -f $frozen
+	for number in $(seq 16); do
+		echo "after $number" | dd of="$local/frozen/$number" conv=fsync 2>/dev/null &
+	done
+	threads=$(on_server cat /proc/fs/nfsd/threads)
+	for _ in $(seq 60); do
+		[ "$(stuck_threads)" -lt "$threads" ] || break
+		sleep 0.5
+	done
+	note "$(stuck_threads) of $threads threads are stuck"
+	[ "$(stuck_threads)" -ge "$threads" ] || fail "some threads are free"
+	# The RDMA connection of the mount is idle, or has a Call that waits for a thread.
+	timeout -s KILL 2 touch "$dir/file" &
+	sleep 3
+	device_goes
+	! on_server rmmod rpcrdma 2>/dev/null || fail "unloaded while threads use it"
+	device_comes_back on_server
+	on_server fsfreeze -u $frozen
+	wait
+	umount "$local/frozen"
+	mount -t nfs -o "$options,vers=3,nolock" "$SERVER:$frozen" "$local/frozen"
+	for number in $(seq 16); do
+		[ "$(cat "$local/frozen/$number")" = "after $number" ] || fail "$number was not written"
+	done
+	umount "$local/frozen"
+	touch "$dir/file"
+}
+
+# Clients wait for a listener without threads while the device of their connections is removed.
+device_goes_while_clients_wait() {
+	needs_server_command
+	needs_crowd
+	on_server sh -c 'command -v nfsdctl' >/dev/null || skip "the server needs nfsdctl"
+	runs_on server
+	software_device on_server
+	trap 'device_comes_back on_server; on_server rpc.nfsd 0; on_server rpc.nfsd' EXIT
+	on_server nfsdctl threads 0
+	# A listener for all addresses stays when a device goes, so only its clients hold the device.
+	place=0.0.0.0
+	[ "$1" = all_addresses ] || place=$SERVER
+	on_server nfsdctl listener "+rdma:$place:20057"
+	timeout 60 "$here/crowd.py" "$SERVER" 20057 4 4 >"$local/waiting" 2>&1 &
+	crowd=$!
+	sleep 3
+	kill -0 $crowd || fail "the clients have gone: $(cat "$local/waiting")"
+	device_goes
+	device_comes_back on_server
+	kill $crowd 2>/dev/null || :
+	wait $crowd || :
+	# The listener listens anew, and goes away when it is told to.
+	sleep 3
+	on_server nfsdctl listener "-rdma:$place:20057"
+	on_server rpc.nfsd 0
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		! on_server modprobe -r rpcrdma 2>/dev/null || break
+		sleep 0.5
+	done
+	! on_server test -d /sys/module/rpcrdma || fail "something still uses the module"
+}
+
+# A connection that ended by the destruction of its queue pair keeps no reference to the module.
+the_module_unloads() {
+	fails_on client
+	VERS=3
+	mount_export
+	echo word >"$dir/file"
+	fault silent 1
+	fault modify 1
+	timeout -s KILL 2 cat "$dir/file" >/dev/null &
+	sleep 3
+	device_goes
+	heal
+	wait
+	leave
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		! modprobe -r rpcrdma 2>/dev/null || break
+		sleep 0.5
+	done
+	! [ -d /sys/module/rpcrdma ] || fail "something still uses the module"
+	modprobe rpcrdma
+}
+
+tests \
+	"device_is_dead client 3" \
+	"device_is_dead client 4.2" \
+	"device_is_dead server 3" \
+	"completions_get_lost client send" \
+	"completions_get_lost server read send" \
+	"events_end_connections client" \
+	"events_end_connections server" \
+	"work_requests_are_read_late client 4.2 5" \
+	"work_requests_are_read_late server 3 5" \
+	"device_goes_while_threads_are_stuck rdma" \
+	"device_goes_while_threads_are_stuck tcp" \
+	"device_goes_while_clients_wait all_addresses" \
+	"device_goes_while_clients_wait one_address" \
+	"the_module_unloads"

@@ -1,0 +1,154 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Memory that the device cannot map as it lies: behind swiotlb, and where pieces cannot be joined; and a
+# server's device that takes few pieces of memory. They need modules that are built with BOUNCE=y.
+. "$(dirname "$0")/../lib/lib.sh"
+
+# Data in several pages that begin and end within a page. The copy of less than a page has another offset
+# within its page, so the device cannot join it with whole pages.
+swiotlb_moves_memory() {
+	VERS=$1
+	mount_export
+	copies_lie 1
+	for how in unaligned direct buffered; do
+		"$here/io.py" write "$local" "$dir" $how 3753 4097 8193 65536 262145 1048577
+	done
+	remount
+	for how in unaligned direct buffered; do
+		"$here/io.py" compare "$local" "$dir" $how 3753 4097 8193 65536 262145 1048577
+	done
+	"$here/io.py" compare "$local" "$dir" unaligned 3753 4097 8193 65536 262145 1048577 skewed
+	"$here/io.py" populate "$dir" 300 >/dev/null
+	remount
+	[ "$(ls "$dir" | wc -l)" -ge 300 ]
+	[ "$(says unsendable)" = 0 ]
+	says last_close | grep -q none
+}
+
+# goes_on FILE: small I/O, each by RPCs of its own, until there is $local/over.
+goes_on() {
+	while [ ! -e "$local/over" ]; do
+		"$here/io.py" put "$local/small" "$1" 3000 || echo "put $1" >>"$local/failed"
+		"$here/io.py" get "$local/small" "$1" 3000 || echo "get $1" >>"$local/failed"
+		echo >>"$local/rounds"
+	done
+}
+
+# ends_alone SIZE COMMAND...: after COMMAND each WRITE of SIZE bytes fails within seconds. Other RPCs of the
+# connection go on.
+ends_alone() {
+	size=$1
+	shift
+	head -c 3000 /dev/urandom >"$local/small"
+	head -c "$size" /dev/urandom >"$local/large"
+	for number in 1 2 3 4; do
+		: >"$dir/small$number"
+	done
+	for number in $(seq 24); do
+		: >"$dir/large$number"
+	done
+	before=$(says unsendable)
+	"$@"
+	for number in 1 2 3 4; do
+		goes_on "$dir/small$number" >"$local/log.$number" 2>&1 &
+	done
+	for number in $(seq 24); do
+		status=0
+		timeout -s KILL 20 "$here/io.py" put "$local/large" "$dir/large$number" "$size" \
+			>"$local/log" 2>&1 || status=$?
+		[ $status != 137 ] || fail "it does not end"
+		[ $status != 0 ] || fail "a Call that cannot be sent has succeeded"
+	done
+	touch "$local/over"
+	wait
+	note "$(tail -n 1 "$local/log")"
+	note "$(wc -l <"$local/rounds") rounds of other RPCs, $(($(says unsendable) - before)) could not be sent"
+	[ ! -e "$local/failed" ] || {
+		cat "$local/failed" "$local"/log.*
+		fail "an RPC has ended that could be sent"
+	}
+	[ "$(says unsendable)" -ge $((before + 24)) ] || fail "unsendable has not grown"
+}
+
+no_piece_can_be_joined() {
+	copies_lie 2
+	trap 'echo 0 >$copies; rmdir $tracing' EXIT
+}
+
+# A WRITE of several pages cannot be mapped with any number of registrations.
+what_cannot_be_joined_ends_its_rpc() {
+	VERS=3
+	mount_export
+	traced rpcrdma/xprtrdma_frwr_maperr
+	ends_alone 262144 no_piece_can_be_joined
+	grep -q "xprtrdma_frwr_maperr: .* num_mapped=1" $tracing/trace
+	says last_close | grep -q none
+}
+
+connections_break_and_no_piece_can_be_joined() {
+	copies_lie 2
+	breaks_every 5
+	trap 'echo 0 >$copies; echo 0 >$breaking/probability' EXIT
+}
+
+# When a connection has been made, one task sends the Calls of all tasks that have waited for it. If a Call
+# cannot be sent, its own RPC ends, and not the RPC of the sending task.
+the_task_that_sends_goes_on() {
+	VERS=3
+	mount_export
+	ends_alone 262144 connections_break_and_no_piece_can_be_joined
+	note "$(transport connect_count) connections"
+}
+
+# server_device NAME=VALUE...: limits of the server's device, until it is made anew.
+server_device() {
+	on_server sh -c 'cd /sys/module/rpcrdma/parameters && for limit; do
+			echo "${limit#*=}" >"${limit%%=*}" || exit
+		done' sh "$@"
+}
+
+server_device_is_made_anew() {
+	! mountpoint -q "$mnt" || leave
+	server_device sges=0 work_requests=0
+	on_server rdma link delete "$device"
+	device_comes_back on_server
+}
+
+# Each piece of memory takes a work request. The send queue has room for the longest Reply, or the server
+# refuses the client.
+few_pieces_in_a_work_request() {
+	needs_server_command
+	on_server test -e $copies || skip "the server's module is not built with BOUNCE=y"
+	software_device on_server
+	trap server_device_is_made_anew EXIT
+	server_device sges=1 work_requests=330
+	mount_export
+	"$here/io.py" write "$local" "$dir" direct 1048577
+	remount
+	"$here/io.py" compare "$local" "$dir" direct 1048577
+	leave
+	server_device work_requests=200
+	mount_export retry=0 2>"$local/mount" || :
+	! mountpoint -q "$mnt" || fail "a client is served by too short a queue"
+	on_server dmesg | tail -n 5 | grep "queues are too short"
+}
+
+# The server's device registers all memory, page by page. These READs and WRITEs need more registrations
+# than the connection has. They wait for each other, and the connection stays.
+registrations_run_out() {
+	needs_server_command
+	pages=/sys/module/rpcrdma/parameters/registration_pages
+	[ "$(on_server sh -c "cat $pages 2>/dev/null")" = 1 ] ||
+		skip "the server's device has registrations of more than a page"
+	mount_export
+	"$here/io.py" together "$dir" 8 1048576
+	[ "$(says last_close)" = none ]
+}
+
+tests \
+	"swiotlb_moves_memory 3" \
+	"swiotlb_moves_memory 4.2" \
+	"what_cannot_be_joined_ends_its_rpc" \
+	"the_task_that_sends_goes_on" \
+	"few_pieces_in_a_work_request" \
+	"registrations_run_out"

@@ -1,0 +1,148 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Connection establishment with a server that announces anything, and the end of connections.
+. "$(dirname "$0")/../lib/peer.sh"
+
+# The private data are the format of RFC 8797 and the announcement of the version. The server may have several RDMA
+# Reads outstanding. A message without a Receive ends the connection, because the client requests no RNR retries.
+#= CM-001, CM-009, CM-014
+#= VA-001, VA-004, V1-006
+#= V1-032, V1-122
+connection_request() {
+	mount_through_the_peer
+	strike tell
+	good
+	outcome >"$local/request"
+	cat "$local/request"
+	grep "^$(cat /proc/sys/sunrpc/rdma_slot_table_entries) credits" "$local/request"
+	announcement=d8cc59e201010000
+	# The kernel's own module has none.
+	[ -e /proc/sys/sunrpc/rdma_max_version ] || announcement=
+	grep "private data f6ab0e1801010303$announcement" "$local/request"
+	grep 'RNR retries 0, retries [1-7]$' "$local/request"
+	[ "$(sed 's/.*Reads \([0-9]*\).*/\1/' "$local/request")" -ge 8 ] || fail "so few Reads"
+}
+
+# The server announces an inline threshold of 4096 bytes instead of the default of 1024.
+#= V1-047, CM-009
+the_announced_threshold_is_used() {
+	mount_through_the_peer
+	cp "$local/file" "$dir/file"
+	stays read_segments dd if="$local/file" of="$dir/file" bs=3000 count=1 oflag=direct conv=notrunc
+	good
+}
+
+# connects_with FAULT: the client uses the defaults of RFC 8797 after invalid private data. The peer ends if a Call is
+# longer than they allow.
+#= V1-019, V1-042, V1-047
+#= CM-001, CM-009, CM-020
+#= CM-023
+connects_with() {
+	mount_through_the_peer
+	strike "$1"
+	grows connect_count good
+	outcome
+	cp "$local/file" "$dir/another"
+	remount
+	cmp "$local/file" "$dir/another"
+	ls "$dir"
+}
+
+# Reads the file in several processes, and replaces its data.
+reads_and_writes() {
+	read_side_by_side
+	head -c $SIZE /dev/urandom >"$local/file"
+	dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
+	good
+}
+
+# begins_with FAULT...: the properties that the server announces on its next connection. They do not count on the
+# connection after it.
+begins_with() {
+	mount_through_the_peer
+	for way; do
+		strike "$way"
+		grows connect_count good
+		outcome
+		reads_and_writes
+	done
+}
+
+# opens_with ANNOUNCEMENT=VERSION...: the client opens each connection with the version that the announcement in the
+# private data of the server allows. The server ends if the client sends another version.
+#= VA-005, VA-006, VA-007
+#= VA-008
+opens_with() {
+	mount_through_the_peer
+	[ "$(says version) $(says announced)" = "2 2" ] || fail "they speak version $(says version)"
+	for way; do
+		strike "announces_${way%=*}"
+		grows connect_count good
+		outcome
+		[ "$(says version)" = "${way#*=}" ] || fail "version $(says version) after $way"
+		reads_and_writes
+	done
+}
+
+# The client notices the end of an idle connection at once, not by its next Call.
+#= CM-030
+notices_the_end_of_an_idle_connection() {
+	mount_through_the_peer
+	strike hang_up_afterwards
+	good
+	outcome
+	sleep 0.5
+	state=$(grep -l "^$address\$" /sys/kernel/sunrpc/xprt-switches/*/xprt-*rdma/dstaddr) ||
+		skip "this kernel's sunrpc has no sysfs"
+	cat "${state%dstaddr}xprt_state"
+	! grep -w CONNECTED "${state%dstaddr}xprt_state" || fail "not noticed"
+	good
+}
+
+# Prints the number of the client's resources of each kind on the device.
+resources() {
+	for kind in cq mr pd cm_id; do
+		shown=$(rdma resource show $kind)
+		echo "$shown" | awk '/\[rpcrdma\]/ { n++ } END { print n + 0 }'
+	done
+}
+
+connections_leave_nothing() {
+	needs rdma
+	[ -z "$(resources | tr -d '0\n')" ] || skip "another NFS/RDMA mount is there"
+	mount_through_the_peer
+	resources >"$local/first"
+	for _ in 1 2 3 4 5; do
+		strike hang_up
+		good
+		outcome
+	done
+	resources >"$local/last"
+	note "completion queues, registrations, protection domains, ids:" $(cat "$local/last")
+	cmp "$local/first" "$local/last"
+	unmount
+	for _ in 1 2 3 4 5; do
+		[ -n "$(resources | tr -d '0\n')" ] || return 0
+		sleep 0.5
+	done
+	resources
+	fail "something is left"
+}
+
+tests \
+	"connection_request" \
+	"the_announced_threshold_is_used" \
+	"notices_the_end_of_an_idle_connection" \
+	"connections_leave_nothing" \
+	"connects_with no_private_data" \
+	"connects_with private_data_of_others" \
+	"connects_with private_data_of_another_version" \
+	"connects_with private_data_cut_short" \
+	"connects_with private_data_of_the_smallest" \
+	"in_version_2 begins_with no_properties endless_receives properties_twice no_segments" \
+	"in_version_2 begins_with small_receives bad_properties segments_of_nothing" \
+	"in_version_2 opens_with nothing=1 only_that=2 version_1=1 version_3=2 rfc_8797=1 version_2=2" \
+	"in_version_2 opens_with other_formats=1 it_first=2 version_0=1 it_between_others=2 version_2=2" \
+	"in_version_2 opens_with half_of_it=1 most_of_it=1 reserved_octets=2 another_format=1 version_2=2" \
+	"in_version_2 opens_with another_format_first=2 version_2=2" \
+	"in_version_2 negotiated begins_with small_receives bad_properties"

@@ -1,0 +1,314 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# A server sends messages and Replies that break the rules. A bad message ends at most its own RPC or the connection,
+# is counted, and changes no memory.
+. "$(dirname "$0")/../lib/peer.sh"
+
+# is_dropped COUNTER FAULT...: the client drops the message of each fault and counts it in COUNTER. The Reply that
+# follows completes the RPC.
+#= V1-092, V1-118
+is_dropped() {
+	counter=$1
+	shift
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	for way; do
+		strike "$way"
+		grows "$counter" good
+		outcome
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+		stays "$counter" good
+	done
+}
+
+# Copies of a Reply are dropped before and after the end of the RPC.
+#= V1-003, V1-089
+takes_one_reply_of_many() {
+	mount_through_the_peer
+	strike many_times_at_once
+	good
+	outcome
+	good
+	set -- $(transport bad_messages bad_xids connect_count)
+	note "bad_messages, bad_xids, connect_count: $*"
+	[ $(($1 + $2)) = 31 ] || fail "31 were too many"
+	[ "$3" = 1 ] || fail "the connection was given up"
+}
+
+# fails_its_rpc FAULT...: each Reply ends its RPC with EIO. The connection stays.
+#= V1-092, V1-098, NFS-005
+#= NFS-006, NFS-046, NFS-055
+#= V2-107, V2-141, V2-165
+#= V2-178
+fails_its_rpc() {
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	for way; do
+		bad=$(transport bad_reply)
+		strike "$way"
+		! get || fail "the Reply was taken"
+		cat "$local/dd"
+		grep -q 'Input/output error' "$local/dd" || fail "ended otherwise"
+		outcome
+		[ "$(transport bad_reply)" = $((bad + 1)) ] || fail "not counted as a bad Reply"
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+		stays bad_reply good
+	done
+}
+
+# fails_its_long_reply FAULT...: the same for a Reply in a Reply chunk.
+#= V1-078
+fails_its_long_reply() {
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	for way; do
+		# Cached attributes of the directory are not valid any more.
+		: >"$dir/$way"
+		bad=$(transport bad_reply)
+		strike "reply_chunk_$way"
+		! ls "$dir" || fail "the Reply was taken"
+		outcome
+		[ "$(transport bad_reply)" -gt "$bad" ] || fail "not counted as a bad Reply"
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+		ls "$dir"
+		stays bad_reply good
+	done
+}
+
+# Bad Replies may arrive before the task that sent the Call waits for its Reply. The stack traces of the tracer delay
+# the task.
+fails_its_rpc_at_once() {
+	mount_through_the_peer
+	slower=/sys/kernel/tracing/events/sunrpc/rpc_task_run_action/trigger
+	trap 'status=$?; [ ! -e $slower ] || echo "!stacktrace" >$slower; leave_the_peer $status' EXIT
+	[ ! -e $slower ] || echo stacktrace >$slower
+	set -- $(transport bad_reply bad_messages)
+	connections=$(transport connect_count)
+	exec 5<"$dir/file"
+	strike bad_replies_to_the_next_calls
+	"$here/io.py" ask 5 400
+	outcome
+	# A Reply that comes before its Call was sent fails no RPC.
+	set -- "$@" $(transport bad_reply bad_messages)
+	note "bad_reply, bad_messages: $1, $2 before, $3, $4 after"
+	[ $(($3 + $4)) -ge $(($1 + $2 + 400)) ] || fail "the bad Replies are not counted"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	good
+}
+
+# costs_the_connection FAULT...: each fault ends the connection. The RPC is answered over the next connection.
+#= CM-030, V2-065, V2-117
+costs_the_connection() {
+	mount_through_the_peer
+	for way; do
+		strike "$way"
+		grows connect_count good
+		outcome
+		good
+	done
+}
+
+# fails_with_its_connection FAULT...: each fault ends its RPC with EIO, and the connection.
+#= V2-033
+fails_with_its_connection() {
+	mount_through_the_peer
+	for way; do
+		connections=$(transport connect_count)
+		strike "$way"
+		! get || fail "the Reply was taken"
+		grep -q 'Input/output error' "$local/dd" || fail "ended otherwise: $(cat "$local/dd")"
+		outcome
+		good
+		[ "$(transport connect_count)" -gt "$connections" ] || fail "the connection was kept"
+	done
+}
+
+# is_answered FAULT=ERROR...: the client answers each message by this error of version 2. The connection stays.
+#= V2-142, V2-171
+is_answered() {
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	for way; do
+		strike "${way%=*}"
+		grows bad_messages good
+		outcome | grep -x "error ${way#*=}" || fail "${way%=*}: $(outcome)"
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	done
+}
+
+# does_no_harm FAULT...: all RPCs are answered over the same connection.
+#= V2-107
+does_no_harm() {
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	for way; do
+		strike "$way"
+		good
+		outcome
+		read_side_by_side
+		good
+		[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	done
+}
+
+# A refused Call is sent again as a Long Call. The second refusal ends the RPC.
+#= V2-152
+ends_when_it_is_refused_twice() {
+	mount_through_the_peer
+	connections=$(transport connect_count)
+	strike refuses_a_call_twice
+	! dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct 2>"$local/dd" || fail "the write has succeeded"
+	grep 'Input/output error' "$local/dd" || fail "ended otherwise: $(cat "$local/dd")"
+	outcome | grep -x 'the same Call: True, Positions {0}' || fail "$(outcome)"
+	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	good
+}
+
+# makes_no_difference FAULT: the client accepts the Reply.
+makes_no_difference() {
+	mount_through_the_peer
+	strike "$1"
+	stays "bad_reply connect_count" good
+	outcome
+	read_side_by_side
+	good
+}
+
+#= V1-109
+a_small_result_comes_inline() {
+	mount_through_the_peer
+	head -c 1001 "$local/file" >"$local/small"
+	cp "$local/small" "$dir/small"
+	strike result_inline
+	dd if="$dir/small" of="$local/got" bs=$SIZE iflag=direct
+	outcome
+	cmp "$local/got" "$local/small"
+}
+
+#= V1-065
+a_reply_chunk_without_unused_segments() {
+	mount_through_the_peer
+	: >"$dir/another"
+	strike reply_chunk_cut_to_what_is_used
+	stays bad_reply ls "$dir"
+	outcome
+	good
+}
+
+#= V1-065
+a_link_without_unused_segments() {
+	mount_through_the_peer
+	target=$(head -c 1500 /dev/zero | tr '\0' x)
+	ln -s "$target" "$dir/link"
+	remount
+	strike link_cut_to_what_is_used
+	stays bad_reply readlink "$dir/link" >"$local/link"
+	outcome
+	grep -qx "$target" "$local/link"
+}
+
+# comes_inline FAULT BYTES: the result of a READ of BYTES bytes from an unaligned offset comes in the message.
+#= V1-045, V1-046, V1-078
+comes_inline() {
+	mount_through_the_peer
+	strike "$1"
+	stays "bad_reply connect_count" dd if="$dir/file" of="$local/got" bs="$2" skip=1 count=1 iflag=direct
+	outcome
+	dd if="$local/file" of="$local/wanted" bs="$2" skip=1 count=1
+	cmp "$local/got" "$local/wanted"
+	good
+}
+
+# Bytes of the message that follow the results do not overwrite the results.
+#= V1-068
+a_pad_after_the_results_does_no_harm() {
+	mount_through_the_peer
+	strike pad_in_the_message
+	stays "bad_reply connect_count" dd if="$dir/file" of="$local/got" bs=5001 count=1 iflag=direct
+	outcome
+	head -c 5001 "$local/file" | cmp - "$local/got"
+	good
+}
+
+# A READ whose Write chunk is returned unused yields no data.
+#= V1-068
+an_unused_write_chunk_yields_no_data() {
+	mount_through_the_peer
+	strike nothing_written
+	! get || [ ! -s "$local/got" ] || fail "took $(wc -c <"$local/got") octets"
+	cat "$local/dd"
+	outcome
+	good
+}
+
+# mutations_do_no_harm COUNT: each READ ends, a READ that succeeds has the right data, and the mount goes on working.
+mutations_do_no_harm() {
+	mount_through_the_peer timeo=5,retrans=1
+	strike mutations "$1"
+	reads=0
+	taken=0
+	until [ -e "$control.done" ] && [ "$(wc -l <"$control.done")" -ge "$1" ]; do
+		reads=$((reads + 1))
+		[ $reads -le $((2 * $1)) ] || fail "the peer has not answered $1 of $reads READs"
+		if get; then
+			taken=$((taken + 1))
+			cmp -n "$(wc -c <"$local/got")" "$local/got" "$local/file"
+		fi
+	done
+	note "$taken of $reads READs were taken; bad_reply, bad_xids, connect_count:" \
+		"$(transport bad_reply bad_xids connect_count)"
+	good
+}
+
+tests \
+	"is_dropped bad_messages runt empty server_call error_cut_short versions_reversed flood" \
+	"is_dropped bad_xids foreign_xid twice flood_of_replies" \
+	"fails_its_rpc error_version error_chunk error_unknown type_msgp type_done type_unknown" \
+	"fails_its_rpc header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk no_payload" \
+	"fails_its_rpc longer_than_its_buffers payload_of_another nowhere read_list reply_chunk_not_offered" \
+	"fails_its_rpc write_chunk_twice other_handle other_offset too_much_written one_octet_too_much" \
+	"fails_its_rpc too_many_segments behind_the_end_of_addresses" \
+	"fails_its_long_reply other_handle too_long unused and_payload with_a_gap one_segment_more" \
+	"fails_its_rpc_at_once" \
+	"costs_the_connection invalidate_nothing" \
+	"costs_the_connection other_version" \
+	"costs_the_connection too_long" \
+	"costs_the_connection hang_up" \
+	"takes_one_reply_of_many" \
+	"makes_no_difference no_credits" \
+	"makes_no_difference endless_credits" \
+	"makes_no_difference no_attributes" \
+	"makes_no_difference reply_chunk_not_offered_and_unused" \
+	"makes_no_difference write_chunk_more_than_offered_and_unused" \
+	"a_small_result_comes_inline" \
+	"a_reply_chunk_without_unused_segments" \
+	"a_link_without_unused_segments" \
+	"comes_inline write_chunk_cut_to_nothing 500" \
+	"comes_inline no_write_list 500" \
+	"comes_inline pad_of_another_length 1" \
+	"comes_inline pad_of_another_length 2" \
+	"comes_inline pad_of_another_length 3" \
+	"comes_inline pad_of_another_length 1023" \
+	"a_pad_after_the_results_does_no_harm" \
+	"an_unused_write_chunk_yields_no_data" \
+	"mutations_do_no_harm ${MUTATIONS:-200}" \
+	"in_version_2 is_dropped bad_messages empty runt no_flags response_of_unknown_type error_cut_short" \
+	"in_version_2 is_dropped bad_messages versions_reversed" \
+	"in_version_2 is_dropped bad_xids foreign_xid twice error_for_nobody part_for_nobody" \
+	"in_version_2 is_answered type_unknown=3 flag_unknown=4 nothing_conveyed=2 nomsg_with_more=4" \
+	"in_version_2 is_answered call_without_lists=2 properties_cut_short=2 property_twice=2" \
+	"in_version_2 is_answered call_that_reads=5,0 call_that_writes=9,0 call=10" \
+	"in_version_2 does_no_harm no_credits no_ceiling endless_credits flood_of_grants flood other_properties" \
+	"in_version_2 does_no_harm result_inline reply_chunk_not_offered_and_unused" \
+	"in_version_2 fails_its_rpc error_unknown error_bad_xdr error_system error_that_is_no_response" \
+	"in_version_2 fails_its_rpc error_of_a_chunk_that_is_not" \
+	"in_version_2 fails_its_rpc header_cut_short no_chunk_lists presence_of_two endless_list endless_chunk" \
+	"in_version_2 fails_its_rpc reply_of_another reply_that_is_a_call parts_with_chunks parts_without_end" \
+	"in_version_2 fails_its_rpc no_payload longer_than_its_buffers payload_of_another nowhere" \
+	"in_version_2 fails_its_rpc reply_chunk_not_offered write_chunk_twice other_handle other_offset" \
+	"in_version_2 fails_its_rpc too_much_written one_octet_too_much too_many_segments" \
+	"in_version_2 fails_with_its_connection parts_of_two nomsg_between_parts" \
+	"in_version_2 costs_the_connection other_version too_long hang_up hang_up_between_parts" \
+	"in_version_2 costs_the_connection invalidate_nothing invalidate_with_a_part" \
+	"in_version_2 a_small_result_comes_inline" \
+	"in_version_2 ends_when_it_is_refused_twice"
