@@ -6,9 +6,9 @@
 use crate::rdma::local_inv::LocalInvBox;
 use crate::rdma::mr::*;
 use crate::rdma::qp::QpRef;
-use crate::rdma::Handler;
+use crate::rdma::Invalidates;
 
-fn control<H: Handler>(
+fn control<H: Invalidates>(
     qp: &QpRef<H>,
     inv: LocalInvBox<H>,
     exposed: MrList<Registered>,
@@ -18,7 +18,7 @@ fn control<H: Handler>(
 }
 
 #[cfg(wrong)]
-fn wrong<H: Handler>(
+fn wrong<H: Invalidates>(
     qp: &QpRef<H>,
     inv: LocalInvBox<H>,
     exposed: MrList<Registered>,

@@ -5,18 +5,18 @@
 
 use crate::rdma::local_inv::LocalInvBox;
 use crate::rdma::proof::Destroyed;
-use crate::rdma::Handler;
+use crate::rdma::Invalidates;
 
-fn control<H: Handler>(inv: &mut LocalInvBox<H>, destroyed: &Destroyed) -> Option<H::Waiter> {
+fn control<H: Invalidates>(inv: &mut LocalInvBox<H>, destroyed: &Destroyed) -> Option<H::Waiter> {
     inv.resolve(destroyed).map(|(waiter, _)| waiter)
 }
 
 #[cfg(wrong)]
-fn wrong_without<H: Handler>(inv: &mut LocalInvBox<H>) -> Option<H::Waiter> {
+fn wrong_without<H: Invalidates>(inv: &mut LocalInvBox<H>) -> Option<H::Waiter> {
     inv.resolve().map(|(waiter, _)| waiter) //~ E0061
 }
 
 #[cfg(wrong)]
-fn wrong_way<H: Handler>(inv: &mut LocalInvBox<H>) -> Option<H::Waiter> {
+fn wrong_way<H: Invalidates>(inv: &mut LocalInvBox<H>) -> Option<H::Waiter> {
     inv.what.take().map(|(_, waiter)| waiter) //~ E0616
 }

@@ -19,7 +19,7 @@ fn control<H: Handler>(qp: &Qp<H>, queue: &mut SendQueue<H>, mut buffer: SendBox
 }
 
 fn control_end<H: Handler>(queue: &mut SendQueue<H>, ended: SendBufs<H>) -> SendList<H> {
-    queue.ended(ended)
+    queue.ended(ended).0
 }
 
 #[cfg(wrong)]

@@ -2,12 +2,12 @@
 
 //! A Call's buffer that receives another message, before the Reply goes, is not read any more.
 
-use super::role::{Server, ServerMessage};
-use crate::endpoint::{EndReason, Endpoint};
+use super::connection::{Open, ServerMessage};
+use crate::endpoint::EndReason;
 
-fn control(endpoint: &Endpoint<Server>, call: ServerMessage) -> Result<(), EndReason> {
+fn control(open: &Open<'_>, call: ServerMessage) -> Result<(), EndReason> {
     let _ = call.bytes().len();
-    let Ok(mut sending) = endpoint.sending(1) else {
+    let Ok(mut sending) = open.sending(1) else {
         return Ok(());
     };
     sending.receive_again(call);
@@ -15,8 +15,8 @@ fn control(endpoint: &Endpoint<Server>, call: ServerMessage) -> Result<(), EndRe
 }
 
 #[cfg(wrong)]
-fn wrong(endpoint: &Endpoint<Server>, call: ServerMessage) -> usize {
-    let Ok(mut sending) = endpoint.sending(1) else {
+fn wrong(open: &Open<'_>, call: ServerMessage) -> usize {
+    let Ok(mut sending) = open.sending(1) else {
         return 0;
     };
     sending.receive_again(call);
