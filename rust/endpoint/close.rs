@@ -164,6 +164,8 @@ impl<R: Role> Endpoint<R> {
         let Some(proof) = shared.destroyed.as_ref() else {
             return;
         };
+        // First, because a task that finds no protocol takes its memory for unmapped.
+        shared.role.destroyed(&shared, proof);
         let freed = {
             let mut guard = shared.lock();
             let state = &mut *guard;
@@ -174,7 +176,6 @@ impl<R: Role> Endpoint<R> {
         };
         // Nothing is freed under the lock.
         drop(freed);
-        shared.role.destroyed(&shared, proof);
         drop((pd, id, standing));
     }
 }
