@@ -147,6 +147,17 @@ pub fn lists_of(message: &[u8]) -> ChunkLists<'_> {
     conveyed(message).1.chunks
 }
 
+/// Returns the input that encodes an inline Call.
+pub fn call(xid: u32) -> Outgoing {
+    Outgoing {
+        xid: Xid(xid),
+        direction: MsgType::Call,
+        kind: Kind::Msg,
+        more: false,
+        inv_handle: Handle::NONE,
+    }
+}
+
 /// Returns the input that encodes a decoded version 2 message.
 pub fn outgoing(fixed: &FixedWords, flags: Flags, conveyed: &Conveyed<'_>) -> Outgoing {
     Outgoing {

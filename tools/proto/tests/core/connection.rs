@@ -2,7 +2,7 @@
 
 //! Connections, message by message.
 
-use common::{config, rpc, segment, words, Lists};
+use common::{call, config, rpc, segment, words, Lists};
 use rpcrdma_proto::proto::connection::credit::RecvCredits;
 use rpcrdma_proto::proto::connection::hostauth::{Policy, Verdict};
 use rpcrdma_proto::proto::connection::negotiate::{Opening, PeerVersionMemo, Time, Versions};
@@ -146,16 +146,6 @@ fn v2_msg(xid: u32, flags: u32, payload: &[u8]) -> &'static [u8] {
 
 fn props(flags: u32, set: &[u32]) -> &'static [u8] {
     join(&[0xabc, 2, CREDIT, 5, flags], &words(set))
-}
-
-fn call(xid: u32) -> Outgoing {
-    Outgoing {
-        xid: Xid(xid),
-        direction: MsgType::Call,
-        kind: Kind::Msg,
-        more: false,
-        inv_handle: Handle::NONE,
-    }
 }
 
 fn send(connection: &mut Connection, message: &Outgoing) -> Result<Vec<u8>, SendError> {

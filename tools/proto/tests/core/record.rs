@@ -5,13 +5,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::{config, rpc, words};
+use common::{call, config, rpc, words};
 use rpcrdma_proto::proto::connection::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::connection::record::Recorder;
 use rpcrdma_proto::proto::connection::{Config, Connection, SendError, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::wire::chunk::NoChunks;
 use rpcrdma_proto::proto::wire::error::ErrorReport;
-use rpcrdma_proto::proto::wire::header::{FixedWords, Kind, Outgoing};
+use rpcrdma_proto::proto::wire::header::{FixedWords, Outgoing};
 use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Version, Xid};
 
 const NOW: Time = Time(7);
@@ -105,16 +105,6 @@ impl Recorder for Lines {
 
     fn timeout(&self, now: Time, event: &'static str) {
         self.add(format!("timeout {event} at {}", now.0));
-    }
-}
-
-fn call(xid: u32) -> Outgoing {
-    Outgoing {
-        xid: Xid(xid),
-        direction: MsgType::Call,
-        kind: Kind::Msg,
-        more: false,
-        inv_handle: Handle::NONE,
     }
 }
 

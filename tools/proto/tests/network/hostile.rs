@@ -2,12 +2,11 @@
 
 //! A peer that sends anything.
 
-use common::Random;
+use common::{call, Random};
 use rpcrdma_proto::proto::connection::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::connection::{Connection, Event, MAX_CONTROL_LEN};
 use rpcrdma_proto::proto::responder::{accept, CallLimits};
-use rpcrdma_proto::proto::wire::header::{Kind, Outgoing};
-use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Version, Xid};
+use rpcrdma_proto::proto::wire::types::Version;
 use rpcrdma_proto::proto::wire::{chunk, v1, v2};
 
 /// Mostly words that mean something, sometimes any.
@@ -96,14 +95,7 @@ fn nothing_a_peer_sends_breaks_a_connection() {
                 uncompleted -= 1;
             }
             let mut out = [0; 256];
-            let outgoing = Outgoing {
-                xid: Xid(77),
-                direction: MsgType::Call,
-                kind: Kind::Msg,
-                more: false,
-                inv_handle: Handle::NONE,
-            };
-            let sent = connection.send(now, &mut out, &outgoing, &chunk::NoChunks);
+            let sent = connection.send(now, &mut out, &call(77), &chunk::NoChunks);
             if sent.is_ok() && connection.version() == Some(Version::V2) {
                 uncompleted += 1;
             }
