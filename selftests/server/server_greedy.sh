@@ -41,7 +41,7 @@ ends_well() {
 	note "$(tail -n 1 "$local/greedy")"
 }
 
-# others_are_answered: NULL within two seconds, the attributes of a file within ANSWER seconds.
+# others_are_answered: NULL, and the attributes of a file, within the limits of greedy.py.
 others_are_answered() {
 	threads=$(on_server cat /proc/fs/nfsd/threads)
 	slow=
