@@ -191,6 +191,54 @@ memory_is_short() {
 	end
 }
 
+# reads_while_each_allocation_fails DSTADDR: the first allocations of each size fail in the threads of the server, each
+# while a client reads over a new connection.
+reads_while_each_allocation_fails() {
+	for cache in $(on_server sh -c 'cd /sys/kernel/slab && ls -d kmalloc-[0-9]*'); do
+		for number in 1 2 3 4; do
+			# The connection is given up before its address changes.
+			echo "$SERVER" >"$1"
+			stat "$dir/file" >"$local/stat"
+			on_server sh -c "echo 1 >/sys/kernel/slab/$cache/failslab
+				cd /sys/kernel/debug/failslab && echo $number >interval && echo 1 >times && echo 100 >probability"
+			dd if="$dir/file" of="$local/read" bs=64k iflag=direct 2>"$local/dd" || {
+				cat "$local/dd"
+				fail "allocation $number of $cache has failed the READ"
+			}
+			left=$(on_server sh -c "cd /sys/kernel/debug/failslab && cat times && echo 0 >probability
+				echo 0 >/sys/kernel/slab/$cache/failslab")
+			cmp "$local/file" "$local/read"
+			failed=$((failed + 1 - left))
+			# There is no further allocation of this size.
+			[ "$left" = 0 ] || break
+		done
+	done
+}
+
+# The client gets the data, maybe over another connection, and no error message.
+each_allocation_fails() {
+	begin 3 nolock,noac
+	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
+	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+	trap no_server_faults EXIT
+	server_fault failslab probability=0 ignore-gfp-wait=N cache-filter=Y task-filter=Y interval=1
+	on_server sh -c 'for task in $(pgrep "^nfsd"); do echo 1 >/proc/$task/make-it-fail; done'
+	head -c 65536 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	failed=0
+	TRACED=on_server EVENTS=svcrdma_error trace reads_while_each_allocation_fails "$1"
+	note "$failed allocations have failed, $(($(transport connect_count) - connections)) new connections"
+	[ "$failed" -gt 0 ] || fail "memory was not short"
+	[ ! -s "$local/events" ] || {
+		cat "$local/events"
+		fail "the server has refused a Call"
+	}
+	[ "$(transport bad_reply)" = 0 ] || fail "a Reply was bad"
+	no_server_faults
+	trap - EXIT
+	end
+}
+
 write_and_read() {
 	rounds=0
 	while [ ! -e "$local/stop" ]; do
@@ -304,6 +352,7 @@ tests \
 	"device_goes_and_comes_back 3 1" \
 	"device_goes_and_comes_back 4.2 4" \
 	"stops_without_a_device" \
+	"each_allocation_fails" \
 	"memory_is_short 3 700" \
 	"memory_is_short 4.2 300" \
 	"locks_are_notified" \
