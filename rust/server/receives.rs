@@ -214,16 +214,21 @@ impl Open<'_> {
         posted.and(told).map_err(|_| EndReason::NotPosted)
     }
 
-    /// Answers a Call by an error message. The client has its credit back with it, so the Receive
-    /// goes first.
+    /// Answers a Call by an error message, unless the connection has to end. The client has its credit back with the
+    /// message, so the Receive goes first.
     #[cold]
     pub(super) fn refuse(&self, call: ServerMessage, fixed: &FixedWords, report: ErrorReport) {
+        let shared = self.shared();
+        // The cause of the refusal may be the cause of the end: a Reply whose result found no memory may fit in no form. The
+        // client sends the Call again, by another connection.
+        if shared.is_closing() {
+            return;
+        }
         trace::emit(|| trace::SvcrdmaError {
             cid: self.cid(),
             xid: fixed.xid.0,
             why: report.name(),
         });
-        let shared = self.shared();
         let refused = self
             .drop_call(call)
             .and_then(|()| shared.refuse(self.endpoint().qp(), fixed, report));

@@ -246,9 +246,6 @@ impl Open<'_> {
     ) -> Result<(), EndReason> {
         match error {
             ReplyError::Close(why) => Err(why),
-            // Without memory for the place of a result, the Reply may fit in no form. The client sends the Call again,
-            // by another connection.
-            ReplyError::Refuse(_) if self.shared().is_closing() => Err(EndReason::NoMemory),
             ReplyError::Refuse(report) => {
                 self.refuse(call, fixed, report);
                 Ok(())

@@ -199,14 +199,15 @@ reads_while_each_allocation_fails() {
 			# The connection is given up before its address changes.
 			echo "$SERVER" >"$1"
 			stat "$dir/file" >"$local/stat"
-			on_server sh -c "echo 1 >/sys/kernel/slab/$cache/failslab
-				cd /sys/kernel/debug/failslab && echo $number >interval && echo 1 >times && echo 100 >probability"
+			on_server sh -c "echo 1 >/sys/kernel/slab/$cache/failslab"
+			server_fault failslab "interval=$number" times=1 probability=100
 			dd if="$dir/file" of="$local/read" bs=64k iflag=direct 2>"$local/dd" || {
 				cat "$local/dd"
 				fail "allocation $number of $cache has failed the READ"
 			}
-			left=$(on_server sh -c "cd /sys/kernel/debug/failslab && cat times && echo 0 >probability
-				echo 0 >/sys/kernel/slab/$cache/failslab")
+			no_server_faults
+			left=$(on_server cat /sys/kernel/debug/failslab/times)
+			on_server sh -c "echo 0 >/sys/kernel/slab/$cache/failslab"
 			cmp "$local/file" "$local/read"
 			failed=$((failed + 1 - left))
 			# There is no further allocation of this size.
