@@ -219,8 +219,8 @@ impl Open<'_> {
     #[cold]
     pub(super) fn refuse(&self, call: ServerMessage, fixed: &FixedWords, report: ErrorReport) {
         let shared = self.shared();
-        // The cause of the refusal may be the cause of the end: a Reply whose result found no memory may fit in no form. The
-        // client sends the Call again, by another connection.
+        // The cause of the refusal may be the cause of the end: a Reply whose result found no memory may fit in no
+        // form. The client sends the Call again, by another connection.
         if shared.is_closing() {
             return;
         }
