@@ -121,7 +121,8 @@ lint-prose:
 lint-spelling:
 	@$(step) 'spelling' sh -c 'git ls-files | grep -v "corpus\|Cargo.lock" | $(buildroot) xargs codespell'
 lint-shell:
-	@$(step) 'shell' sh -c 'git grep -lI "^#!/bin/sh" | $(buildroot) xargs shellcheck'
+	@$(step) 'shell' sh -c '{ git grep -lI "^#!/bin/sh" | $(buildroot) xargs shellcheck --shell=dash; } && \
+		git grep -lI "^#!/bin/bash" | $(buildroot) xargs shellcheck'
 lint-pylint:
 	@$(step) 'pylint' sh -c '{ git ls-files "*.py"; git grep -lIP "^#!.*\bpython3?\b"; } | sort -u | $(buildroot) xargs pylint'
 lint-mypy:

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Connections break all the time under I/O of several processes; every byte is compared. BREAKS is
 # the number of broken connections; needs a kernel with sunrpc's fault injection.

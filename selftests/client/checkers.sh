@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The reports of the kernel's checkers (lockdep, kmemleak, KASAN) after the other programs: run it last,
 # on a kernel that has them.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The times at which a client tries to connect, and its resources after a failed attempt.
 . "$(dirname "$0")/../lib/lib.sh"
@@ -29,7 +29,7 @@ waits_longer_after_each_refusal() {
 	mount_export "nolock,noac"
 	: >"$dir/file"
 	traced rdma_cma/cm_send_req
-	trap 'on_server rpc.nfsd; rmdir $tracing' EXIT
+	defer on_server rpc.nfsd
 	on_server rpc.nfsd 0
 	callers=
 	for _ in 1 2 3 4 5 6; do
@@ -69,7 +69,7 @@ a_silent_server_holds_nothing() {
 	VERS=3
 	mount_export nolock,noac
 	: >"$dir/file"
-	trap answers_again EXIT
+	defer answers_again
 	on_server ip address add "$other/24" dev "$interface"
 	# A device that does not have the address yet cannot answer from it.
 	# shellcheck disable=SC2183 # Four numbers.
@@ -106,8 +106,7 @@ a_silent_server_holds_nothing() {
 	done
 	note "the transport has gone after $(($(date +%s) - begun)) s"
 	[ $(($(date +%s) - begun)) -le 4 ] || fail "the attempt was not given up"
-	answers_again
-	trap - EXIT
+	clean_up
 	mount_export nolock
 }
 
@@ -185,7 +184,7 @@ route_goes() {
 	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
 	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
 	ip route add throw "$SERVER/32"
-	trap 'ip route delete throw "$SERVER/32"' EXIT
+	defer ip route delete throw "$SERVER/32"
 	# The transport gives the connection up even if the address is the same.
 	echo "$SERVER" >"$1"
 	"$here/io.py" put "$local/file" "$dir/file" 300001 &
@@ -198,8 +197,7 @@ waits_for_a_route() {
 	route_goes fatal_neterrors=none
 	sleep 8
 	kill -0 $writer || fail "the writer did not wait"
-	ip route delete throw "$SERVER/32"
-	trap - EXIT
+	clean_up
 	wait $writer
 	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"
 	remount
@@ -216,8 +214,7 @@ ends_without_a_route() {
 	done
 	! kill -0 $writer 2>/dev/null || fail "the writer waits"
 	! wait $writer || fail "the writer has not met an error"
-	ip route delete throw "$SERVER/32"
-	trap - EXIT
+	clean_up
 	# The mount itself goes on when there is a route again.
 	cp "$local/file" "$dir/again"
 	remount
@@ -228,7 +225,7 @@ ends_without_a_route() {
 ports_are_taken() {
 	ports=/proc/sys/net/ipv4/ip_local_port_range
 	before=$(cat $ports)
-	trap 'echo "$before" >$ports; kill $holder' EXIT
+	defer set_to $ports "$before"
 	# The ports are taken before they are the only ones, or another socket of this node may be first.
 	python3 -c 'if True:
 		import os, socket, sys, time
@@ -245,6 +242,7 @@ ports_are_taken() {
 		os.rename(sys.argv[1] + ".new", sys.argv[1])
 		time.sleep(600)' "$local/held" &
 	holder=$!
+	defer end_process $holder
 	until [ -e "$local/held" ]; do
 		kill -0 $holder
 		sleep 0.1
@@ -255,9 +253,6 @@ ports_are_taken() {
 		mount_export
 		unmount
 	done
-	trap - EXIT
-	echo "$before" >$ports
-	kill $holder
 }
 
 tests \

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The numbers of the transport's line in /proc/self/mountstats have the meaning that they have in
 # the C module. Each test passes with the C module, too, except for debugfs.
@@ -192,8 +192,8 @@ with_four_slots() {
 	modprobe -q rpcrdma || :
 	[ -w $setting ] || skip "this module has no setting for it"
 	before=$(cat $setting)
-	trap 'echo $before >$setting' EXIT
-	echo 4 >$setting
+	defer set_to $setting "$before"
+	set_to $setting 4
 	mount_for_counting 65536
 }
 
@@ -203,7 +203,6 @@ with_four_slots() {
 few_slots() {
 	lossy_link
 	with_four_slots
-	trap 'echo $before >$setting; tc qdisc del dev $interface root' EXIT
 	lose 100%
 	readers=
 	for _ in $(seq 24); do

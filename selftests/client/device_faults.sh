@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # RDMA devices that fail: they do not end the work of a queue pair, lose completions, report events, read work
 # requests late, or go away while all threads of the server are stuck in a file system. Most of it needs a
@@ -24,7 +24,7 @@ fails_on() {
 	$on modprobe rpcrdma
 	$on test -e $parameters/fault_modify || skip "the $1's module is not built with FAULTS=y"
 	software_device $on
-	trap heal EXIT
+	defer heal
 }
 
 # fault NAME VALUE: the device has that fault from now on.
@@ -230,7 +230,7 @@ device_goes_while_threads_are_stuck() {
 	software_device on_server
 	VERS=3
 	mount_export
-	trap remove_frozen EXIT
+	defer remove_frozen
 	make_frozen
 	mkdir "$local/frozen"
 	case $1 in
@@ -277,7 +277,8 @@ device_goes_while_clients_wait() {
 	on_server sh -c 'command -v nfsdctl' >/dev/null || skip "the server needs nfsdctl"
 	runs_on server
 	software_device on_server
-	trap 'device_comes_back on_server; on_server rpc.nfsd 0; on_server rpc.nfsd' EXIT
+	defer on_server sh -c 'rpc.nfsd 0 && rpc.nfsd'
+	defer device_comes_back on_server
 	on_server nfsdctl threads 0
 	# A listener for all addresses stays when a device goes, so only its clients hold the device.
 	place=0.0.0.0

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Memory that the device cannot map as it lies: behind swiotlb, and where pieces cannot be joined; and a
 # server's device that takes few pieces of memory. They need modules that are built with BOUNCE=y.
@@ -70,17 +70,12 @@ ends_alone() {
 	[ "$(says unsendable)" -ge $((before + 24)) ] || fail "unsendable has not grown"
 }
 
-no_piece_can_be_joined() {
-	copies_lie 2
-	trap 'echo 0 >$copies; rmdir $tracing' EXIT
-}
-
 # A WRITE of several pages cannot be mapped with any number of registrations.
 what_cannot_be_joined_ends_its_rpc() {
 	VERS=3
 	mount_export
 	traced rpcrdma/xprtrdma_frwr_maperr
-	ends_alone 262144 no_piece_can_be_joined
+	ends_alone 262144 copies_lie 2
 	grep -q "xprtrdma_frwr_maperr: .* num_mapped=1" $tracing/trace
 	says last_close | grep -q none
 }
@@ -88,7 +83,6 @@ what_cannot_be_joined_ends_its_rpc() {
 connections_break_and_no_piece_can_be_joined() {
 	copies_lie 2
 	breaks_every 5
-	trap 'echo 0 >$copies; echo 0 >$breaking/probability' EXIT
 }
 
 # When a connection has been made, one task sends the Calls of all tasks that have waited for it. If a Call
@@ -120,7 +114,7 @@ few_pieces_in_a_work_request() {
 	needs_server_command
 	on_server test -e $copies || skip "the server's module is not built with BOUNCE=y"
 	software_device on_server
-	trap server_device_is_made_anew EXIT
+	defer server_device_is_made_anew
 	server_device sges=1 work_requests=330
 	mount_export
 	"$here/io.py" write "$local" "$dir" direct 1048577

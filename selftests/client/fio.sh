@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # fio verifies its data, in blocks of mixed sizes, buffered and direct at once. RUNTIME and JOBS are
 # its duration and its number of jobs.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Each form of an RPC-over-RDMA message occurs where it should, by the transport's counters, and
 # carries its data unharmed.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A server sends callbacks of a session: many at once, without credits, and during the unmount.
 . "$(dirname "$0")/../lib/peer.sh"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A server grants few credits, answers late or not at all, while processes are killed and connections end.
 . "$(dirname "$0")/../lib/peer.sh"

@@ -1,27 +1,31 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A server accesses memory that it was not given, or no longer has, and invalidates handles.
 . "$(dirname "$0")/../lib/peer.sh"
 
-# The device refuses the access, which ends the connection. The data of the client do not change.
+# is_refused FAULT...: the device refuses each access, which ends the connection. The data of the client do not change.
 #= V1-088, V1-089, V1-140
 #= V1-141, V2-081, V2-181
 is_refused() {
 	mount_through_the_peer
-	strike "$1"
-	grows connect_count good
-	outcome | grep 'ended with status 10$' || fail "not refused"
-	good
+	for way; do
+		strike "$way"
+		grows connect_count good
+		outcome | grep 'ended with status 10$' || fail "not refused"
+		good
+	done
 }
 
 # The same for the memory of a WRITE.
 is_refused_when_writing() {
 	mount_through_the_peer
-	strike "$1"
-	head -c $SIZE /dev/urandom >"$local/file"
-	grows connect_count dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
-	outcome | grep 'ended with status 10$' || fail "not refused"
-	good
+	for way; do
+		strike "$way"
+		head -c $SIZE /dev/urandom >"$local/file"
+		grows connect_count dd if="$local/file" of="$dir/file" bs=$SIZE oflag=direct
+		outcome | grep 'ended with status 10$' || fail "not refused"
+		good
+	done
 }
 
 # A protection domain belongs to one connection. A peer that uses a handle of another connection loses its own
@@ -34,13 +38,14 @@ is_refused_on_another_connection() {
 	rm -f "$control.handle" "$other" "$other.done"
 	"$here/peer.py" "$address" 20053 "$SERVER" "$other" $$ >"$scratch/other.log" 2>&1 &
 	stranger=$!
-	trap 'status=$?; umount -f "$scratch/other"; kill $stranger; leave_the_peer $status' EXIT
+	defer end_process $stranger
 	mkdir -p "$scratch/other"
 	for _ in $(seq 600); do
 		! grep -q listening "$scratch/other.log" || break
 		sleep 0.1
 	done
 	mount -t nfs -o "proto=rdma,port=20053,vers=3,$MOUNT_OPTIONS" "$address:$EXPORT" "$scratch/other"
+	defer umount -f "$scratch/other"
 	strike tells_its_handle
 	read_in_the_background one
 	one=$!
@@ -143,14 +148,7 @@ memory_is_invalidated_twice() {
 	good
 }
 
-tests \
-	"is_refused write_after_the_end" \
-	"is_refused write_behind_the_chunk" \
-	"is_refused write_before_the_chunk" \
-	"is_refused read_from_a_write_chunk" \
-	"is_refused guessed_handle" \
-	"is_refused_when_writing read_after_the_end" \
-	"is_refused_when_writing write_into_a_read_chunk" \
+tests_with_faults \
 	"is_refused_on_another_connection" \
 	"no_two_segments_have_the_same_name" \
 	"arguments_stay_until_the_reply" \

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Data that is written is read back, in every way to write and read, around every threshold of the
 # transport. A local copy is changed in the same way and compared byte for byte after the client has

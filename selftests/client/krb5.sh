@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # RPCSEC_GSS: Calls that are signed (krb5), Calls whose arguments and results are signed (krb5i) or
 # encrypted (krb5p). Protected data is one piece, so no part of it is moved directly.
@@ -130,10 +130,11 @@ pages_are_taken_from_the_server_first() {
 	lossy_link
 	trace=/sys/kernel/tracing/instances/rpcrdma-test
 	mkdir $trace
+	defer rmdir $trace
 	workers=/sys/devices/virtual/workqueue/cpumask
 	before=$(cat $workers)
-	trap 'tc qdisc del dev $interface root; rmdir $trace; echo "$before" >$workers' EXIT
-	echo 1 >$workers
+	defer set_to $workers "$before"
+	set_to $workers 1
 	# The order of events of several processors.
 	echo counter >$trace/trace_clock
 	echo 1 >$trace/events/rpcrdma/enable

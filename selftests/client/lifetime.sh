@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Events in the life of transports: devices that are removed and added under I/O, mounts and network
 # namespaces that are removed beside others, swap over a mount. LONG=1 adds tests that take minutes.
@@ -11,7 +11,7 @@ device_goes_and_comes_back() {
 	VERS=$1
 	mount_export
 	begin_io 3
-	trap device_comes_back EXIT
+	defer device_comes_back
 	for _ in 1 2; do
 		sleep 2
 		rdma link delete "$device"
@@ -29,7 +29,7 @@ unmounts_without_a_device() {
 	VERS=3
 	mount_export nolock
 	head -c 300001 /dev/urandom >"$dir/file"
-	trap device_comes_back EXIT
+	defer device_comes_back
 	rdma link delete "$device"
 	umount "$mnt"
 	device_comes_back
@@ -37,10 +37,15 @@ unmounts_without_a_device() {
 	[ "$(stat -c %s "$dir/file")" = 300001 ]
 }
 
+# Unmounts the mounts that a failed test has left.
+unmount_all() {
+	umount -l "$scratch"/v* 2>/dev/null || :
+}
+
 # Several mounts have a transport each. They are unmounted in turn while the others have I/O.
 mounts_go_away_beside_others() {
 	set -- 3 4.0 4.1 4.2
-	trap 'umount -l "$scratch"/v* 2>/dev/null || :' EXIT
+	defer unmount_all
 	for version; do
 		mkdir "$scratch/v$version"
 		mount -t nfs -o "proto=rdma,port=$PORT,vers=$version" "$SERVER:$EXPORT" "$scratch/v$version"
@@ -119,10 +124,8 @@ swapping() {
 	chmod 600 "$dir/swap"
 	mkswap "$dir/swap"
 	swapon "$dir/swap" || fail "the kernel does not swap to this file"
-	trap 'swapoff "$dir/swap"' EXIT
+	defer swapoff "$dir/swap"
 	"$here/io.py" swap 16
-	swapoff "$dir/swap"
-	trap - EXIT
 }
 
 #= V1-102

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The module comes when it is needed, by any of its names, and goes when nothing uses it.
 . "$(dirname "$0")/../lib/lib.sh"
@@ -96,7 +96,7 @@ stays_under_io() {
 	VERS=$1
 	mount_export
 	begin_io 4
-	trap 'touch "$local/stop"' EXIT
+	defer touch "$local/stop"
 	stays_loaded
 	! has_server_command || stays_loaded on_server
 	alive $churn || fail "verified I/O has ended"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Every NFS version mounts, over IPv4 and IPv6, moves data, and mounts again.
 . "$(dirname "$0")/../lib/lib.sh"
@@ -53,7 +53,7 @@ mounts_and_agrees_on_a_version() {
 	on_client=/proc/sys/sunrpc/rdma_max_version
 	[ -e $on_client ] || skip "this module speaks version 1 only"
 	needs_server_command
-	trap speak_as_told EXIT
+	defer speak_as_told
 	speak_by_default
 	[ "$(cat $on_client)" = 2 ]
 	expected=1
@@ -147,12 +147,12 @@ mounts_an_export_for_privileged_ports() {
 	mkdir "$dir/inner"
 	on_server exportfs -o rw,secure,no_root_squash,no_subtree_check,fsid=77 "*:$place" ||
 		skip "needs exportfs on the server"
-	trap 'umount "$local/mnt"; on_server exportfs -u "*:$place"' EXIT
+	defer on_server exportfs -u "*:$place"
 	mkdir "$local/mnt"
 	mount -t nfs -o "proto=rdma,port=$PORT,vers=$VERS${MOUNT_OPTIONS:+,$MOUNT_OPTIONS}" "$SERVER:$place" "$local/mnt"
+	defer umount "$local/mnt"
 	cp "$here/lib.sh" "$local/mnt/inner/file"
-	umount "$local/mnt"
-	trap 'on_server exportfs -u "*:$place"' EXIT
+	clean_up
 	cmp "$here/lib.sh" "$kept/inner/file"
 }
 

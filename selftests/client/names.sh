@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Symbolic links, extended attributes and ACLs of every length that the file system takes.
 . "$(dirname "$0")/../lib/lib.sh"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The state of a connection that an administrator can see is right.
 . "$(dirname "$0")/../lib/lib.sh"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Memory that is full of dirty pages of a mount, while its connections break: only the next connection can
 # write the pages out. It needs a client with little memory and a kernel with sunrpc's fault injection.
@@ -30,7 +30,7 @@ memory_is_full() {
 	size=$((total * 2 / 1024))
 	connections=$(transport connect_count)
 	breaks_every 20
-	trap 'echo 0 >$breaking/probability; dirty_up_to 20 10' EXIT
+	defer dirty_up_to 20 10
 	dirty_up_to 80 70
 	begun=$(date +%s)
 	"$here/io.py" fill "$dir/file" $size &

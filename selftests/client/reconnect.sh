@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The connection ends and is established again under I/O. No data are lost.
 . "$(dirname "$0")/../lib/lib.sh"
@@ -130,11 +130,10 @@ address_goes_and_comes() {
 	before=$(transport connect_count)
 	start_work
 	sleep 1
-	trap address_comes EXIT
+	defer address_comes
 	on_server ip address delete "$prefix" dev "$interface"
 	sleep 15
-	address_comes
-	trap - EXIT
+	clean_up
 	revive_device on_server
 	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
 	note "$(transport connect_count) connections after $before"

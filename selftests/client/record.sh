@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Records the inputs and results of the protocol core of a client or a server, in a run with
 # messages of every form, callbacks of the server and connections that break. tools/check/replay
@@ -19,7 +19,7 @@ recorder() {
 }
 
 start_recording() {
-	trap 'stop_recording' EXIT
+	defer stop_recording
 	# The events exist while the module is loaded. The trace clock is a counter: the order of the
 	# events is the order of the calls on all processors.
 	recorder "modprobe rpcrdma

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Memory runs out: allocations fail during connection establishment and data transfer. Mounts are
 # made completely or refused, continue when memory is free again, and leave no resource behind.
@@ -19,7 +19,7 @@ TIMES=1000000
 # fails NAME=VALUE...: how failslab is set until the test ends.
 failslab() {
 	[ -e $faults ] || skip "this kernel has no failslab in debugfs"
-	trap enough EXIT
+	defer enough
 	for setting in verbose=0 times=-1 interval=1 ignore-gfp-wait=N cache-filter=N "$@"; do
 		echo "${setting#*=}" >"$faults/${setting%%=*}"
 	done

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The settings in /proc/sys/sunrpc have the names, defaults and ranges of the kernel's own module,
 # and connections follow them.
@@ -9,19 +9,14 @@ server_inline=$settings/svc_rdma/max_req_size
 
 # The values that a test changes are restored at its end.
 change() {
-	old=$(cat "$settings/$1")
-	restore="echo $old >$settings/$1; ${restore:-}"
-	trap 'eval "$restore"' EXIT
+	defer set_to "$settings/$1" "$(cat "$settings/$1")"
 	echo "$2" >"$settings/$1"
 	[ "$(cat "$settings/$1")" = "$2" ]
 }
 
 change_server_inline() {
 	old=$(on_server cat "$server_inline") || skip "the server is not a Linux one with svcrdma"
-	# shellcheck disable=SC2089 # eval reads the quotes.
-	restore="on_server sh -c 'echo $old >$server_inline'; ${restore:-}"
-	# shellcheck disable=SC2090
-	trap 'eval "$restore"' EXIT
+	defer on_server sh -c "echo $old >$server_inline"
 	on_server sh -c "echo $1 >$server_inline"
 }
 
@@ -121,7 +116,7 @@ load() {
 the_versions_are_parameters() {
 	modinfo -F parm rpcrdma | grep -q "^max_version:" || skip "this module has no parameters"
 	modprobe -r rpcrdma || skip "something is using the module"
-	trap 'modprobe -r rpcrdma; modprobe rpcrdma' EXIT
+	defer load
 	[ "$(load max_version=1)" = "1 2 0 " ]
 	[ "$(load svc_max_version=1)" = "2 1 0 " ]
 	[ "$(load negotiate=1)" = "2 2 1 " ]
@@ -277,7 +272,7 @@ reads_under_way() {
 	[ "$type" = rxe ] || skip "the frames of siw say nothing of RDMA Reads"
 	limit=$settings/svc_rdma/max_outbound_read_requests
 	old=$(on_server cat "$limit") || skip "the server is not a Linux one with svcrdma"
-	trap 'on_server sh -c "echo $old >$limit"' EXIT
+	defer on_server sh -c "echo $old >$limit"
 	on_server sh -c "echo $1 >$limit"
 	VERS=3
 	mount_export nolock

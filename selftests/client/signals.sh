@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Processes that are killed during their data transfer: the network must not reach their memory
 # before it has another owner, and the mount continues to work.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Faults of all kinds in random order, on either side, under verified I/O. After each fault, a file
 # must be written through the mount. DURATION is the minimal duration of each test in seconds, SEED
@@ -225,7 +225,7 @@ faults_in_random_order() {
 	mount_export
 	netem
 	netem on_server
-	trap end_faults EXIT
+	defer end_faults
 	head -c 4000001 /dev/urandom >"$local/whole"
 	cp "$local/whole" "$dir-whole"
 	begin_io 4
@@ -233,12 +233,13 @@ faults_in_random_order() {
 	faults=0
 	end=$(($(date +%s) + DURATION))
 	note "SEED=$SEED"
-	set -- frames breaks memory restart device dead_device event late kill settings caches
+	set -- fault_frames fault_breaks fault_memory fault_restart fault_device fault_dead_device fault_event fault_late \
+		fault_kill fault_settings fault_caches
 	while [ "$(date +%s)" -lt $end ]; do
 		choose_side
 		random 1 $#
-		eval "fault=\${$number}"
-		"fault_$fault"
+		fault=${!number}
+		$fault
 		# Shown if the test fails.
 		echo "fault $faults, $side: $said"
 		heal
@@ -250,8 +251,7 @@ faults_in_random_order() {
 	note "$faults faults"
 	end_io
 	cmp "$local/whole" "$place-whole"
-	end_faults
-	trap - EXIT
+	clean_up
 	leave
 	at_rest "$rest" rdma_objects on_server
 }

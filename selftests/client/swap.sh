@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Swap over a mount. The last tests need a client with little memory, since their process uses twice
 # the memory, and a kernel with sunrpc's fault injection. ROUNDS is the number of times that the
@@ -43,7 +43,7 @@ swap_file() {
 
 # swap_on NAME: swaps to that file, until the test ends.
 swap_on() {
-	trap 'no_swap' EXIT
+	defer no_swap
 	swapon "$dir/$1" || fail "the kernel does not swap to this file"
 }
 
@@ -52,7 +52,6 @@ no_swap() {
 	# shellcheck source=/dev/null
 	[ ! -e "$local/kept" ] || . "$local/kept"
 	swapoff "$dir"/swap* 2>/dev/null || :
-	[ ! -d $tracing ] || rmdir $tracing
 }
 
 # keeps_reserves: as the guide for administrators says, until the test ends. Connecting takes memory beyond the
@@ -144,7 +143,6 @@ work_may_use_the_reserves() {
 	mount_export
 	swap_file swap 32
 	traced rpcrdma/rpcrdma_reserves
-	trap no_swap EXIT
 	work 1
 	! grep 'rpcrdma_reserves: ' $tracing/trace || fail "there was no need of the reserves"
 	buffers=$(says idle_sends)
@@ -181,7 +179,6 @@ swaps() {
 	in=$(swapped_in)
 	begun=$(date +%s)
 	[ "$2" = 0 ] || breaks_every "$2"
-	trap no_swap EXIT
 	"$here/io.py" exceed $size "$ROUNDS"
 	[ "$2" = 0 ] || echo 0 >$breaking/probability
 	out=$(($(swapped_out) - out))

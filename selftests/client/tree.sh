@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Directories with many entries: made, read back, compared, and removed.
 . "$(dirname "$0")/../lib/lib.sh"

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-# shellcheck shell=sh
+# shellcheck shell=bash
 #
 # KTAP for the programs here. A program defines a function for each test and ends with `tests "function argument..." ...`.
 # The words of a test are its name. A test runs in a shell of its own with -e and finds nothing mounted. It passes if it
-# ends with 0, and is skipped by `skip REASON`. The arguments of the program, if any, are beginnings of names, with _ for
-# each space: only these tests run. lib.sh defines the set-up and the clean-up of a test.
+# ends with 0, and is skipped by `skip REASON`. The report of a failure has the source line of the command that failed,
+# and of each caller. `defer` registers the clean-up of a test. The arguments of the program, if any, are beginnings of
+# names, with _ for each space: only these tests run. lib.sh defines the set-up and the clean-up of all tests.
+shopt -s inherit_errexit
 
 KSFT_SKIP=4
 only=$*
@@ -18,7 +20,56 @@ skip() {
 # fail REASON: ends the test, which counts as failed.
 fail() {
 	echo "$*"
+	callers
 	exit 1
+}
+
+# Prints the source lines of the callers of `fail` or of the command that failed, up to the test.
+callers() {
+	local frame=2 source line
+	until [ "${FUNCNAME[frame]}" = test_in_shell ]; do
+		source=${BASH_SOURCE[frame]##*/}
+		line=${BASH_LINENO[frame - 1]}
+		echo "  $source:$line: ${FUNCNAME[frame]}: $(sed -n "${line}s/^[[:blank:]]*//p" "${BASH_SOURCE[frame]}")"
+		frame=$((frame + 1))
+	done
+}
+
+# Reports the command that ends the test.
+command_failed() {
+	echo "failed with status $?: $BASH_COMMAND"
+	callers
+}
+
+# defer COMMAND...: runs the command at the end of the test, also after a failure. The commands run in reverse order.
+# They find the status of the test in $status.
+defer() {
+	local quoted
+	printf -v quoted '%q ' "$@"
+	deferred=("$quoted" "${deferred[@]}")
+}
+
+# Runs the deferred commands now. Returns whether all have succeeded.
+clean_up() {
+	local cleaned=0 command
+	while [ ${#deferred[@]} != 0 ]; do
+		command=${deferred[0]}
+		deferred=("${deferred[@]:1}")
+		eval "$command" || {
+			echo "failed to clean up, with status $?: $command"
+			cleaned=1
+		}
+	done
+	return $cleaned
+}
+
+# test_ends STATUS: cleans up after the test.
+test_ends() {
+	trap - ERR
+	set +e
+	status=$1
+	clean_up || [ "$status" != 0 ] || status=1
+	exit "$status"
 }
 
 # tests TEST...: runs the selected tests and exits with the status of kselftest.
@@ -67,7 +118,7 @@ tests() {
 	for words; do
 		number=$((number + 1))
 		name=$(echo "$words" | tr '_' ' ')
-		run_test $words >"$scratch/log" 2>&1
+		run_test $words
 		status=$?
 		# Cleaning up may hang, too, after a failure.
 		[ $status = 0 ] || [ $status = "$KSFT_SKIP" ] || not_ok "exit status $status"
@@ -104,6 +155,7 @@ not_ok() {
 
 # run_test TEST...: runs a test in a shell of its own. After TEST_LIMIT seconds its processes are killed.
 run_test() {
+	: >"$scratch/log"
 	if [ -z "${TEST_LIMIT:-}" ]; then
 		(test_in_shell "$@")
 		return
@@ -112,10 +164,12 @@ run_test() {
 	running=$!
 	(
 		sleep "$TEST_LIMIT"
-		echo "the test has not ended after $TEST_LIMIT s"
+		echo "the test has not ended after $TEST_LIMIT s" >>"$scratch/log"
 		kill_tree $running
 	) &
 	limit=$!
+	# The shell does not report its end.
+	disown $limit
 	wait $running
 	ended=$?
 	kill_tree $limit
@@ -123,7 +177,11 @@ run_test() {
 }
 
 test_in_shell() {
-	set -e
+	exec >>"$scratch/log" 2>&1
+	deferred=()
+	trap 'test_ends $?' EXIT
+	trap 'command_failed >&2' ERR
+	set -eE
 	mkdir "$local"
 	# A test before may have loaded the module anew.
 	client_speaks "$RDMA_VERSION" 4096

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# shellcheck shell=sh
+# shellcheck shell=bash
 #
 # Shared by the programs here: an NFS/RDMA mount, the versions that both sides speak, the counters of the transport, and
 # commands on the server. ktap.sh runs the tests.
@@ -71,7 +71,7 @@ speak_as_told() {
 # with CLIENT SERVER [BYTES]: does the same as `speak` for this test.
 with() {
 	needs_server_command
-	trap speak_as_told EXIT
+	defer speak_as_told
 	speak "$@"
 }
 
@@ -278,6 +278,16 @@ needs() {
 	command -v "$1" >/dev/null || skip "needs $1"
 }
 
+# set_to FILE VALUE: writes the value to the file.
+set_to() {
+	echo "$2" >"$1"
+}
+
+# end_process PROCESS: ends the process if it has not ended.
+end_process() {
+	kill "$1" 2>/dev/null || :
+}
+
 # alive PROCESS: returns whether the process has not ended. A process that ended stays a zombie until it is waited for.
 alive() {
 	grep -q '^State:.[^Z]' "/proc/$1/status"
@@ -296,8 +306,10 @@ tracing=/sys/kernel/tracing/instances/rpcrdma-test
 # traced EVENT [FILTER]: records the events from now on in $tracing/trace.
 traced() {
 	[ -d "/sys/kernel/tracing/events/$1" ] || skip "this kernel does not trace $1"
-	[ -d $tracing ] || mkdir $tracing
-	trap 'rmdir $tracing' EXIT
+	[ -d $tracing ] || {
+		mkdir $tracing
+		defer rmdir $tracing
+	}
 	[ -z "${2:-}" ] || echo "$2" >"$tracing/events/$1/filter"
 	echo 1 >"$tracing/events/$1/enable"
 }
@@ -434,7 +446,7 @@ says() {
 lossy_link() {
 	software_device
 	netem
-	trap 'tc qdisc del dev $interface root' EXIT
+	defer tc qdisc del dev "$interface" root
 }
 
 # Soft RoCE ends a connection if the queue drops one of its requests, so the queue holds the frames of many connections.
@@ -474,8 +486,8 @@ copies=/sys/module/rpcrdma/parameters/copies
 # copies_lie HOW: places the copies of DMA memory for this test as rust/standins/bounce.c describes.
 copies_lie() {
 	[ -e $copies ] || skip "this module is not built with BOUNCE=y"
-	trap 'echo 0 >$copies' EXIT
-	echo "$1" >$copies
+	defer set_to $copies 0
+	set_to $copies "$1"
 }
 
 breaking=/sys/kernel/debug/fail_sunrpc
@@ -483,7 +495,7 @@ breaking=/sys/kernel/debug/fail_sunrpc
 # breaks_every CALLS: lets about one RPC in CALLS break its connection.
 breaks_every() {
 	[ -e $breaking ] || skip "this kernel has no sunrpc fault injection in debugfs"
-	trap 'echo 0 >$breaking/probability' EXIT
+	defer set_to $breaking/probability 0
 	echo 0 >$breaking/verbose
 	echo Y >$breaking/ignore-cache-wait
 	echo Y >$breaking/ignore-server-disconnect
@@ -554,7 +566,7 @@ make_namespace() {
 	software_device
 	[ "$type" = rxe ] || skip "siw stays in the first network namespace"
 	forward=$(cat /proc/sys/net/ipv4/ip_forward)
-	trap remove_namespace EXIT
+	defer remove_namespace
 	ip netns add rpcrdma-test || skip "needs network namespaces"
 	ip link add rpcrdma0 type veth peer name rpcrdma1 netns rpcrdma-test || skip "needs veth"
 	mtu=$(cat "/sys/class/net/$interface/mtu")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
 # A mount through a server that breaks the rules on request: peer.py with the faults of the folder faults, or peer2.py in
-# version 2. For the programs hostile_*.sh.
+# version 2. For the programs hostile_*.sh. A fault that needs no test of its own declares the test that causes it.
 . "$(dirname "$0")/../lib/lib.sh"
 
 PEER=peer.py
@@ -14,8 +16,8 @@ in_version_2() {
 	modprobe rpcrdma
 	version=/proc/sys/sunrpc/rdma_max_version
 	[ -e $version ] || skip "this module speaks version 1 only"
-	trap 'echo 1 >$version' EXIT
-	echo 2 >$version
+	defer set_to $version 1
+	set_to $version 2
 	"$@"
 }
 
@@ -25,12 +27,29 @@ negotiated() {
 	"$@"
 }
 
+# tests_with_faults TEST...: runs the tests of this program that the folder faults declares, and these tests.
+tests_with_faults() {
+	local declared words
+	declared=$("$here/expected.py") || exit
+	while read -r words; do
+		tests_function "$words" || continue
+		set -- "$@" "$words"
+	done <<<"$declared"
+	tests "$@"
+}
+
+# tests_function TEST: returns whether the function of the test is in this program.
+tests_function() {
+	local test=${1#in_version_2 }
+	[ "$(type -t "${test%% *}")" = function ]
+}
+
 start_the_peer() {
 	control=$scratch/control.$PEER
 	rm -f "$control" "$control.go"
 	address=$(source_of "$SERVER")
 	peer_runs || start_the_script
-	trap 'leave_the_peer $?' EXIT
+	defer leave_the_peer
 }
 
 peer_runs() {
@@ -43,16 +62,14 @@ start_the_script() {
 	echo $peer >"$scratch/$PEER.pid"
 }
 
-# leave_the_peer STATUS: restores the settings and exits with STATUS. Prints the log of the peer after a failure.
+# Prints the log of the peer and the state of the connection after a failure.
 leave_the_peer() {
 	# Without a server nothing but this leaves the mount.
 	peer_runs || umount -f -l "$mnt"
-	[ $PEER = peer.py ] || echo 1 >$version
-	[ "$1" = 0 ] || {
+	[ $status = 0 ] || {
 		tail -n 20 "$scratch/$PEER.log"
 		grep -s "^\(connects\|last_\)" /sys/kernel/debug/rpcrdma/* || :
 	}
-	exit "$1"
 }
 
 # mount_through_the_peer [OPTIONS]: mounts version 3 through the peer and writes a file of $SIZE bytes.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A client that breaks the rules (caller.py), against a server of this module. A bad message costs at
 # most its own RPC or its connection; another client's I/O goes on meanwhile, and nothing is left.
@@ -50,7 +50,7 @@ make_files_and_leave() {
 	make_files
 	unmount
 	# So that the files go with the test.
-	trap mount_export EXIT
+	defer mount_export
 	server_is_idle
 }
 

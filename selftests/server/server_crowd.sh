@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A server with many clients: clients that connect at once, that are idle, and that come and go
 # under the I/O of another. CROWD is the number of clients at once (500), IDLE the number of idle
@@ -54,7 +54,7 @@ many_come_over_a_lossy_link() {
 	start
 	software_device on_server
 	netem on_server
-	trap 'on_server tc qdisc del dev $interface root' EXIT
+	defer on_server tc qdisc del dev "$interface" root
 	lose "$1" on_server
 	"$here/crowd.py" "$SERVER" "$PORT" 100 100 >"$local/crowd" 2>&1 || {
 		cat "$local/crowd"

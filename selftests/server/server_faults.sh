@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Faults of a server under verified I/O of its clients: restarts, connections that break, links that
 # lose frames, devices and addresses that are removed and added, memory that is short. Afterwards
@@ -89,13 +89,12 @@ no_server_faults() {
 # arrive, while it works on others.
 connections_break() {
 	begin "$1" "nconnect=$2"
-	trap no_server_faults EXIT
+	defer no_server_faults
 	server_fault fail_sunrpc ignore-server-disconnect=N ignore-client-disconnect=Y \
 		ignore-cache-wait=Y "interval=$3" probability=100
 	begin_io 6
 	wait_for_breaks "$BREAKS"
-	no_server_faults
-	trap - EXIT
+	clean_up
 	end_io
 	[ $broken -ge "$BREAKS" ] || fail "there have been only $broken breaks"
 	end
@@ -106,7 +105,7 @@ frames_are_lost() {
 	begin "$1"
 	software_device on_server
 	netem on_server
-	trap 'on_server tc qdisc del dev $interface root' EXIT
+	defer on_server tc qdisc del dev "$interface" root
 	lose "$2" on_server
 	begin_io 4
 	sleep 3
@@ -121,7 +120,7 @@ frames_are_lost() {
 device_goes_and_comes_back() {
 	begin "$1"
 	software_device on_server
-	trap 'device_comes_back on_server' EXIT
+	defer device_comes_back on_server
 	begin_io 3
 	for _ in 1 2; do
 		sleep 2
@@ -139,13 +138,12 @@ device_goes_and_comes_back() {
 stops_without_a_device() {
 	needs_server_command
 	software_device on_server
-	trap 'device_comes_back on_server; on_server rpc.nfsd' EXIT
+	defer on_server rpc.nfsd
+	defer device_comes_back on_server
 	on_server rdma link delete "$device"
 	sleep 2
 	on_server timeout 30 rpc.nfsd 0
-	device_comes_back on_server
-	on_server rpc.nfsd
-	trap - EXIT
+	clean_up
 	mount_export
 }
 
@@ -155,7 +153,7 @@ stops_without_a_device() {
 memory_is_short() {
 	begin "$1" "nconnect=2"
 	software_device on_server
-	trap no_server_faults EXIT
+	defer no_server_faults
 	# The limit of failures; the rest of it shows the number of failures.
 	times=1000000
 	server_fault failslab ignore-gfp-wait=N cache-filter=N task-filter=Y "interval=$2" times=$times \
@@ -171,8 +169,7 @@ memory_is_short() {
 		revive_device on_server
 	done
 	failed=$((times - $(on_server cat /sys/kernel/debug/failslab/times)))
-	no_server_faults
-	trap - EXIT
+	clean_up
 	revive_device on_server
 	touch "$local/stop"
 	wait
@@ -221,7 +218,7 @@ each_allocation_fails() {
 	begin 3 nolock,noac
 	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
 	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
-	trap no_server_faults EXIT
+	defer no_server_faults
 	server_fault failslab probability=0 ignore-gfp-wait=N cache-filter=Y task-filter=Y interval=1
 	on_server sh -c 'for task in $(pgrep "^nfsd"); do echo 1 >/proc/$task/make-it-fail; done'
 	head -c 65536 /dev/urandom >"$local/file"
@@ -235,8 +232,7 @@ each_allocation_fails() {
 		fail "the server has refused a Call"
 	}
 	[ "$(transport bad_reply)" = 0 ] || fail "a Reply was bad"
-	no_server_faults
-	trap - EXIT
+	clean_up
 	end
 }
 

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Clients that prevent their Calls from ending do not hold the threads of the server: others are answered at once.
 . "$(dirname "$0")/../lib/lib.sh"
@@ -13,13 +13,7 @@ hold() {
 	shift 3
 	"$@" "$here/greedy.py" "$SERVER" "$PORT" hold "$version" "$how" "$held" "$stop" >"$local/greedy" 2>&1 &
 	greedy=$!
-	trap clean_up EXIT
-}
-
-clean_up() {
-	kill $greedy 2>/dev/null || :
-	! ip netns list | grep -q rpcrdma-test || remove_namespace
-	speak_as_told
+	defer end_process $greedy
 }
 
 # until_there FILE: greedy.py makes it.

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Where a server listens: ports and addresses side by side, added and removed while clients are
 # connected, in network namespaces that go away; and that the module stays as long as it does.
@@ -27,7 +27,7 @@ begin_again() {
 ports_are_added() {
 	needs_server_command
 	needs_crowd
-	trap begin_again EXIT
+	defer begin_again
 	first=$PORT
 	mount_export
 	begin_io 2
@@ -73,7 +73,7 @@ listeners_have_addresses() {
 	needs_server_command
 	needs_crowd
 	on_server sh -c 'command -v nfsdctl' >/dev/null || skip "the server needs nfsdctl"
-	trap begin_again EXIT
+	defer begin_again
 	first=$PORT
 	VERS=3
 	mount_export
@@ -96,7 +96,7 @@ listeners_have_addresses() {
 	fi
 	# A listener with an address does not work without its device, and is made again.
 	software_device on_server
-	trap 'device_comes_back on_server; begin_again' EXIT
+	defer device_comes_back on_server
 	on_server timeout 30 rdma link delete "$device"
 	sleep 3
 	device_comes_back on_server
@@ -121,7 +121,7 @@ waiting_clients_are_refused() {
 	needs_server_command
 	needs_crowd
 	on_server sh -c 'command -v nfsdctl' >/dev/null || skip "the server needs nfsdctl"
-	trap begin_again EXIT
+	defer begin_again
 	on_server nfsdctl threads 0
 	on_server nfsdctl listener "+rdma:$SERVER:20057"
 	timeout 60 "$here/crowd.py" "$SERVER" 20057 4 4 >"$local/waiting" 2>&1 &
@@ -152,7 +152,7 @@ crowds() {
 listeners_under_a_crowd() {
 	needs_server_command
 	needs_crowd
-	trap begin_again EXIT
+	defer begin_again
 	crowds >"$local/crowds" &
 	crowd=$!
 	for round in $(seq 100); do
@@ -177,7 +177,7 @@ met_a_restart() {
 # The module is in use while it has a listener, and can be unloaded without a listener.
 the_module_stays_while_it_listens() {
 	needs_server_command
-	trap begin_again EXIT
+	defer begin_again
 	! on_server rmmod rpcrdma 2>/dev/null || fail "unloaded under a listener"
 	on_server sh -c '[ "$(cat /sys/module/rpcrdma/refcnt)" -ge 1 ]'
 	mount_export
@@ -212,7 +212,7 @@ make_namespace() {
 		esac
 		fail "$said"
 	}
-	trap remove_namespace EXIT
+	defer remove_namespace
 	on_server sh -e -c '
 		ip netns add rpcrdma-test
 		ip link set rpcrdma1 netns rpcrdma-test

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The trace events of a server of this module for its clients and their Calls are right.
 . "$(dirname "$0")/../lib/lib.sh"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Host authentication with a shared key (version 2 of RPC-over-RDMA), on either side: a peer with the key is served, and
 # a peer without it is refused. The server must be one of this module.
@@ -26,7 +26,7 @@ demand() {
 # demand. The keys are removed after the test.
 keys() {
 	needs_keyrings
-	trap forget EXIT
+	defer forget
 	forget
 	if [ "$1" != - ]; then
 		keyctl add logon "rpcrdma:$SERVER" "$1" %:.rpcrdma >/dev/null
@@ -226,7 +226,7 @@ the_parameter_of_the_module_says_who_has_to() {
 	unload
 	modprobe rpcrdma "host_auth=198.51.100.0/24,$SERVER"
 	speak 2 2
-	trap 'forget; reload' EXIT
+	defer reload
 	[ "$(cat /proc/sys/sunrpc/rdma_host_auth)" = "198.51.100.0/24,$SERVER" ]
 	refuses
 	unload
@@ -240,7 +240,7 @@ the_parameter_of_the_module_says_who_has_to() {
 # when the key is removed.
 the_first_key_demands_it() {
 	needs_keyrings
-	trap forget EXIT
+	defer forget
 	reload
 	reload on_server
 	[ "$(cat /proc/sys/sunrpc/rdma_host_auth)" = auto ]
@@ -310,7 +310,7 @@ a_key_is() {
 	collected)
 		delay=$(${2:-} sysctl -n kernel.keys.gc_delay)
 		${2:-} sysctl -q kernel.keys.gc_delay=0
-		trap '${2:-} sysctl -q kernel.keys.gc_delay=$delay; forget' EXIT
+		defer ${2:-} sysctl -q "kernel.keys.gc_delay=$delay"
 		${2:-} keyctl timeout "$key" 1
 		at_rest "" keys_in_ring "${2:-}"
 		;;
@@ -333,8 +333,8 @@ keys_in_ring() {
 the_keyring_is() {
 	needs_keyrings
 	[ "$2" = on_server ] || set -- "$1"
-	# shellcheck disable=SC2064 # The argument changes before the signal.
-	trap "reload ${2:-}; forget" EXIT
+	defer forget
+	defer reload ${2:-}
 	reload ${2:-}
 	if [ $# = 2 ]; then
 		demand none auto
@@ -353,7 +353,7 @@ keys_are_exchanged_under_a_connecting_loop() {
 	keys - "$KEY"
 	"$here/intruder.py" "$SERVER" "$PORT" $$ >"$scratch/intruder.log" 2>&1 &
 	intruder=$!
-	trap 'kill $intruder 2>/dev/null || :; forget' EXIT
+	defer end_process $intruder
 	for _ in $(seq 30); do
 		on_server sh -c "for _ in \$(seq 10); do
 			keyctl clear %:.rpcrdma
@@ -496,7 +496,7 @@ PEER_PORT=20053
 other_server_is() {
 	start_peer peer2.py "$scratch/control" $$ "$1"
 	keys - -
-	trap 'other_server_goes $? '$peer EXIT
+	defer other_server_goes $peer
 	keyctl add logon "rpcrdma:$address" "$KEY" %:.rpcrdma >/dev/null
 	echo any >/proc/sys/sunrpc/rdma_host_auth
 	PORT=$PEER_PORT VERS=3
@@ -515,13 +515,13 @@ other_server_is() {
 	kill -0 $peer || fail "the other server has found a fault"
 }
 
-# other_server_goes STATUS PROCESS
+# other_server_goes PROCESS
 other_server_goes() {
-	[ "$1" = 0 ] || tail -n 20 "$scratch/$program.log"
+	[ $status = 0 ] || tail -n 20 "$scratch/$program.log"
 	forget
 	leave || :
-	kill "$2" 2>/dev/null && wait "$2" || :
-	exit "$1"
+	end_process "$1"
+	wait "$1" || :
 }
 
 # messages_are_passed_on_to another_server|the_client_itself: relay.py, which has no key, passes on all messages between a
@@ -529,7 +529,7 @@ other_server_goes() {
 messages_are_passed_on_to() {
 	start_peer relay.py "$PORT" $$
 	keys - "$KEY"
-	trap 'other_server_goes $? '$peer EXIT
+	defer other_server_goes $peer
 	VERS=3
 	options="proto=rdma,port=$PEER_PORT,vers=3,mountproto=tcp,mountaddr=$SERVER,nolock,soft,timeo=20,retrans=0,retry=0"
 	calls=$(calls_of_nfsd)

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Version 2 of RPC-over-RDMA: negotiation, forms of messages, credits, callbacks. The server must have the settings of
 # this module.
@@ -8,7 +8,7 @@
 grant() {
 	setting=/proc/sys/sunrpc/svc_rdma/max_requests
 	old=$(on_server cat $setting)
-	trap 'on_server sh -c "echo $old >$setting"; speak 1 1' EXIT
+	defer on_server sh -c "echo $old >$setting"
 	on_server sh -c "echo $1 >$setting"
 }
 
@@ -152,7 +152,7 @@ server_is_asked_in_band() {
 	rm "$dir"/*
 	moves_data
 	# The knowledge holds for other mounts, too, until it is cleared.
-	trap 'forget_servers; speak 1 1' EXIT
+	defer forget_servers
 	[ "$(cat $known)" = 1 ] || fail "$(cat $known) servers are known"
 	leave
 	speak 2 2 8192
@@ -226,7 +226,7 @@ silent_server_is_asked() {
 	VERS=3
 	mount_export "noac"
 	: >"$dir/file"
-	trap 'on_server sh -c "kill -CONT \$(pidof rpc.mountd)"; speak 1 1' EXIT
+	defer on_server sh -c 'kill -CONT $(pidof rpc.mountd)'
 	trace silence
 	[ "$(says connects)" = 1 ]
 	[ "$(says last_close)" = none ]
@@ -299,7 +299,7 @@ sides_change_in_band() {
 	sides_speak 1 1 1
 	sides_speak 2 2 2
 	sides_speak 2 1 1
-	trap 'forget_servers; speak 1 1' EXIT
+	defer forget_servers
 	forget_servers
 	sides_speak 2 2 2
 	end_io
@@ -446,7 +446,6 @@ in_two_namespaces() {
 	VERS=$1
 	with 2 2
 	make_namespace
-	trap 'remove_namespace; speak_as_told' EXIT
 	mount_export nconnect=3
 	begin_io 3
 	mkdir "$local/mnt"

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # Version 2 of RPC-over-RDMA with a client and a server that were written from the document: caller2.py calls the server
 # of this module, and peer2.py is between the client and the export.
@@ -56,7 +56,7 @@ others_speak_it() {
 #= V2-130, V2-151, V2-155
 other_server_is() {
 	start_peer peer2.py "$scratch/control" $$ "$1"
-	trap 'other_server_goes $? '$peer EXIT
+	defer other_server_goes $peer
 	modprobe rpcrdma
 	echo 2 >/proc/sys/sunrpc/rdma_max_version
 	echo 4096 >/proc/sys/sunrpc/rdma_max_message
@@ -96,15 +96,15 @@ refused() {
 	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
 }
 
-# other_server_goes STATUS PROCESS
+# other_server_goes PROCESS
 other_server_goes() {
-	[ "$1" = 0 ] || tail -n 20 "$scratch/peer2.py.log"
-	kill -0 "$2" 2>/dev/null || umount -f -l "$mnt"
+	[ $status = 0 ] || tail -n 20 "$scratch/peer2.py.log"
+	kill -0 "$1" 2>/dev/null || umount -f -l "$mnt"
 	leave || :
-	# The next one listens at the same port.
-	kill "$2" 2>/dev/null && wait "$2" || :
+	# The peer of the next test listens at the same port.
+	end_process "$1"
+	wait "$1" || :
 	forget_servers
-	exit "$1"
 }
 
 tests \

@@ -231,12 +231,21 @@ class Place(TestCase):
         self.assertIn("one is no test", self.problems(files))
 
     def test_helpers_of_a_program_in_python(self):
-        for below, is_test in (("def a(talk):", True), ("@case()\ndef a(c):", True),
-                               ('before("one", 1)', True), ('before("two", 1)', False),
+        for below, is_test in (("def a(talk):", True), ("def a(talk: Talk) -> None:", True),
+                               ("@case()\ndef a(c):", True), ('before("fails", "one", 1)', True),
+                               ('before("two", 1)', False),
                                ("def a(talk, other):", False), ("    def hear(self):", False)):
             with self.subTest(below):
                 said = self.problems({"selftests/a.py": f"#= V1-002\n{below}\n", "selftests/a.sh": program("")})
                 self.assertEqual("is no test" in said, not is_test)
+
+    def test_a_test_that_a_fault_declares(self):
+        text = "#= V1-002\nfails() {\n\ttrue\n}\n"
+        declares = "print('fails a_fault another')\n"
+        files = {"selftests/a.sh": text + '\ntests_with_faults "b"\n', "selftests/lib/expected.py": declares}
+        self.assertNotIn("is no test", self.problems(files))
+        files["selftests/a.sh"] = text + '\ntests "b"\n'
+        self.assertIn("fails is no test", self.problems(files))
 
     def test_a_test_that_no_boot_runs(self):
         files = {"selftests/a.sh": program()}

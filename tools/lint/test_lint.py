@@ -316,6 +316,21 @@ class Text(Lint):
 
     def test_scripts_can_be_read(self):
         self.assert_refused("a", f"#!/bin/sh\n# {SPDX}\nif true; then\n", "1:")
+        self.assert_refused("a", f"#!/bin/sh\n# {SPDX}\nlist=(1 2)\n", "1:")
+
+    def test_bash(self):
+        for first in "#!/bin/bash\n# shellcheck", "# shellcheck shell=bash":
+            status, output = self.verdict("a.sh", f"{first}\n# {SPDX}\nlist=(1 2)\n")
+            self.assertEqual(status, 0, output)
+
+    def test_functions_of_the_selftests_are_used(self):
+        program = f"#!/bin/bash\n# {SPDX}\n# one two\none() {{\n\ttrue\n}}\ntwo() {{\n\ttrue\n}}\ntests"
+        self.assert_refused("selftests/a.sh", f"{program} two\n", "4: nothing uses the function one")
+        status, output = self.verdict("selftests/a.sh", f"{program} two 'one 1'\n")
+        self.assertEqual(status, 0, output)
+        self.verdict("selftests/a.py", f'# {SPDX}\nTEST = "one"\n')
+        status, output = self.verdict("selftests/a.sh", f"{program} two\n")
+        self.assertEqual(status, 0, output)
 
 
 class House(Lint):

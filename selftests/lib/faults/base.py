@@ -11,22 +11,45 @@ CALLBACK = 0x40000000
 CREATE_SESSION, SEQUENCE, DESTROY_CLIENTID = 43, 53, 57
 CB_SEQUENCE = 11
 
-FAULTS = {}
+# The number of faults that a test causes, one after the other.
+MOST = 6
 
 
-def register(faults):
-    """Returns a decorator that adds a fault to this table."""
-    def of_procedure(procedure):
+class Faults(dict):
+    """The faults of a version by name, and the tests of the programs hostile_*.sh that cause them.
+
+    A test is the name of a function of such a program, with its first arguments. It causes each of its faults and
+    compares the effect with the effect that it expects. A test that needs a value for each fault has it behind "=".
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.expected = {}
+
+    def expect(self, name, *tests):
+        """Adds a fault to these tests."""
+        for test in tests:
+            function, equals, value = test.partition("=")
+            self.expected.setdefault(function, []).append(name + equals + value)
+
+    def strikes(self, procedure, *tests):
         """Registers a fault of the Replies of this procedure of NFS version 3, or of any Reply if it is None."""
         def add(fault):
-            faults[fault.__name__] = fault
+            self[fault.__name__] = fault
             fault.suits = lambda call: procedure in (call.procedure, None)
+            self.expect(fault.__name__, *tests)
             return fault
         return add
-    return of_procedure
+
+    def tests(self):
+        """Yields the words of each test."""
+        for function, names in self.expected.items():
+            for first in range(0, len(names), MOST):
+                yield [function, *names[first:first + MOST]]
 
 
-strikes = register(FAULTS)
+FAULTS = Faults()
+strikes = FAULTS.strikes
 
 
 def strikes_operation(operation):
@@ -42,10 +65,10 @@ def strikes_operation(operation):
     return add
 
 
-def spoils(procedure):
+def spoils(procedure, *tests):
     """Registers a fault that changes a Reply of this procedure, which is then sent."""
     def add(change):
-        @strikes(procedure)
+        @strikes(procedure, *tests)
         @functools.wraps(change)
         def fault(_, reply):
             change(reply)

@@ -6,18 +6,18 @@ import struct
 from .base import READ, hang_up_and_announce, spoils, strikes
 
 
-@strikes(READ)
+@strikes(READ, "costs_the_connection")
 def too_long(_, reply):
     reply.connection.send(reply.encode() + bytes(100000))
 
 
-@spoils(READ)
+@spoils(READ, "costs_the_connection")
 def other_version(reply):
     """Sends a Reply of a version other than the settled version."""
     reply.version = 2
 
 
-@strikes(READ)
+@strikes(READ, "costs_the_connection")
 def hang_up(peer, _):
     peer.hang_up("as told")
 
@@ -63,28 +63,27 @@ def segments_of_reads(peer, reply):
     return f"{len(handles)} handles, {len(high)} upper halves of offsets"
 
 
-
-@strikes(READ)
+@strikes(READ, "connects_with")
 def no_private_data(peer, _):
     hang_up_and_announce(peer, b"")
 
 
-@strikes(READ)
+@strikes(READ, "connects_with")
 def private_data_of_others(peer, _):
     hang_up_and_announce(peer, bytes(range(180)))
 
 
-@strikes(READ)
+@strikes(READ, "connects_with")
 def private_data_of_another_version(peer, _):
     hang_up_and_announce(peer, struct.pack(">IBBBB", 0xF6AB0E18, 2, 1, 3, 3))
 
 
-@strikes(READ)
+@strikes(READ, "connects_with")
 def private_data_cut_short(peer, _):
     hang_up_and_announce(peer, struct.pack(">IBBB", 0xF6AB0E18, 1, 1, 3))
 
 
-@strikes(READ)
+@strikes(READ, "connects_with")
 def private_data_of_the_smallest(peer, _):
     hang_up_and_announce(peer, struct.pack(">IBBBB", 0xF6AB0E18, 1, 0, 0, 0))
 

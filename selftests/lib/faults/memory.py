@@ -6,7 +6,7 @@ import dataclasses
 from .base import READ, READDIRPLUS, WRITE, spoils, strikes
 
 
-@strikes(READ)
+@strikes(READ, "is_refused")
 def write_after_the_end(peer, reply):
     """Writes to memory that an earlier Call provided."""
     reply.connection.write(peer.ended["write"][-1], b"x" * 64)
@@ -33,13 +33,13 @@ def handle_of_another_connection(peer, reply):
     reply.send()
 
 
-@strikes(WRITE)
+@strikes(WRITE, "is_refused_when_writing")
 def read_after_the_end(peer, reply):
     reply.connection.read(dataclasses.replace(peer.ended["read"][-1], length=64))
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_refused")
 def write_behind_the_chunk(_, reply):
     segment = reply.call.writes[0][-1]
     reply.connection.write(
@@ -47,26 +47,26 @@ def write_behind_the_chunk(_, reply):
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_refused")
 def write_before_the_chunk(_, reply):
     segment = reply.call.writes[0][0]
     reply.connection.write(dataclasses.replace(segment, offset=segment.offset - 1), b"x")
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_refused")
 def read_from_a_write_chunk(_, reply):
     reply.connection.read(dataclasses.replace(reply.call.writes[0][0], length=64))
     reply.send()
 
 
-@strikes(WRITE)
+@strikes(WRITE, "is_refused_when_writing")
 def write_into_a_read_chunk(_, reply):
     reply.connection.write(reply.call.reads[0][1], b"x" * 64)
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_refused")
 def guessed_handle(_, reply):
     segment = reply.call.writes[0][0]
     for distance in 1, 0x100, 0x10000, 0x80000000:
@@ -81,7 +81,7 @@ def invalidate(reply):
     reply.invalidate = reply.call.writes[0][0].handle
 
 
-@spoils(READ)
+@spoils(READ, "costs_the_connection")
 def invalidate_nothing(reply):
     reply.invalidate = reply.call.writes[0][0].handle ^ 0x123400
 

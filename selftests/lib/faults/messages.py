@@ -6,25 +6,25 @@ from wire import RDMA_ERROR, words
 from .base import READ, callback, spoils, strikes
 
 
-@strikes(READ)
+@strikes(READ, "is_dropped bad_messages")
 def runt(_, reply):
     reply.connection.send(words(reply.xid, 1))
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_dropped bad_messages")
 def empty(_, reply):
     reply.connection.send(b"")
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_dropped bad_xids")
 def foreign_xid(_, reply):
     for reply.xid in reply.xid ^ 0x5A5A5A5A, reply.xid:
         reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_dropped bad_xids")
 def twice(_, reply):
     reply.send()
     reply.send()
@@ -36,34 +36,34 @@ def many_times_at_once(_, reply):
     reply.connection.send_at_once([reply.encode()] * 32)
 
 
-@strikes(READ)
+@strikes(READ, "is_dropped bad_xids")
 def flood_of_replies(_, reply):
     """Sends Replies to XIDs without an RPC, several times the number of the client's Receives."""
     for reply.xid in [reply.xid ^ 0x5A5A5A5A] * 500 + [reply.xid]:
         reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_dropped bad_messages")
 def server_call(_, reply):
     """Sends a callback to a mount without a backchannel."""
     reply.connection.send(callback(reply.xid))
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_dropped bad_messages")
 def error_cut_short(_, reply):
     for rest in (), (1,), (1, 1):
         reply.connection.send(reply.start()[:12] + words(RDMA_ERROR, *rest))
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_dropped bad_messages")
 def versions_reversed(_, reply):
     reply.connection.send(reply.start()[:12] + words(RDMA_ERROR, 1, 2, 1))
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "is_dropped bad_messages")
 def flood(_, reply):
     """Sends many more messages than the client has credits."""
     for _ in range(1000):
@@ -71,11 +71,11 @@ def flood(_, reply):
     reply.send()
 
 
-@spoils(READ)
+@spoils(READ, "makes_no_difference")
 def no_credits(reply):
     reply.credits = 0
 
 
-@spoils(READ)
+@spoils(READ, "makes_no_difference")
 def endless_credits(reply):
     reply.credits = 0xFFFFFFFF

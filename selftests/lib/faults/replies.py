@@ -31,148 +31,147 @@ def bad_replies_to_the_next_calls(_, reply):
 
 
 
-
-@strikes(READ)
+@strikes(READ, "fails_its_rpc")
 def error_version(_, reply):
     instead(reply, RDMA_ERROR, 1, 2, 3)
 
 
-@strikes(READ)
+@strikes(READ, "fails_its_rpc")
 def error_chunk(_, reply):
     instead(reply, RDMA_ERROR, 2)
 
 
-@strikes(READ)
+@strikes(READ, "fails_its_rpc")
 def error_unknown(_, reply):
     instead(reply, RDMA_ERROR, 77)
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def type_msgp(reply):
     reply.kind = RDMA_MSGP
 
 
-@strikes(READ)
+@strikes(READ, "fails_its_rpc")
 def type_done(_, reply):
     instead(reply, RDMA_DONE)
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def type_unknown(reply):
     reply.kind = 0x80000000
 
 
-@strikes(READ)
+@strikes(READ, "fails_its_rpc")
 def header_cut_short(_, reply):
     instead(reply, RDMA_MSG, 0)
 
 
-@strikes(READ)
+@strikes(READ, "fails_its_rpc")
 def no_chunk_lists(_, reply):
     instead(reply, RDMA_MSG)
 
 
-@strikes(READ)
+@strikes(READ, "fails_its_rpc")
 def presence_of_two(_, reply):
     instead(reply, RDMA_MSG, 0, 2, 0, 0, 0)
 
 
-@strikes(READ)
+@strikes(READ, "fails_its_rpc")
 def endless_list(_, reply):
     instead(reply, RDMA_MSG, 0, *[1, 0] * 500)
 
 
-@strikes(READ)
+@strikes(READ, "fails_its_rpc")
 def endless_chunk(_, reply):
     instead(reply, RDMA_MSG, 0, 1, 0xFFFFFFFF, 1, 2, 3, 4)
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def no_payload(reply):
     reply.payload = b""
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def longer_than_its_buffers(reply):
     reply.payload += bytes(3000)
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def payload_of_another(reply):
     reply.payload = words(reply.xid ^ 1) + reply.payload[4:]
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def nowhere(reply):
     """Sends RDMA_NOMSG without a Reply chunk."""
     reply.kind = RDMA_NOMSG
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def read_list(reply):
     reply.reads = [(0, dataclasses.replace(reply.call.writes[0][0], length=64))]
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def reply_chunk_not_offered(reply):
     reply.reply = [dataclasses.replace(reply.call.writes[0][0], length=64)]
     reply.kind = RDMA_NOMSG
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def write_chunk_twice(reply):
     reply.writes *= 2
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def other_handle(reply):
     reply.writes[0][0].handle ^= 0x100
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def other_offset(reply):
     reply.writes[0][0].offset += 4096
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def too_much_written(reply):
     reply.writes[0][0].length = 0xFFFFFFFC
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def one_octet_too_much(reply):
     reply.writes[0][0].length = reply.call.writes[0][0].length + 1
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def too_many_segments(reply):
     reply.writes[0] += [dataclasses.replace(reply.writes[0][0], length=0)]
 
 
-@spoils(READ)
+@spoils(READ, "fails_its_rpc")
 def behind_the_end_of_addresses(reply):
     reply.writes[0][0].offset = 0xFFFFFFFFFFFFFFF0
 
 
-@spoils(READDIRPLUS)
+@spoils(READDIRPLUS, "fails_its_long_reply")
 def reply_chunk_other_handle(reply):
     into_the_reply_chunk(reply)
     reply.reply[0].handle ^= 0x100
 
 
-@spoils(READDIRPLUS)
+@spoils(READDIRPLUS, "fails_its_long_reply")
 def reply_chunk_too_long(reply):
     into_the_reply_chunk(reply)
     reply.reply[0].length = reply.call.reply[0].length + 4
 
 
-@spoils(READDIRPLUS)
+@spoils(READDIRPLUS, "fails_its_long_reply")
 def reply_chunk_unused(reply):
     into_the_reply_chunk(reply)
     reply.reply[0].length = 0
 
 
-@spoils(READDIRPLUS)
+@spoils(READDIRPLUS, "fails_its_long_reply")
 def reply_chunk_with_a_gap(reply):
     """Leaves room in the first Segment and uses the second."""
     into_the_reply_chunk(reply)
@@ -181,13 +180,13 @@ def reply_chunk_with_a_gap(reply):
     second.length = max(second.length, 4)
 
 
-@spoils(READDIRPLUS)
+@spoils(READDIRPLUS, "fails_its_long_reply")
 def reply_chunk_one_segment_more(reply):
     into_the_reply_chunk(reply)
     reply.reply.append(dataclasses.replace(reply.reply[0], length=0))
 
 
-@spoils(READDIRPLUS)
+@spoils(READDIRPLUS, "fails_its_long_reply")
 def reply_chunk_and_payload(reply):
     into_the_reply_chunk(reply)
     reply.kind, reply.payload = RDMA_MSG, words(reply.xid, 1, 0, 0, 0, 0)

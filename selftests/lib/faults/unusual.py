@@ -35,31 +35,31 @@ def link_cut_to_what_is_used(reply):
     assert len(reply.reply) < len(reply.call.reply)
 
 
-@spoils(READ)
+@spoils(READ, "comes_inline=500")
 def write_chunk_cut_to_nothing(reply):
     """Returns a Write chunk without Segments."""
     inline(reply)
     reply.writes = [[] for _ in reply.writes]
 
 
-@spoils(READ)
+@spoils(READ, "comes_inline=500")
 def no_write_list(reply):
     """Leaves out the Write list when the data are inline, as ntirpc does."""
     inline(reply)
     reply.writes = []
 
 
-@spoils(READ)
+@spoils(READ, "makes_no_difference")
 def reply_chunk_not_offered_and_unused(reply):
     reply.reply = [dataclasses.replace(reply.call.writes[0][0], length=0)]
 
 
-@spoils(READ)
+@spoils(READ, "makes_no_difference")
 def write_chunk_more_than_offered_and_unused(reply):
     reply.writes += [[dataclasses.replace(reply.call.writes[0][0], length=0)]]
 
 
-@strikes(READ)
+@strikes(READ, "comes_inline=1", "comes_inline=2", "comes_inline=3", "comes_inline=1023")
 def pad_of_another_length(_, reply):
     """Pads the data with count % 4 zeros, as NFS-Ganesha 6.5 does. The message may have any length."""
     inline(reply)
@@ -75,7 +75,7 @@ def pad_in_the_message(reply):
     reply.payload += bytes(3)
 
 
-@spoils(READ)
+@spoils(READ, "makes_no_difference")
 def no_attributes(reply):
     """Omits the attributes of the file, so that the results before the data are short."""
     at = 28

@@ -4,24 +4,32 @@
 A fault that changes a Reply independently of the form of its header is the fault of version 1.
 """
 
-from verbs import waiting
 from wire import PRIVATE_DATA, SECONDS, Lost, announcement, words
 
 from . import FAULTS as FAULTS_V1
-from .base import READ, WRITE, hang_up_and_announce, register
+from .base import READ, WRITE, Faults, hang_up_and_announce
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
 NOTHING = words(0, 0, 0, 0)
 READ_CHUNKS, SYSTEM = 5, 10
 
-FAULTS = {name: FAULTS_V1[name] for name in (
-    "foreign_xid", "twice", "no_payload", "longer_than_its_buffers", "payload_of_another", "nowhere",
-    "reply_chunk_not_offered", "write_chunk_twice", "other_handle", "other_offset", "too_much_written",
-    "one_octet_too_much", "too_many_segments", "behind_the_end_of_addresses", "result_inline",
-    "reply_chunk_not_offered_and_unused", "write_chunk_more_than_offered_and_unused", "hang_up",
-    "invalidate_nothing", "silence")}
-strikes = register(FAULTS)
+FAULTS = Faults()
+strikes = FAULTS.strikes
+
+for test, names in (
+        ("is_dropped bad_xids", ("foreign_xid", "twice")),
+        ("fails_its_rpc", (
+            "no_payload", "longer_than_its_buffers", "payload_of_another", "nowhere",
+            "reply_chunk_not_offered", "write_chunk_twice", "other_handle", "other_offset", "too_much_written",
+            "one_octet_too_much", "too_many_segments", "behind_the_end_of_addresses")),
+        ("does_no_harm", ("result_inline", "reply_chunk_not_offered_and_unused",
+                          "write_chunk_more_than_offered_and_unused")),
+        ("costs_the_connection", ("hang_up", "invalidate_nothing"))):
+    for each in names:
+        FAULTS[each] = FAULTS_V1[each]
+        FAULTS.expect(each, test)
+FAULTS["silence"] = FAULTS_V1["silence"]
 
 
 def message(reply, kind, flags, body=b"", xid=None):
@@ -30,27 +38,28 @@ def message(reply, kind, flags, body=b"", xid=None):
     return words(xid, 2, 32 << 16 | 1, kind, flags) + body
 
 
-def before(name, *made):
+def before(test, name, *made):
     """Adds a fault that sends these messages before the Reply."""
     def fault(_, reply):
         for make in made:
             reply.connection.raw(make(reply))
         reply.send()
     fault.__name__ = name
-    strikes(READ)(fault)
+    strikes(READ, test)(fault)
 
 
-def instead(name, *made):
+def instead(test, name, *made):
     """Adds a fault that sends these messages instead of the Reply."""
     def fault(_, reply):
         for make in made:
             reply.connection.raw(make(reply))
     fault.__name__ = name
-    strikes(READ)(fault)
+    strikes(READ, test)(fault)
 
 
-def is_answered(name, make):
-    """Adds a fault that sends a message, waits for the error message of the client, and sends the Reply."""
+def is_answered(name, error, make):
+    """Adds a fault that sends a message, waits for the error message of the client, and sends the Reply. ERROR has
+    the numbers of the expected message."""
     def fault(_, reply):
         reply.connection.raw(make(reply))
         xid, *numbers = reply.connection.next_refusal()
@@ -58,7 +67,7 @@ def is_answered(name, make):
         said = ",".join(map(str, numbers))
         return f"error {said}" if xid == reply.xid else "an error of another XID"
     fault.__name__ = name
-    strikes(READ)(fault)
+    strikes(READ, f"is_answered={error}")(fault)
 
 
 def called(reply, lists):
@@ -69,38 +78,39 @@ def called(reply, lists):
 
 # --- Messages that belong to no RPC ---------------------------------------------------------
 
-before("empty", lambda _: b"")
-before("runt", lambda reply: words(reply.xid, 2))
-before("no_flags", lambda reply: words(reply.xid, 2, 1, MSG))
-before("response_of_unknown_type", lambda reply: message(reply, 77, RESPONSE))
-before("error_cut_short",
+before("is_dropped bad_messages", "empty", lambda _: b"")
+before("is_dropped bad_messages", "runt", lambda reply: words(reply.xid, 2))
+before("is_dropped bad_messages", "no_flags", lambda reply: words(reply.xid, 2, 1, MSG))
+before("is_dropped bad_messages", "response_of_unknown_type", lambda reply: message(reply, 77, RESPONSE))
+before("is_dropped bad_messages", "error_cut_short",
        lambda reply: message(reply, ERROR, RESPONSE),
        lambda reply: message(reply, ERROR, RESPONSE, words(5)),
        lambda reply: message(reply, ERROR, RESPONSE, words(8, 0)))
-before("versions_reversed", lambda reply: words(reply.xid, 2, 1, ERROR, 1, 1, 0))
-before("error_for_nobody",
+before("is_dropped bad_messages", "versions_reversed",
+       lambda reply: words(reply.xid, 2, 1, ERROR, 1, 1, 0))
+before("is_dropped bad_xids", "error_for_nobody",
        lambda reply: message(reply, ERROR, RESPONSE, words(SYSTEM), reply.xid ^ 0x5A5A5A5A))
-before("part_for_nobody",
+before("is_dropped bad_xids", "part_for_nobody",
        lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid ^ 1, 1),
                              reply.xid ^ 1),
        lambda reply: message(reply, MSG, RESPONSE, NOTHING + words(0), reply.xid ^ 1))
 
 # --- Messages that the client answers by an error -------------------------------------------
 
-is_answered("type_unknown", lambda reply: message(reply, 77, 0))
-is_answered("flag_unknown", lambda reply: message(reply, MSG, 0x80, NOTHING + words(reply.xid, 0)))
-is_answered("nothing_conveyed", lambda reply: message(reply, NOMSG, 0, NOTHING))
-is_answered("nomsg_with_more", lambda reply: message(reply, NOMSG, MORE, NOTHING))
-is_answered("call_without_lists", lambda reply: message(reply, MSG, 0, words(0)))
+is_answered("type_unknown", "3", lambda reply: message(reply, 77, 0))
+is_answered("flag_unknown", "4", lambda reply: message(reply, MSG, 0x80, NOTHING + words(reply.xid, 0)))
+is_answered("nothing_conveyed", "2", lambda reply: message(reply, NOMSG, 0, NOTHING))
+is_answered("nomsg_with_more", "4", lambda reply: message(reply, NOMSG, MORE, NOTHING))
+is_answered("call_without_lists", "2", lambda reply: message(reply, MSG, 0, words(0)))
 #= V2-150, V2-154
-is_answered("call_that_reads", lambda reply: called(reply, words(1, 40, 1, 64, 0, 0, 0, 0, 0)))
-is_answered("call_that_writes", lambda reply: called(reply, words(0, 1, 1, 1, 64, 0, 0, 0, 0)))
+is_answered("call_that_reads", "5,0", lambda reply: called(reply, words(1, 40, 1, 64, 0, 0, 0, 0, 0)))
+is_answered("call_that_writes", "9,0", lambda reply: called(reply, words(0, 1, 1, 1, 64, 0, 0, 0, 0)))
 #= V2-030
-is_answered("call", lambda reply: called(reply, NOTHING[4:]))
-is_answered("properties_cut_short", lambda reply: message(reply, CONNPROP, 0, words(5, 1, 4)))
-is_answered("property_twice",
+is_answered("call", "10", lambda reply: called(reply, NOTHING[4:]))
+is_answered("properties_cut_short", "2", lambda reply: message(reply, CONNPROP, 0, words(5, 1, 4)))
+is_answered("property_twice", "2",
             lambda reply: message(reply, CONNPROP, 0, words(2, 1, 4, 4096, 1, 4, 4096)))
-is_answered("property_of_another_length",
+is_answered("property_of_another_length", "2",
             lambda reply: message(reply, CONNPROP, 0, words(1, 1, 8, 4096, 4096)))
 
 # --- Credits --------------------------------------------------------------------------------
@@ -112,7 +122,7 @@ def grants(name, word):
         reply.connection.next_credits = word
         reply.send()
     fault.__name__ = name
-    strikes(READ)(fault)
+    strikes(READ, "does_no_harm")(fault)
 
 
 grants("no_credits", 0)
@@ -120,7 +130,7 @@ grants("no_ceiling", 1)
 grants("endless_credits", 0xFFFFFFFF)
 
 
-@strikes(READ)
+@strikes(READ, "does_no_harm")
 def flood_of_grants(_, reply):
     """Sends grants without payload, which take no credit."""
     for _ in range(500):
@@ -128,7 +138,7 @@ def flood_of_grants(_, reply):
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "does_no_harm")
 def flood(_, reply):
     """Sends many more messages than the client has granted."""
     for _ in range(500):
@@ -136,7 +146,7 @@ def flood(_, reply):
     reply.send()
 
 
-@strikes(READ)
+@strikes(READ, "does_no_harm")
 def other_properties(_, reply):
     """Sends other properties, of which only the first set counts."""
     reply.connection.raw(message(reply, CONNPROP, 0, words(2, 1, 4, 1024, 2, 4, 1024), 7))
@@ -145,70 +155,72 @@ def other_properties(_, reply):
 
 # --- Replies that the client must refuse ----------------------------------------------------
 
-instead("error_unknown", lambda reply: message(reply, ERROR, RESPONSE, words(77)))
-instead("error_bad_xdr", lambda reply: message(reply, ERROR, RESPONSE, words(2)))
-instead("error_system", lambda reply: message(reply, ERROR, RESPONSE, words(SYSTEM)))
-instead("error_of_a_chunk_that_is_not",
+instead("fails_its_rpc", "error_unknown", lambda reply: message(reply, ERROR, RESPONSE, words(77)))
+instead("fails_its_rpc", "error_bad_xdr", lambda reply: message(reply, ERROR, RESPONSE, words(2)))
+instead("fails_its_rpc", "error_system", lambda reply: message(reply, ERROR, RESPONSE, words(SYSTEM)))
+instead("fails_its_rpc", "error_of_a_chunk_that_is_not",
         lambda reply: message(reply, ERROR, RESPONSE, words(8, 77, 1 << 20)))
-instead("header_cut_short", lambda reply: message(reply, MSG, RESPONSE, words(0)))
-instead("no_chunk_lists", lambda reply: message(reply, MSG, RESPONSE))
-instead("presence_of_two", lambda reply: message(reply, MSG, RESPONSE, words(0, 0, 2, 0, 0, 0)))
-instead("endless_list", lambda reply: message(reply, MSG, RESPONSE, words(0, 0, *[1, 0] * 450)))
-instead("endless_chunk",
+instead("fails_its_rpc", "header_cut_short", lambda reply: message(reply, MSG, RESPONSE, words(0)))
+instead("fails_its_rpc", "no_chunk_lists", lambda reply: message(reply, MSG, RESPONSE))
+instead("fails_its_rpc", "presence_of_two",
+        lambda reply: message(reply, MSG, RESPONSE, words(0, 0, 2, 0, 0, 0)))
+instead("fails_its_rpc", "endless_list",
+        lambda reply: message(reply, MSG, RESPONSE, words(0, 0, *[1, 0] * 450)))
+instead("fails_its_rpc", "endless_chunk",
         lambda reply: message(reply, MSG, RESPONSE, words(0, 0, 1, 0xFFFFFFFF, 1, 2, 3, 4)))
-instead("reply_of_another",
+instead("fails_its_rpc", "reply_of_another",
         lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid ^ 1, 1)),
         lambda reply: message(reply, MSG, RESPONSE, NOTHING + words(0, 0)))
-instead("reply_that_is_a_call",
+instead("fails_its_rpc", "reply_that_is_a_call",
         lambda reply: message(reply, MSG, RESPONSE, NOTHING + words(reply.xid, 0, 2, 100003)))
-instead("parts_with_chunks",
+instead("fails_its_rpc", "parts_with_chunks",
         lambda reply: message(reply, MSG, RESPONSE | MORE,
                               words(0, 0, 1, 1, 1, 64, 0, 0, 0, 0) + words(reply.xid, 1)))
-instead("parts_without_end",
+instead("fails_its_rpc", "parts_without_end",
         lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)),
         *[lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + bytes(4000))] * 40,
         lambda reply: message(reply, MSG, RESPONSE, NOTHING + bytes(4)))
-instead("parts_of_two",
+instead("fails_with_its_connection", "parts_of_two",
         lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)),
         lambda reply: message(reply, MSG, RESPONSE, NOTHING + words(reply.xid ^ 1, 1),
                               reply.xid ^ 1))
-instead("nomsg_between_parts",
+instead("fails_with_its_connection", "nomsg_between_parts",
         lambda reply: message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)),
         lambda reply: message(reply, NOMSG, RESPONSE, words(0, 0, 0, 1, 1, 1, 64, 0, 0)))
 
 
 @strikes(WRITE)
-def refuses_a_call_twice(_, reply):
+def refuses_a_call_twice(peer, reply):
     """Refuses the Read chunk with the data, and then the Position Zero Read chunk with the whole Call."""
     connection = reply.connection
     connection.refuse(reply.xid, READ_CHUNKS, 1)
-    for _ in waiting(SECONDS):
-        call = connection.next_call()
-        if call:
-            connection.refuse(call.xid, READ_CHUNKS, 1)
-            positions = {position for position, _ in call.reads}
-            return f"the same Call: {call.xid == reply.xid}, Positions {positions}"
+    for call in peer.calls(SECONDS):
+        connection.refuse(call.xid, READ_CHUNKS, 1)
+        positions = {position for position, _ in call.reads}
+        return f"the same Call: {call.xid == reply.xid}, Positions {positions}"
     raise Lost("the Call does not come again")
 
 
 # --- The connection -------------------------------------------------------------------------
 
-instead("error_that_is_no_response", lambda reply: message(reply, ERROR, 0, words(SYSTEM)))
-instead("other_version", lambda reply: words(reply.xid, 1, 32, 0, 0, 0, 0, reply.xid, 1, 0, 0, 0, 0))
+instead("fails_its_rpc", "error_that_is_no_response",
+        lambda reply: message(reply, ERROR, 0, words(SYSTEM)))
+instead("costs_the_connection", "other_version",
+        lambda reply: words(reply.xid, 1, 32, 0, 0, 0, 0, reply.xid, 1, 0, 0, 0, 0))
 
 
-@strikes(READ)
+@strikes(READ, "costs_the_connection")
 def too_long(_, reply):
     reply.connection.raw(message(reply, MSG, RESPONSE, reply.body() + bytes(100000)))
 
 
-@strikes(READ)
+@strikes(READ, "costs_the_connection")
 def hang_up_between_parts(peer, reply):
     reply.connection.raw(message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)))
     peer.hang_up("as told")
 
 
-@strikes(READ)
+@strikes(READ, "costs_the_connection")
 def invalidate_with_a_part(_, reply):
     part = message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1))
     reply.connection.raw(part, reply.call.inv_handle or reply.call.writes[0][0].handle)
@@ -220,7 +232,7 @@ def begins_with(name, *sets):
         type(peer.connection).first = sets
         peer.hang_up("as told")
     fault.__name__ = name
-    strikes(READ)(fault)
+    strikes(READ, "begins_with")(fault)
 
 
 def announces(name, version, private_data):
@@ -230,7 +242,7 @@ def announces(name, version, private_data):
         type(peer.connection).opening = version
         hang_up_and_announce(peer, private_data)
     fault.__name__ = "announces_" + name
-    strikes(READ)(fault)
+    strikes(READ, f"opens_with={version}")(fault)
 
 
 announces("nothing", 1, b"")
