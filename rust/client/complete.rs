@@ -325,10 +325,6 @@ impl Role for Client {
     }
 
     fn ended(&self, why: EndReason) {
-        trace::emit(|| trace::XprtrdmaDisconnect {
-            cid: self.cid,
-            why: why.as_str(),
-        });
         self.history.closed(why.as_str());
     }
 

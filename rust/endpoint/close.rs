@@ -18,7 +18,10 @@ use crate::{
         send::SendList,
         wqe::Status, //
     },
-    support::errno,
+    support::{
+        errno,
+        trace, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -106,10 +109,19 @@ impl<R: Role> Shared<R> {
     /// keeps, does not reach the role's owner, which may be gone.
     pub(crate) fn request_close(&self, why: EndReason) {
         if self.closing.cmpxchg(0, 1, Full).is_ok() {
-            self.role.ended(why);
+            self.note_end(why);
             self.progress.failed(why.errno());
             self.role.lost();
         }
+    }
+
+    /// Traces and records the reason for the end of the connection.
+    fn note_end(&self, why: EndReason) {
+        trace::emit(|| trace::XprtrdmaDisconnect {
+            cid: self.role.cid(),
+            why: why.as_str(),
+        });
+        self.role.ended(why);
     }
 
     /// Ends an attempt to connect: the step that the connecting task waits for fails, and so does
@@ -157,7 +169,7 @@ impl<R: Role> Endpoint<R> {
         // A completed Send has another posted with the lock, and only if `closing` is not set: none is after this.
         let stands = shared.lock().protocol.is_some();
         if !was_closing && stands {
-            shared.role.ended(EndReason::Unneeded);
+            shared.note_end(EndReason::Unneeded);
         }
         id.disconnect();
         shared.destroyed.populate(qp.destroy());

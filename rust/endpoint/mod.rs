@@ -232,9 +232,8 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         message: Received<Shared<Self>>,
     );
 
-    /// Records the reason for the end of the connection. Called once, if it stood. Context: process, does
-    /// not sleep.
-    fn ended(&self, why: EndReason);
+    /// Records the reason for the end of a connection that stood. Called once. Context: process, does not sleep.
+    fn ended(&self, _why: EndReason) {}
 
     /// The connection has ended, or has to: asks for it to be closed. Called once.
     ///

@@ -245,13 +245,16 @@ impl Protocol {
 
     // Numbers that the endpoint derives.
 
-    /// Calls [`Connection::set_grants`], and for version 2 [`Connection::set_ceiling`].
+    /// Calls [`Connection::set_grants`], and for version 2 [`Connection::set_ceiling`]. Returns whether the number has
+    /// changed.
     #[inline]
-    pub(crate) fn set_grants(&mut self, grants: u32) {
-        if self.connection.set_grants(grants) {
+    pub(crate) fn set_grants(&mut self, grants: u32) -> bool {
+        let changed = self.connection.set_grants(grants);
+        if changed {
             let messages = self.messages_for(grants);
             self.set_ceiling(messages);
         }
+        changed
     }
 
     /// Returns whether Calls of this side wait for their Replies on a version 2 connection.

@@ -164,10 +164,6 @@ impl record::Recorder for TraceRecorder {
     }
 
     fn grants(&self, grants: u32) {
-        trace::emit(|| trace::SvcrdmaCredits {
-            cid: self.cid,
-            limit: grants,
-        });
         trace::emit(|| trace::RpcrdmaProtocolGrants {
             cid: self.cid,
             count: grants,

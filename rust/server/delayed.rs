@@ -330,7 +330,7 @@ impl Open<'_> {
             return Err(EndReason::NotPosted);
         }
         //= V1-033, V1-035, V1-040
-        let wanted = state.update_grant(settings::max_requests());
+        let wanted = state.update_grant(self.cid(), settings::max_requests());
         if state.role.replies.is_empty() {
             state.wait_from_now(true);
         }

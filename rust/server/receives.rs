@@ -70,17 +70,20 @@ pub(super) fn make_first(
 }
 
 impl State<Server> {
-    /// Updates the grant for a Reply: the number of Calls that there are Receives for, and `most` at most.
-    /// If more Receives are useful, returns the present and the wanted number of Calls: the caller makes
+    /// Updates the grant of connection number `cid` for a Reply: the number of Calls that there are Receives for, and
+    /// `most` at most. If more Receives are useful, returns the present and the wanted number of Calls: the caller makes
     /// the connection [grow](Open::grow).
     #[inline(always)]
     //= V1-033, V1-035, V1-040
-    pub(super) fn update_grant(&mut self, most: u32) -> Option<Range<u32>> {
+    pub(super) fn update_grant(&mut self, cid: u32, most: u32) -> Option<Range<u32>> {
         let allowance = &mut self.role.receives.allowance;
         let wanted = allowance.handle_reply(most, now);
         let grants = most.min(allowance.calls());
-        if let Some((protocol, _)) = self.established() {
-            protocol.set_grants(grants);
+        let changed = self
+            .established()
+            .is_some_and(|(protocol, _)| protocol.set_grants(grants));
+        if changed {
+            trace::emit(|| trace::SvcrdmaCredits { cid, limit: grants });
         }
         wanted
     }

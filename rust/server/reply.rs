@@ -178,7 +178,7 @@ impl Open<'_> {
         };
         //= V1-033, V1-035, V1-040
         let state = sending.state();
-        let wanted = state.update_grant(settings::max_requests());
+        let wanted = state.update_grant(self.cid(), settings::max_requests());
         if version == Version::V2 {
             state.end_call(call.note().held);
         }

@@ -171,13 +171,6 @@ impl Role for Server {
         self.send_waiting(shared, qp);
     }
 
-    fn ended(&self, why: EndReason) {
-        trace::emit(|| trace::XprtrdmaDisconnect {
-            cid: self.cid,
-            why: why.as_str(),
-        });
-    }
-
     fn lost(&self) {
         self.xprt.close();
     }
