@@ -476,7 +476,7 @@ fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: Err
     }
 }
 
-/// The server lets this side have `limit` Calls under way.
+/// Notes that the server permits `limit` Calls of this side to be outstanding.
 #[inline(always)]
 //= V1-036, V1-037
 fn granted(client: &Client, limit: u32) {
@@ -488,7 +488,7 @@ fn granted(client: &Client, limit: u32) {
     });
 }
 
-/// The message is for an RPC that does not wait for it.
+/// Drops a message for an RPC that does not wait for it.
 #[cold]
 fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Disposition<Pending> {
     let why = if rqst.is_some() {
@@ -505,7 +505,7 @@ fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Disposition<Pending
     Disposition::Done
 }
 
-/// The message is for no RPC of ours.
+/// Drops a message for an unknown RPC.
 fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
     match event {
         //= V1-117, V1-129, V2-118
@@ -643,7 +643,7 @@ fn end_exposure_of_many(
     })
 }
 
-/// The peer invalidated memory of another RPC, or none of ours: the RPC it belongs to breaks.
+/// Ends the RPC whose memory the peer has invalidated with a message for another RPC, or for none of this side.
 #[cold]
 fn foreign(shared: &Shared<Client>, rqst: Pinned, exposed: Exposed) -> Disposition<Pending> {
     shared.lock().role.table.untake(&rqst, exposed);
@@ -652,7 +652,7 @@ fn foreign(shared: &Shared<Client>, rqst: Pinned, exposed: Exposed) -> Dispositi
 }
 
 impl Pending {
-    /// Has the RPC's memory invalidated.
+    /// Invalidates the RPC's memory.
     pub(super) fn invalidate(
         self,
         shared: &Shared<Client>,
@@ -693,7 +693,7 @@ fn is_counted(message: &ClientMessage) -> bool {
 }
 
 impl Waiter {
-    /// The memory is invalidated and unmapped; `mrs` can be used again.
+    /// Takes back registrations whose memory is invalidated and unmapped. `mrs` can be used again.
     pub(super) fn finish(
         self,
         shared: &Shared<Client>,
@@ -728,7 +728,7 @@ impl Waiter {
         }
     }
 
-    /// The connection has ended, and with it the exposure.
+    /// Ends the exposure after the end of the connection.
     ///
     /// The RPC of a good Reply continues to wait: its pin is dropped, and the core sends it again. The RPC
     /// of a bad Reply fails, whether its connection continues or not.
@@ -787,7 +787,7 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
     Some(done)
 }
 
-/// The RPC's memory is its own again: completes it.
+/// Completes an RPC whose memory the peer cannot reach any more.
 #[inline(always)]
 //= V1-089, V1-141, V2-081
 //= V2-183
@@ -804,7 +804,7 @@ fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: ReceivedForm, 
     }
 }
 
-/// Has the core send the Call again: on this connection, unless the refusal has overtaken the end of the
+/// Makes the core send the Call again: on this connection, unless the refusal has overtaken the end of the
 /// sending; then on the next.
 #[cold]
 //= V2-105

@@ -126,9 +126,9 @@ pub(super) fn resolve(
     Ok((resolved.endpoint(sizes.qp, judgement)?, start))
 }
 
-/// Connects, which settles how large messages of version 1 may be (RFC 8797), and makes all buffers.
-/// Where version 2 may be spoken, it is settled whether it is; most buffers are made when that is known,
-/// since its messages are longer.
+/// Connects, and makes the buffers. The exchange of private data settles the sizes of version 1 (RFC 8797).
+/// Where both sides may speak version 2, the first messages settle the version, and most buffers are made after
+/// that, because messages of version 2 are longer.
 ///
 /// The server sends nothing before our first Call, so Receives are in time when they are posted
 /// after the connection stands; and a server that refuses costs no buffers.

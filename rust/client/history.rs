@@ -58,21 +58,21 @@ impl History {
         })
     }
 
-    /// An attempt to connect has ended. Context: any.
+    /// Records the end of an attempt to connect. Context: any.
     pub(super) fn tried(&self, peer: SockAddr, error: i32) {
         let mut last = self.last.lock();
         last.peer = Some(peer);
         last.error = error;
     }
 
-    /// A connection is over. Context: process, does not sleep.
+    /// Records the end of a connection. Context: process, does not sleep.
     pub(super) fn closed(&self, why: &'static str) {
         self.last.lock().close = why;
     }
 
-    /// The server has refused a Call by `report`, which led to `retry`. Returns whether the Call,
-    /// which was planned with that `known` state of the refusals, goes again. Context: process,
-    /// does not sleep. The endpoint's lock may be held.
+    /// Records that the server has refused a Call by `report`, which led to `retry`. Returns whether the Call,
+    /// which was planned with that `known` state of the refusals, is sent again. Context: process, does not
+    /// sleep. The endpoint's lock may be held.
     pub(super) fn refused(&self, report: ErrorReport, retry: Retry, known: u32) -> bool {
         let keep = retry::keep(report);
         let mut refusals = self.refusals.lock();

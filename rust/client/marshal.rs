@@ -133,7 +133,7 @@ pub(super) struct SendSide {
 }
 
 impl SendSide {
-    /// The sender's part of a connection to `peer`. Context: any.
+    /// Creates the sender's part of a connection to `peer`. Context: any.
     ///
     /// # Errors
     ///
@@ -199,17 +199,17 @@ impl SendSide {
         self.limits = limits;
     }
 
-    /// The connection.
+    /// Returns the connection.
     pub(super) fn endpoint(&self) -> &Endpoint<Client> {
         &self.endpoint
     }
 
-    /// The gate of the connection.
+    /// Returns the gate of the connection.
     pub(super) fn gate(&self) -> &Arc<Gate<Endpoint<Client>>> {
         self.endpoint.gate()
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub(super) fn peer(&self) -> &SockAddr {
         &self.peer
     }
@@ -232,7 +232,7 @@ impl SendSide {
         }
     }
 
-    /// The most bytes of a Call of the server, or of its Reply.
+    /// Returns the maximum length of a Call of the server, and of its Reply, in bytes.
     pub(super) fn max_callback(&self) -> u32 {
         let inline = self.limits.inline_send.min(self.limits.inline_recv);
         inline.saturating_sub(self.limits.version.empty_header_len())
@@ -255,7 +255,7 @@ impl SendSide {
         gate.close(Endpoint::close);
     }
 
-    /// An idle registration for `pages` pages. Without one the sender has to wait.
+    /// Takes an idle registration for `pages` pages. Without an idle registration, the sender has to wait.
     #[inline]
     fn take_mr(&mut self, pages: u32) -> Option<Mr<Idle>> {
         match self.stash.take(pages) {
@@ -280,7 +280,8 @@ impl SendSide {
         self.stash.put_all(mrs.unmap());
     }
 
-    /// There is none: has the core make the sender wait, and more be made.
+    /// Makes the core let the sender wait, and the pool make more registrations, because no registration is
+    /// idle.
     #[cold]
     fn wait_for_mr(&mut self, pages: u32) -> Option<Mr<Idle>> {
         let client = &self.endpoint.shared().role;
@@ -308,7 +309,7 @@ impl Made {
         Self(Some(side))
     }
 
-    /// The sender's part.
+    /// Returns the sender's part.
     ///
     /// # Errors
     ///
@@ -317,7 +318,7 @@ impl Made {
         self.0.as_mut().ok_or_else(errno::not_connected)
     }
 
-    /// The sender's part, which the caller has to close from now on.
+    /// Takes the sender's part, which the caller has to close from now on.
     pub(super) fn into_sender(mut self) -> Option<SendSide> {
         self.0.take()
     }
@@ -655,7 +656,7 @@ pub(super) fn send_reply(
     result.map_err(|error| not_composed(side, error))
 }
 
-/// Why a message that was planned is not sent, in the core's terms.
+/// Returns the error of the core for a message that was planned and not composed.
 #[cold]
 fn not_composed(side: &mut SendSide, error: ComposeError) -> XprtSendError {
     match error {
@@ -736,7 +737,7 @@ fn shape<'a>(rqst: &RdmaRqst, [argument, result]: &'a mut [Item; 2]) -> CallShap
     }
 }
 
-/// A buffer's measures, as the plan takes them.
+/// Returns the measures of a buffer for the plan.
 #[inline]
 fn measures(of: Measures) -> Buf {
     let part = |extent: Extent| Part {

@@ -113,7 +113,7 @@ pub(crate) struct Exposed {
     pub(super) layout: Layout,
 }
 
-/// A registration as the header names it.
+/// Returns the Segment of a registration for the header.
 #[inline]
 pub(super) fn segment(region: Region) -> Segment {
     Segment {
@@ -248,7 +248,7 @@ impl RequestTable {
         )
     }
 
-    /// The request was sent, with `mrs` as its chunks. It must have been idle.
+    /// Enters a request that was sent with `mrs` as its chunks. The request must have been idle.
     #[inline]
     pub(super) fn sent(&mut self, rqst: &RdmaRqst, mrs: MrList<Registered>, layout: Layout) {
         let Some(row) = self.0.get_mut(rqst.index() as usize) else {
@@ -473,8 +473,8 @@ impl Requests {
         }
     }
 
-    /// The queue pair is destroyed: no memory is exposed or mapped any more. The registrations,
-    /// including the registrations of `pool`, are to be freed without the lock.
+    /// Takes the registrations, including the registrations of `pool`, after the queue pair was destroyed. No
+    /// memory is exposed or mapped any more. The caller frees them without the lock.
     pub(super) fn retire(&mut self, pool: &Pool, proof: &Destroyed) -> MrList<Idle> {
         let mut all = pool.take_all();
         for index in 0..self.table.0.len() as u32 {

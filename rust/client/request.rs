@@ -37,7 +37,7 @@ pub(super) type RdmaRqst = Rqst<Request>;
 pub(super) type Pinned = PinnedRqst<Request>;
 
 impl Request {
-    /// The state of an unused slot. Context: process, may sleep.
+    /// Initializes an unused slot. Context: process, may sleep.
     pub(super) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             refusals: Racy::new(0),

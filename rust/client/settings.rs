@@ -95,22 +95,23 @@ pub(crate) fn slots() -> u32 {
     positive(&SLOTS)
 }
 
-/// The largest message that a new connection sends inline in version 1, in bytes.
+/// Returns the maximum length of a message that a new connection sends inline in version 1, in bytes.
 pub(crate) fn inline_send() -> u32 {
     whole_units(positive(&INLINE_WRITE))
 }
 
-/// The largest message that a new connection has Receives for in version 1, in bytes.
+/// Returns the maximum length of a message that a new connection has Receives for in version 1, in bytes.
 pub(crate) fn inline_recv() -> u32 {
     whole_units(positive(&INLINE_READ))
 }
 
-/// The largest message that a new connection sends or has Receives for in version 2, in bytes.
+/// Returns the maximum length of a message that a new connection sends or has Receives for in version 2, in
+/// bytes.
 pub(crate) fn message() -> u32 {
     whole_units(positive(&MAX_MESSAGE))
 }
 
-/// The versions of RPC-over-RDMA that a new connection may speak.
+/// Returns the versions of RPC-over-RDMA that a new connection may speak.
 pub(crate) fn versions() -> Versions {
     match positive(&MAX_VERSION) {
         1 => Versions::V1,
@@ -124,13 +125,12 @@ pub(crate) fn negotiates_in_band() -> bool {
     NEGOTIATE.load(Relaxed) != 0
 }
 
-/// The value of a setting whose range excludes negative numbers.
+/// Returns the value of a setting whose range excludes negative numbers.
 fn positive(setting: &Atomic<i32>) -> u32 {
     setting.load(Relaxed).unsigned_abs()
 }
 
-/// The private data have sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides use multiples
-/// of it.
+/// Rounds down to a multiple of 1,024 bytes, which is the unit of sizes in the private data (RFC 8797, 4.1).
 fn whole_units(bytes: u32) -> u32 {
     bytes / 1024 * 1024
 }

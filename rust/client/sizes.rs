@@ -167,7 +167,7 @@ impl ClientSizes {
         })
     }
 
-    /// The longest messages of `version`.
+    /// Returns the maximum lengths of messages of `version`.
     pub(crate) fn lengths(&self, version: Version) -> Lengths {
         match version {
             Version::V1 => self.v1,
@@ -218,7 +218,8 @@ impl ClientSizes {
         }
     }
 
-    /// All others, when `version` is settled, or none yet.
+    /// Returns the numbers and lengths of the buffers beyond [`Self::first_buffers`]. `version` is `None` before the
+    /// version is settled.
     pub(crate) fn other_buffers(&self, config: &Config, version: Option<Version>) -> Buffers {
         let first = self.first_buffers(config, version);
         Buffers {
@@ -229,8 +230,8 @@ impl ClientSizes {
         }
     }
 
-    /// The most Segments of a header that this side takes. It sends no more either (D-25), and a Call may
-    /// have several chunks.
+    /// Returns the maximum number of Segments of a header that this side accepts. It sends no more than that
+    /// (D-25), and a Call may have several chunks.
     fn header_segments(&self) -> u32 {
         (2 * self.chunk_segments).max(SEGMENTS)
     }

@@ -43,7 +43,7 @@ macro_rules! counters {
         }
 
         impl Stats {
-            /// All zero.
+            /// Creates counters that are zero.
             pub(crate) const fn new() -> Self {
                 Self { $($name: RacyCounter::new(),)* }
             }

@@ -296,7 +296,7 @@ impl Transport for RdmaTransport {
 }
 
 impl RdmaTransport {
-    /// The task gives up its RPC before the Reply has come.
+    /// Gives up the RPC of a task before the Reply has arrived.
     #[cold]
     fn abandon(&self, rqst: &RdmaRqst) {
         might_sleep();
@@ -327,7 +327,7 @@ impl RdmaTransport {
     }
 }
 
-/// Both sides have said how large messages may be.
+/// Traces the inline thresholds, which both sides have announced.
 fn trace_thresholds(endpoint: &Endpoint<Client>, sizes: &ClientSizes, peer: &SockAddr) {
     let shared = endpoint.shared();
     let Some(facts) = shared.lock().protocol().map(Protocol::facts) else {

@@ -61,13 +61,13 @@ impl Count for VersionCache {
     }
 }
 
-/// Until when something is known of a server.
+/// Returns the time until which the memory of a server's version is valid.
 fn until(known: u64) -> Time {
     Time((known & (BY_CALL - 1)) * 1_000)
 }
 
-/// A number for a server, as seen from a network namespace. Two may have the same, or a namespace
-/// may take the place of another; then one of them is not asked for its version for a while.
+/// Returns a hash of a server's address and its network namespace. After a collision, or after the reuse of a
+/// namespace, the client does not ask the other server for its version for a while.
 fn server_hash(net: Net, server: &SockAddr) -> u64 {
     // FNV-1a, 64 bits.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

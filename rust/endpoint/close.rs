@@ -69,7 +69,7 @@ pub(crate) enum EndReason {
 }
 
 impl EndReason {
-    /// The reason in words, for traces and debugfs.
+    /// Returns the reason in words, for traces and debugfs.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Disconnected => "disconnected",

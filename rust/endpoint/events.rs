@@ -59,7 +59,7 @@ pub(crate) enum Disposition<P> {
     Close(EndReason),
 }
 
-/// The handle that the peer has invalidated.
+/// Returns the handle that the peer has invalidated.
 fn handle_of(invalidated: &Option<Invalidated>) -> Option<Handle> {
     let proof = invalidated.as_ref()?;
     Some(Handle(proof.handle()))
@@ -197,7 +197,7 @@ impl<R: Role> Shared<R> {
         self.role.writable(self, qp);
     }
 
-    /// A message has arrived on a version 2 connection.
+    /// Handles a message of a version 2 connection.
     #[inline(never)]
     fn received_v2(
         &self,
@@ -251,7 +251,7 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    /// Has the role handle a message of version 2.
+    /// Makes the role handle a message of version 2.
     #[inline(always)]
     fn on_fast_path(
         &self,
@@ -322,7 +322,7 @@ impl<R: Role> Shared<R> {
         }
     }
 
-    /// Has a message of any kind handled, by the protocol and then by the role.
+    /// Makes the protocol, and then the role, handle a message of any kind.
     fn handle_out_of_line(
         &self,
         mut guard: LockedState<'_, R>,

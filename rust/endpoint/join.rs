@@ -99,7 +99,7 @@ pub(crate) struct Reassembly {
 }
 
 impl Reassembly {
-    /// The message.
+    /// Returns the message.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -178,8 +178,8 @@ impl<R: Role> State<R> {
 }
 
 impl<R: Role> Shared<R> {
-    /// A part of a property set has come: keeps it, or has the protocol take the set if it is the
-    /// last one.
+    /// Handles a part of a property set: keeps it, or makes the protocol take the set if the part is the last
+    /// one.
     #[cold]
     pub(super) fn join_properties(
         &self,
@@ -212,8 +212,8 @@ impl<R: Role> Shared<R> {
         self.claim(guard, qp, event, message, None, true)
     }
 
-    /// A part of an RPC message has come: keeps it, or has the role handle the message if it is the
-    /// last one.
+    /// Handles a part of an RPC message: keeps it, or makes the role handle the message if the part is the last
+    /// one.
     #[cold]
     pub(super) fn join(
         &self,

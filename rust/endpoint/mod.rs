@@ -156,13 +156,13 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// The role's data for each Receive.
     type Note: Send + Sync + Default;
 
-    /// Of which memory messages are joined that come in several parts.
+    /// The quota of memory for the reassembly of messages in several parts.
     const BUDGET: ReassemblyQuota;
 
-    /// Which RPC messages this role gets but for exceptions. Their way is the short one.
+    /// The kind of RPC messages that this role usually receives. The fast path handles this kind only.
     const FAST_PATH: MsgType;
 
-    /// The number of the connection, for traces.
+    /// Returns the number of the connection, for traces.
     fn cid(&self) -> u32;
 
     /// Lets a completion use the reserves of memory, for [`Handler::reserves`](crate::rdma::Handler::reserves).
@@ -170,8 +170,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         None
     }
 
-    /// A good RPC message arrived whole, of the [usual](Self::FAST_PATH) kind; `invalidated` is the memory that
-    /// the peer invalidated with it. The endpoint is locked as long as the role keeps `state`.
+    /// Handles a valid RPC message of the kind [`FAST_PATH`](Self::FAST_PATH) that arrived in one part.
+    /// `invalidated` is the memory that the peer invalidated with it. The endpoint is locked as long as the
+    /// role keeps `state`.
     ///
     /// Context: completion. Does not wait for completions.
     fn on_fast_path(
@@ -200,8 +201,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// The connection has to be closed.
     fn tick(&self, state: &mut State<Self>, now: Time) -> Result<bool, EndReason>;
 
-    /// There may be room in the send queue, Send buffers, or credits of the peer: sends the messages of the role
-    /// that waited for them, or wakes their senders. Context: process, may sleep. Does not wait for completions.
+    /// Sends the messages of the role that waited for room in the send queue, for Send buffers or for credits
+    /// of the peer, or wakes their senders. Called when there may be more of them. Context: process, may sleep.
+    /// Does not wait for completions.
     fn writable(&self, shared: &Shared<Self>, qp: &QpRef<Shared<Self>>);
 
     /// Counts a message that arrived, before it is parsed. Context: completion.
@@ -210,9 +212,8 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Counts or traces a message of the peer that is answered by an error message. Context: completion.
     fn refused(&self, message: &FixedWords, report: &ErrorReport);
 
-    /// Another message arrived, or one in parts; `invalidated` is the memory that the peer
-    /// invalidated with it, unless `claim` has it. Context: completion. Does not wait for
-    /// completions.
+    /// Handles a message of another kind, or in several parts. `invalidated` is the memory that the peer
+    /// invalidated with it, unless `claim` has it. Context: completion. Does not wait for completions.
     fn arrived(
         &self,
         shared: &Shared<Self>,
@@ -222,7 +223,7 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         invalidated: Option<Invalidated>,
     ) -> Disposition<Self::Pending>;
 
-    /// The role said that `message` has to stay ([`Disposition::Keep`]). Context: completion. Does not
+    /// Keeps `message`, for which a handler has returned [`Disposition::Keep`]. Context: completion. Does not
     /// wait for completions.
     fn keep(
         &self,
@@ -235,18 +236,20 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Records the reason for the end of a connection that stood. Called once. Context: process, does not sleep.
     fn ended(&self, _why: EndReason) {}
 
-    /// The connection has ended, or has to: asks for it to be closed. Called once.
+    /// Requests that the owner closes the endpoint, because the connection has ended or has to end. Called
+    /// once.
     ///
     /// Context: process, does not sleep. Does not close the endpoint itself.
     fn lost(&self);
 
-    /// The device goes away, and waits until the endpoint is closed, whether it was lost before or not.
+    /// Requests that the owner closes the endpoint, because the device is removed. The removal waits until the
+    /// endpoint is closed. Also called if the connection was lost before.
     ///
     /// Context: process, does not sleep. Does not close the endpoint itself.
     fn device_removed(&self) {}
 
-    /// The queue pair is destroyed: unmaps and frees all of the role's memory that the device or the peer could
-    /// reach. Context: process, may sleep.
+    /// Unmaps and frees the role's memory that the device or the peer could reach, after the queue pair was
+    /// destroyed. Context: process, may sleep.
     fn destroyed(&self, shared: &Shared<Self>, proof: &Destroyed);
 }
 
@@ -333,7 +336,7 @@ pub(crate) struct Unresolved<R: Role> {
 }
 
 impl<R: Role> Unresolved<R> {
-    /// An id for a connection to a peer.
+    /// Creates an id for a connection to a peer.
     ///
     /// Context: process, may sleep.
     ///
@@ -346,7 +349,7 @@ impl<R: Role> Unresolved<R> {
         Ok(Self { id, shared })
     }
 
-    /// The part that events reach, and by which connecting can be [given up](Shared::give_up).
+    /// Returns the part that events reach, by which connecting can be [given up](Shared::give_up).
     pub(crate) fn shared(&self) -> &Arc<Shared<R>> {
         &self.shared
     }
@@ -384,7 +387,8 @@ pub(crate) struct Resolved<R: Role> {
 }
 
 impl<R: Role> Resolved<R> {
-    /// The connection that a peer asks for. Nothing is answered yet: dropping it refuses.
+    /// Creates an id for the connection that a peer requests. The peer gets no answer yet. Dropping the id
+    /// refuses the request.
     ///
     /// Context: process, may sleep.
     ///
@@ -409,7 +413,7 @@ impl<R: Role> Resolved<R> {
         })
     }
 
-    /// The role.
+    /// Returns the role.
     pub(crate) fn role(&self) -> &R {
         &self.shared.role
     }
@@ -594,33 +598,33 @@ impl<R: Role> Endpoint<R> {
         })
     }
 
-    /// The part that events and completions reach.
+    /// Returns the part that events and completions reach.
     pub(crate) fn shared(&self) -> &Arc<Shared<R>> {
         &self.shared
     }
 
-    /// The queue pair.
+    /// Returns the queue pair.
     pub(crate) fn qp(&self) -> &Qp<Shared<R>> {
         &self.qp
     }
 
-    /// This side's address.
+    /// Returns this side's address.
     pub(crate) fn source(&self) -> SockAddr {
         self.id.source()
     }
 
-    /// The peer's address, if the peer asked for the connection.
+    /// Returns the peer's address, if the peer asked for the connection.
     pub(crate) fn peer(&self) -> SockAddr {
         self.id.peer()
     }
 
-    /// The protection domain.
+    /// Returns the protection domain.
     pub(crate) fn pd(&self) -> &Arc<Pd> {
         &self.pd
     }
 }
 
-/// Now, in milliseconds, as the protocol counts time. Context: any.
+/// Returns the current time in milliseconds, as the protocol counts time. Context: any.
 pub(crate) fn now() -> Time {
     Time(time::milliseconds())
 }

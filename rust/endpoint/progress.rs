@@ -80,7 +80,7 @@ impl Progress {
         }
     }
 
-    /// A step is done. Context: any.
+    /// Completes a step: wakes the task that waits for it. Context: any.
     pub(super) fn reached(&self, step: Step) {
         if step == Step::Established {
             self.outcome.lock().established = true;

@@ -293,7 +293,7 @@ impl Protocol {
         self.send_credits().ceiling().div_ceil(2)
     }
 
-    /// The version, if it will not change any more, even if the peer has still to speak it.
+    /// Returns the version if it will not change any more, even if the peer has still to speak it.
     pub(super) fn lasting_version(&self) -> Option<Version> {
         let may_change = self.may_change_version();
         self.version().filter(|_| !may_change)

@@ -186,7 +186,7 @@ impl<R: Role> State<R> {
         !self.sends.is_empty() && self.queue.has_room(mrs)
     }
 
-    /// The protocol's state, while the connection stands.
+    /// Returns the protocol's state, while the connection stands.
     pub(crate) fn protocol(&self) -> Option<&Protocol> {
         self.protocol.as_ref()
     }
@@ -259,7 +259,7 @@ impl<R: Role> State<R> {
         qp.post_send(&mut self.queue, mrs, buffer, len)
     }
 
-    /// Time has passed. Returns the time at which the protocol must be called again.
+    /// Handles the time-outs that are due. Returns the time at which the protocol must be called again.
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ impl<R: Role> Ticker<R> {
         Ok(Self { clock })
     }
 
-    /// Has a clock that stands look again. Context: any.
+    /// Starts a clock that has stopped. Context: any.
     pub(crate) fn wind_up(&self) {
         self.clock.start(SHORTEST);
     }

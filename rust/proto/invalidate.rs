@@ -15,7 +15,7 @@ fn handles<C: Chunks + ?Sized>(chunks: &C) -> impl Iterator<Item = Handle> + '_ 
     reads.chain(writes).chain(reply).map(|s| s.handle)
 }
 
-/// Requester: returns the handle to offer with a Call, [`Handle::NONE`] to offer none.
+/// Returns the handle that a requester offers with a Call, or [`Handle::NONE`].
 ///
 /// `capable` is true if a peer's Send can invalidate registrations of this side's device. `chunks` names
 /// only dynamically registered memory.
@@ -28,7 +28,7 @@ pub fn offer<C: Chunks + ?Sized>(capable: bool, chunks: &C) -> Handle {
     handles(chunks).last().unwrap_or(Handle::NONE)
 }
 
-/// Responder, version 2: returns the handle that the Reply may invalidate, if there is one.
+/// Returns the handle that the Reply of a responder may invalidate in version 2, if there is one.
 ///
 /// A handle that the Call does not name is left alone. With a continued Reply, only the last
 /// message invalidates; error messages, property sets and grants never do.
@@ -44,7 +44,7 @@ pub fn permitted<C: Chunks + ?Sized>(
         .then_some(inv_handle)
 }
 
-/// Responder, version 1: returns the handle of the Call that the Reply may invalidate.
+/// Returns the handle of the Call that the Reply of a responder may invalidate in version 1.
 ///
 /// `agreed` says whether both sides set the R bit, and the device can do it.
 //= CM-011, CM-012, CM-013

@@ -67,7 +67,8 @@ impl Resources {
         add_messages(&mut self.receives, self.recv_batch, messages, most)
     }
 
-    /// The most registrations of one RPC: a Read chunk, and a Write chunk or a Reply chunk.
+    /// Returns the maximum number of registrations of one RPC: a Read chunk, and a Write chunk or a Reply
+    /// chunk.
     pub const fn per_call(&self) -> u32 {
         self.chunk_segments.saturating_mul(2)
     }

@@ -165,7 +165,7 @@ unsafe impl Send for CmId {}
 unsafe impl Sync for CmId {}
 
 impl CmId {
-    /// A new id whose events go to `handler`.
+    /// Creates an id whose events go to `handler`.
     ///
     /// Context: process, may sleep.
     ///
@@ -225,9 +225,9 @@ impl CmId {
         })
     }
 
-    /// Has the device tell a peer whose message finds no Receive to send the message again soon.
-    /// Without this, rdma_cm has the peer wait for 655 ms. Context: process, may sleep. Called
-    /// before the queue pair receives.
+    /// Makes the device tell a peer whose message finds no Receive to send the message again soon. Without
+    /// this, rdma_cm makes the peer wait for 655 ms. Context: process, may sleep. Called before the queue pair
+    /// receives.
     ///
     /// # Errors
     ///
@@ -300,7 +300,7 @@ impl CmId {
         HandlerLock(self)
     }
 
-    /// The attributes of the device, once the address is resolved.
+    /// Returns the attributes of the device, once the address is resolved.
     ///
     /// # Errors
     ///
@@ -314,7 +314,7 @@ impl CmId {
         Ok(unsafe { Attributes::of(device) })
     }
 
-    /// This side's address, once the peer's is resolved.
+    /// Returns this side's address, once the peer's address is resolved.
     pub(crate) fn source(&self) -> SockAddr {
         // SAFETY: the id is valid; `cma_src_addr` (drivers/infiniband/core/cma.c) is set while
         // the address is being resolved or the connection made, and stays until the id goes. All
@@ -322,7 +322,7 @@ impl CmId {
         SockAddr::new(unsafe { (*self.as_raw()).route.addr.src_addr })
     }
 
-    /// The peer's address, once it is resolved or the peer has asked for the connection.
+    /// Returns the peer's address, once it is resolved or the peer has asked for the connection.
     pub(crate) fn peer(&self) -> SockAddr {
         // SAFETY: the id is valid; `cma_dst_addr` (drivers/infiniband/core/cma.c) is set by
         // rdma_resolve_addr(), or before the event that the peer asks, and stays until the id goes. All
@@ -330,7 +330,7 @@ impl CmId {
         SockAddr::new(unsafe { (*self.as_raw()).route.addr.dst_addr })
     }
 
-    /// The link to the peer, once its address is resolved.
+    /// Returns the link to the peer, once its address is resolved.
     pub(crate) fn link(&self) -> NetInterface {
         // SAFETY: the id is valid by the type invariant, and has its device.
         unsafe { link(self.raw) }
@@ -343,7 +343,7 @@ impl CmId {
         unsafe { !bindings::rdma_protocol_iwarp(self.device(), self.port()) }
     }
 
-    /// The number of the device's port; 0 before the address is resolved.
+    /// Returns the number of the device's port; 0 before the address is resolved.
     pub(super) fn port(&self) -> u32 {
         // SAFETY: the id is valid by the type invariant; `rdma_cm_id.port_num` is set with the
         // device, before the event that says so.
@@ -378,7 +378,7 @@ impl CmId {
         this
     }
 
-    /// The device, null before the address is resolved. Valid while the id is.
+    /// Returns the device, or null before the address is resolved. The device is valid as long as the id.
     pub(super) fn device(&self) -> *mut bindings::ib_device {
         // SAFETY: the id is valid by the type invariant; `rdma_cm_id.device` is set once, before the
         // event that says so.
@@ -442,7 +442,7 @@ pub(super) unsafe fn create_id(
     NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)
 }
 
-/// Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.
+/// Handles an event. Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.
 ///
 /// # Safety
 ///

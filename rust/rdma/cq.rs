@@ -84,7 +84,7 @@ impl<H: Handler> Run for EventOf<H> {
 }
 
 impl<H: Handler> CqShared<H> {
-    /// Whose completions these are.
+    /// Returns the handler of the completions of this queue.
     pub(super) fn handler(&self) -> &H {
         &self.handler
     }
@@ -113,12 +113,12 @@ impl<'a, H: Handler> Completions<'a, H> {
         Self(unsafe { &*(*cq).cq_context.cast::<CqShared<H>>() })
     }
 
-    /// Whose completion it is.
+    /// Returns the handler of this completion.
     pub(super) fn handler(&self) -> &'a H {
         &self.0.handler
     }
 
-    /// The work requests that owe a completion.
+    /// Returns the number of work requests that owe a completion.
     pub(super) fn owed(&self) -> &'a Atomic<u32> {
         &self.0.owed
     }
@@ -134,7 +134,7 @@ impl<'a, H: Handler> Completions<'a, H> {
         self.own().qp_id
     }
 
-    /// The queue pair.
+    /// Returns the queue pair.
     pub(crate) fn qp(&self) -> &'a QpRef<H> {
         // SAFETY: written before the first work request was posted (`Cq::set_qp`), and not since.
         let qp = unsafe { (*self.0.own.get()).qp };
@@ -240,7 +240,7 @@ impl<H: Handler> Cq<H> {
         self.shared.as_ptr()
     }
 
-    /// The state that completions share.
+    /// Returns the state that completions share.
     pub(super) fn shared(&self) -> &CqShared<H> {
         // SAFETY: valid by the type invariant; freed in drop only.
         unsafe { self.shared.as_ref() }

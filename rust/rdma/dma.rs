@@ -115,7 +115,7 @@ impl DmaBuf {
     /// The offset of the mapping in the buffer object, in bytes.
     pub(super) const MAPPING: usize = offset_of!(Self, mapping);
 
-    /// A zeroed buffer, near the device. Context: process, may sleep.
+    /// Creates a zeroed buffer in memory near the device. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -166,7 +166,8 @@ impl DmaBuf {
         self.data.len() as u32
     }
 
-    /// The element of the part that was made ready last, at first of everything.
+    /// Returns the scatter/gather element of the part that was made ready last. At first, that is the whole
+    /// buffer.
     pub(super) fn sge(&mut self) -> *mut bindings::ib_sge {
         &raw mut self.sge
     }
@@ -181,7 +182,7 @@ impl DmaBuf {
         }
     }
 
-    /// The processor gets the first `len` bytes as the device wrote them. `qp` is the queue pair that the
+    /// Gives the processor the first `len` bytes as the device wrote them. `qp` is the queue pair that the
     /// buffer was posted to.
     #[inline(always)]
     pub(super) fn take<H: Handler>(&self, len: u32, _qp: &QpRef<H>) {
@@ -190,7 +191,7 @@ impl DmaBuf {
         }
     }
 
-    /// The device, as long as the buffer is mapped.
+    /// Returns the device, as long as the buffer is mapped.
     fn device(&self) -> Option<*mut bindings::ib_device> {
         // SAFETY: `give` and `take` alone lead here, while the queue pair exists; so the ledger does not use
         // the mapping (type invariant).
@@ -235,7 +236,7 @@ impl DmaBuf {
     }
 }
 
-/// Zeroed memory on `node`. `KVec` cannot be told of a node.
+/// Allocates zeroed memory on `node`. `KVec` has no parameter for a node.
 ///
 /// # Errors
 ///

@@ -34,26 +34,25 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
         None
     }
 
-    /// Something happened to the connection.
+    /// Handles an event of the connection.
     ///
     /// Context: process, may sleep. The id's handler mutex is held (`rdma_id_private`): the id
     /// must not be destroyed, and nothing may be waited for that destroys it.
     fn cm_event(&self, event: cm::CmEvent<'_>);
 
-    /// The device reports an event of the queue pair that the driver takes for serious. Context: process, may
-    /// sleep.
+    /// Handles an event of the queue pair that the driver reports as serious. Context: process, may sleep.
     fn queue_pair_event(&self, event: QpEvent);
 
-    /// A message arrived. The lock with which Receives are posted must be taken before the message is posted
-    /// again.
+    /// Handles a message that arrived. The lock with which Receives are posted must be taken before the message
+    /// is posted again.
     fn received(&self, cx: &mut Completions<'_, Self>, message: Received<Self>);
 
     /// Sends have ended, done or failed; [`SendQueue::ended`](super::send::SendQueue::ended) gives
     /// their buffers.
     fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>);
 
-    /// A work request failed: the connection is lost. Work requests that were posted come back
-    /// as failed, one after the other, so this is called many times.
+    /// Handles the failure of a work request, which ends the connection. All posted work requests then fail one
+    /// after the other, so this is called many times.
     fn lost(&self, status: Status);
 }
 
@@ -72,8 +71,8 @@ pub(crate) trait Invalidates: Handler {
         proof: Unexposed,
     );
 
-    /// An invalidation was not executed, since the queue pair failed before. The peer may reach
-    /// the memory until the queue pair is destroyed; then
+    /// Handles an invalidation that was not executed, because the queue pair failed before it. The peer may
+    /// reach the memory until the queue pair is destroyed; then
     /// [`LocalInv::resolve`](super::local_inv::LocalInv::resolve) completes the invalidation.
     fn invalidation_failed(&self, inv: LocalInvBox<Self>);
 }
@@ -87,8 +86,8 @@ pub(crate) trait Pulls: Handler {
     /// posted. Context: completion.
     fn wait_for_posting(&self);
 
-    /// RDMA Reads have ended: the data is in `pull`. None if they failed; then the connection is
-    /// lost, and [`Handler::lost`] says so.
+    /// Handles the end of RDMA Reads. The data is in `pull`, or `pull` is `None` if they failed; then the
+    /// connection is lost, and [`Handler::lost`] is called, too.
     fn pulled(
         &self,
         cx: &mut Completions<'_, Self>,

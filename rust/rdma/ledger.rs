@@ -97,7 +97,7 @@ enum Struck {
 }
 
 impl LedgerEntry {
-    /// The entry of a new box, whose kind is `kind`.
+    /// Creates the entry of a new box of the kind `kind`.
     pub(super) const fn new(kind: &'static BoxKind) -> Self {
         Self {
             ledger: None,
@@ -217,7 +217,7 @@ impl Ledger {
         list.0 = entry;
     }
 
-    /// Has all boxes that are posted give back registrations of the queue pair `qp`.
+    /// Makes all posted boxes give back registrations of the queue pair `qp`.
     ///
     /// # Safety
     ///

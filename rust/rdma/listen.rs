@@ -63,13 +63,13 @@ pub(crate) trait Accept: Send + Sync + 'static {
     /// The request, if it cannot be taken.
     fn request(&self, request: KBox<ConnectRequest>) -> Result<(), KBox<ConnectRequest>>;
 
-    /// The listener hears nothing any more, since its address moved or its device goes away: it
-    /// is to be dropped, and maybe made anew.
+    /// Reports that the listener has ended, because its address moved or its device is removed. The owner drops
+    /// it, and may create another.
     ///
     /// Context: process, may sleep. Does not drop the listener.
     fn listener_lost(&self);
 
-    /// The device goes away by which a request came, and waits until the request is dropped.
+    /// Reports that the device of a request is removed. The removal waits until the request is dropped.
     ///
     /// Context: process, may sleep. Does not drop the request, whose handler mutex is held.
     fn lost(&self, request: RequestId);
@@ -131,7 +131,7 @@ impl CmListener {
         Ok(this)
     }
 
-    /// The address, with the port that it got.
+    /// Returns the address, with the assigned port.
     pub(crate) fn address(&self) -> SockAddr {
         // SAFETY: the id is valid until drop; its source address was set by rdma_bind_addr().
         SockAddr::new(unsafe { (*self.raw.as_ptr()).route.addr.src_addr })
@@ -191,19 +191,19 @@ impl ConnectRequest {
         self.private_data.get(..len).unwrap_or_default()
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub(crate) fn peer(&self) -> SockAddr {
         // SAFETY: the id is valid by the type invariant; `cma_dst_addr` (drivers/infiniband/core/cma.c)
         // is set before the event that the peer asks, and stays until the id goes.
         SockAddr::new(unsafe { (*self.raw.as_ptr()).route.addr.dst_addr })
     }
 
-    /// The number of the peer's queue pair; 0 on iWARP.
+    /// Returns the number of the peer's queue pair; 0 on iWARP.
     pub(crate) fn queue_pair(&self) -> u32 {
         self.queue_pair
     }
 
-    /// The link to the peer.
+    /// Returns the link to the peer.
     pub(crate) fn link(&self) -> net::NetInterface {
         // SAFETY: the id is valid by the type invariant, and has had its device since it was made.
         unsafe { cm::link(self.raw) }
@@ -230,8 +230,8 @@ impl ConnectRequest {
         unsafe { Registers::of(device, port) }
     }
 
-    /// The connection that the peer asks for; its events go to `handler`. The peer is still to be
-    /// accepted, or is refused when the id is dropped.
+    /// Turns the request into the id of a connection, whose events go to `handler`. The peer has still to be
+    /// accepted. Dropping the id refuses the peer.
     ///
     /// Context: process, may sleep.
     pub(crate) fn into_id<H: Handler>(this: KBox<Self>, handler: Arc<H>) -> CmId {
@@ -307,7 +307,7 @@ unsafe fn connect_request<A: Accept>(
     }
 }
 
-/// Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.
+/// Handles an event of a listener. Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.
 ///
 /// # Safety
 ///

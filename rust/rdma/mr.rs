@@ -321,7 +321,7 @@ impl Mr<Idle> {
         })
     }
 
-    /// The most pages that it can map.
+    /// Returns the maximum number of pages that it can map.
     pub(crate) fn pages(&self) -> u32 {
         self.inner.sg.capacity()
     }
@@ -388,7 +388,7 @@ impl<S: sealed::MrState> MrList<S> {
 }
 
 impl<S: sealed::Private> MrList<S> {
-    /// An empty list.
+    /// Creates an empty list.
     pub(crate) const fn new() -> Self {
         Self::empty()
     }
@@ -424,7 +424,7 @@ impl MrList<Idle> {
 pub(crate) struct IdleStack(BoxStack<Inner>);
 
 impl IdleStack {
-    /// An empty one.
+    /// Creates an empty list.
     pub(crate) const fn new() -> Self {
         Self(BoxStack::new())
     }
@@ -445,7 +445,7 @@ impl IdleStack {
 }
 
 impl Mr<Revoked> {
-    /// The memory, as the peer knew it.
+    /// Returns the memory as the peer knew it.
     pub(crate) fn region(&self) -> Region {
         self.inner.region
     }
@@ -466,7 +466,7 @@ impl Mr<Revoked> {
 }
 
 impl Mr<Mapped> {
-    /// The memory, as the peer will know it.
+    /// Returns the memory as the peer will know it.
     pub(crate) fn region(&self) -> Region {
         self.inner.region
     }
@@ -489,7 +489,7 @@ impl MrList<Mapped> {
         self.into_state()
     }
 
-    /// The peer may reach the memory from now on.
+    /// Marks the memory as exposed: the peer may reach it from now on.
     pub(super) fn registered(self) -> MrList<Registered> {
         self.into_state()
     }
@@ -514,8 +514,8 @@ impl MrList<Registered> {
         })
     }
 
-    /// The one registration that there is, if it is the one that the peer has invalidated; then
-    /// the proof of that is used up. Or the list.
+    /// Returns the single registration if it is the registration that the peer has invalidated, and uses up the
+    /// proof. Returns the list otherwise.
     ///
     /// # Errors
     ///
@@ -543,7 +543,7 @@ impl MrList<Registered> {
         }
     }
 
-    /// The proof that nothing is exposed, if that is so; or the list.
+    /// Returns the proof that no memory is exposed if all registrations allow it, or else the list.
     ///
     /// # Errors
     ///
@@ -556,7 +556,7 @@ impl MrList<Registered> {
         }
     }
 
-    /// All have been invalidated by ourselves.
+    /// Takes back registrations that this side has invalidated.
     pub(super) fn invalidated(mut self) -> (MrList<Idle>, Unexposed) {
         self.for_each(Inner::unmap);
         (self.into_state(), Unexposed::by_end_of_list())

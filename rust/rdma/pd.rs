@@ -56,25 +56,25 @@ impl Pd {
         unsafe { (*self.as_raw()).device }
     }
 
-    /// The connection id whose device this is on.
+    /// Returns the connection id of the device.
     pub(crate) fn id(&self) -> &Arc<CmId> {
         &self.id
     }
 
-    /// The node of the processors that are nearest to the device.
+    /// Returns the NUMA node nearest to the device.
     pub(super) fn node(&self) -> NumaNode {
         // SAFETY: the device is valid while `id` is; its parent does not change.
         let node = unsafe { bindings::ibdev_to_node(self.device()) };
         NumaNode::new(node).unwrap_or(NumaNode::NO_NODE)
     }
 
-    /// The device that DMA is mapped for; null if the provider is software that needs none.
+    /// Returns the device that DMA is mapped for, or null for a software provider that needs no mapping.
     pub(super) fn dma_device(&self) -> *mut bindings::device {
         // SAFETY: the device is valid while `id` is; `ib_device.dma_device` is constant.
         unsafe { (*self.device()).dma_device }
     }
 
-    /// The longest piece of memory that can be mapped for DMA as one, in bytes.
+    /// Returns the maximum length of memory that can be mapped for DMA in one piece, in bytes.
     pub(super) fn max_segment(&self) -> u32 {
         // SAFETY: the device is valid while `id` is.
         let segment = unsafe { bindings::ib_dma_max_seg_size(self.device()) };

@@ -40,7 +40,7 @@ pub(crate) struct Destroyed {
 }
 
 impl Destroyed {
-    /// By [`Qp::destroy`](super::qp::Qp::destroy).
+    /// Creates the proof that [`Qp::destroy`](super::qp::Qp::destroy) gives.
     pub(super) fn by_destruction(qp: QpId) -> Self {
         Self { qp }
     }
@@ -58,12 +58,12 @@ pub(crate) struct Invalidated {
 }
 
 impl Invalidated {
-    /// By a Receive's completion that says so (`IB_WC_WITH_INVALIDATE`).
+    /// Creates the proof that a Receive's completion with `IB_WC_WITH_INVALIDATE` gives.
     pub(super) fn by_completion(qp: QpId, key: u32) -> Self {
         Self { qp, key }
     }
 
-    /// The handle by which the peer knew it.
+    /// Returns the handle by which the peer knew the memory.
     pub(crate) fn handle(&self) -> u32 {
         self.key
     }
@@ -78,7 +78,8 @@ impl Invalidated {
 pub(crate) struct Unexposed(());
 
 impl Unexposed {
-    /// By a list of registrations in which none is left, or all of which were invalidated.
+    /// Creates the proof that a list of registrations gives which is empty, or whose registrations were all
+    /// invalidated.
     pub(super) fn by_end_of_list() -> Self {
         Self(())
     }

@@ -109,8 +109,8 @@ impl<H: Pulls> Pull<H> {
         })
     }
 
-    /// Where the data comes to, or has come to. None while something is [added](Self::add), which
-    /// the device may write.
+    /// Returns the memory that receives the data. Returns `None` after a piece was [added](Self::add), because
+    /// the device may write it.
     pub(crate) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
         self.transfer.memory_mut()
     }

@@ -92,7 +92,7 @@ impl QpEvent {
         )
     }
 
-    /// The event in words.
+    /// Returns the event in words.
     pub(crate) fn message(self) -> &'static str {
         // SAFETY: ib_event_msg() takes any value and returns a constant string.
         let message = unsafe { CStr::from_char_ptr(bindings::ib_event_msg(self.0)) };
@@ -149,13 +149,13 @@ impl<H: Handler> QpRef<H> {
         unsafe { post_send(self.as_raw(), chain, &mut refused) }
     }
 
-    /// The ledger of posted boxes.
+    /// Returns the ledger of posted boxes.
     #[inline(always)]
     pub(super) fn ledger(&self) -> &Arc<Ledger> {
         &self.shared().ledger
     }
 
-    /// The number of the port that the connection is on.
+    /// Returns the number of the connection's port.
     pub(super) fn port(&self) -> u32 {
         // SAFETY: the `ib_qp` is valid; `port` is set by ib_create_qp() and constant.
         unsafe { (*self.0.get()).port }
@@ -293,7 +293,7 @@ impl<H: Handler> Qp<H> {
         self.id
     }
 
-    /// The number that the connection manager tells the peer.
+    /// Returns the number of the queue pair that the connection manager tells the peer.
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: the queue pair is valid by the type invariant; its number is constant.
         unsafe { (*self.raw.as_ptr()).qp_num }
@@ -339,7 +339,7 @@ impl<H: Handler> Qp<H> {
         }
     }
 
-    /// The protection domain.
+    /// Returns the protection domain.
     pub(super) fn pd(&self) -> &Arc<Pd> {
         &self.pd
     }
@@ -390,7 +390,7 @@ impl<H: Handler> Qp<H> {
         Destroyed::by_destruction(self.id)
     }
 
-    /// Has the device give back all work requests, and waits until their completions have been handled.
+    /// Makes the device give back all work requests, and waits until their completions have been handled.
     ///
     /// Receives come first, because handling a message posts invalidations.
     fn drain(&self) {
@@ -433,8 +433,8 @@ impl<H: Handler> Drop for Qp<H> {
     }
 }
 
-/// Called by a driver, by way of ib_core (`__ib_qp_event_handler`), in any context, and not any more once
-/// rdma_destroy_qp() has returned.
+/// Handles an event of the queue pair. Called by a driver, by way of ib_core (`__ib_qp_event_handler`), in any
+/// context, and not any more once rdma_destroy_qp() has returned.
 ///
 /// # Safety
 ///

@@ -86,7 +86,7 @@ unsafe impl<H: Handler> Listed for RecvBuf<H> {
 }
 
 impl<H: Handler> RecvBuf<H> {
-    /// A buffer for messages of at most `len` bytes. Context: process, may sleep.
+    /// Creates a buffer for messages of at most `len` bytes. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ pub(crate) struct RecvBatch<H: Handler> {
 }
 
 impl<H: Handler> RecvBatch<H> {
-    /// An empty one, which posts `batch` at a time.
+    /// Creates an empty batch, which posts `batch` buffers at a time.
     pub(crate) fn new(batch: u32) -> Self {
         Self {
             withheld: BoxList::new(),
@@ -155,8 +155,8 @@ impl<H: Handler> RecvBatch<H> {
         }
     }
 
-    /// The message is not needed any more: its buffer receives another, as soon as enough such
-    /// buffers are there to post them together.
+    /// Gives back the buffer of a handled message. It is posted as a Receive together with others, when there
+    /// are enough of them.
     ///
     /// Context: any. `self` is locked by the caller, and always used with the same queue pair.
     ///
@@ -264,13 +264,13 @@ pub(crate) struct Received<H: Handler> {
 }
 
 impl<H: Handler> Received<H> {
-    /// The message.
+    /// Returns the message.
     pub(crate) fn bytes(&self) -> &[u8] {
         let bytes = self.buffer.buf.bytes();
         bytes.get(..self.buffer.len as usize).unwrap_or_default()
     }
 
-    /// How long a message its buffer has room for, in bytes.
+    /// Returns the length of the buffer, in bytes.
     #[inline]
     pub(crate) fn capacity(&self) -> u32 {
         self.buffer.buf.len()
@@ -313,7 +313,7 @@ impl<H: Handler> Received<H> {
 pub(crate) struct ReceivedList<H: Handler>(BoxList<RecvWqe<H>>);
 
 impl<H: Handler> ReceivedList<H> {
-    /// An empty list.
+    /// Creates an empty list.
     pub(crate) const fn new() -> Self {
         Self(BoxList::new())
     }

@@ -346,7 +346,7 @@ impl Transfer {
         first
     }
 
-    /// The work requests have ended, or were not posted: unmaps the memory.
+    /// Unmaps the memory, after the work requests have ended or when they were not posted.
     ///
     /// `qp` must be the queue pair that this is of.
     pub(super) fn unmap<H: Handler>(&mut self, qp: &QpRef<H>) {
@@ -394,8 +394,8 @@ impl Transfer {
         unsafe { self.contexts.for_each(withdraw) };
     }
 
-    /// The queue pair was destroyed after [`Self::withdraw`]: unmaps the memory. `pd` is the protection domain
-    /// of that queue pair.
+    /// Unmaps the memory, after [`Self::withdraw`] and the destruction of the queue pair. `pd` is the
+    /// protection domain of that queue pair.
     pub(super) fn reclaim(&mut self, pd: &Pd) {
         self.work_requests = 0;
         while let Some(context) = self.contexts.pop() {
@@ -568,7 +568,7 @@ impl Write {
         }
     }
 
-    /// Where the data is, to be put there. None if something was [added](Self::add).
+    /// Returns the memory for the data. Returns `None` after a piece was [added](Self::add).
     pub(crate) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
         self.0.transfer.memory_mut()
     }
@@ -600,7 +600,7 @@ impl Write {
         self.0.transfer.work_requests()
     }
 
-    /// The memory, all of it, to read: the device only reads it, too.
+    /// Returns the memory to read. The device only reads it, too.
     pub(crate) fn memory(&self) -> &PageBuf {
         &self.0.transfer.memory
     }
@@ -629,7 +629,7 @@ impl Write {
         self.0.transfer.is_of(qp)
     }
 
-    /// The Send behind it has ended: the memory is given back.
+    /// Takes the memory back, after the Send behind the RDMA Writes has ended.
     pub(super) fn ended<H: Handler>(mut self, qp: &QpRef<H>) -> IdleWrite {
         let transfer = &mut self.0.transfer;
         transfer.unmap(qp);
@@ -638,12 +638,12 @@ impl Write {
         IdleWrite(self.0)
     }
 
-    /// The queue pair, which has it, is about to be destroyed.
+    /// Prepares for the destruction of the queue pair that has the work requests.
     pub(super) fn withdraw<H: Handler>(&mut self, qp: &QpRef<H>) {
         self.0.transfer.withdraw(qp);
     }
 
-    /// The queue pair, which had it, was destroyed: the memory is given back.
+    /// Takes the memory back, after the queue pair that had the work requests was destroyed.
     pub(super) fn reclaim(mut self, pd: &Pd) {
         self.0.transfer.reclaim(pd);
     }

@@ -100,7 +100,7 @@ unsafe impl<H: Handler> Listed for SendBuf<H> {
 }
 
 impl<H: Handler> SendBuf<H> {
-    /// A buffer for messages of at most `len` bytes. Context: process, may sleep.
+    /// Creates a buffer for messages of at most `len` bytes. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl<H: Handler> SendBuf<H> {
         self.mark = true;
     }
 
-    /// Where to write the message.
+    /// Returns the memory for the message.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.buf.bytes_mut()
     }
@@ -214,7 +214,7 @@ pub(crate) struct SendQueue<H: Handler> {
 }
 
 impl<H: Handler> SendQueue<H> {
-    /// Of no queue pair yet.
+    /// Creates the accounts of a send queue, before there is a queue pair.
     pub(crate) const fn new() -> Self {
         Self {
             qp: QpId::NONE,
@@ -251,7 +251,7 @@ impl<H: Handler> SendQueue<H> {
         self.in_use += work_requests;
     }
 
-    /// A Pull has ended, which makes room.
+    /// Gives back the entries of a Pull that has ended.
     pub(crate) fn release(&mut self, work_requests: u32) {
         self.in_use = self.in_use.saturating_sub(work_requests);
     }
@@ -270,8 +270,8 @@ impl<H: Handler> SendQueue<H> {
         self.writes.pop()
     }
 
-    /// The queue pair is destroyed, so all its Sends have ended. Returns the memory of all, which the caller
-    /// drops without the lock. Afterwards this can be used with another queue pair.
+    /// Takes all Sends as ended, after the queue pair was destroyed. Returns their memory, which the caller
+    /// drops without the lock. Afterwards the accounts can be used with another queue pair.
     pub(crate) fn destroyed(&mut self, proof: &Destroyed) -> (SendList<H>, IdleWrites) {
         if !proof.is_of(self.qp) {
             return (SendList::new(), IdleWrites::new());

@@ -51,7 +51,7 @@ pub(super) struct SgTable {
 }
 
 impl SgTable {
-    /// A table of `capacity` entries for the device of `pd`. Context: process, may sleep.
+    /// Creates a table of `capacity` entries for the device of `pd`. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -249,7 +249,7 @@ impl Drop for SgTable {
     }
 }
 
-/// Where a link leads, as sg_chain_ptr() has it.
+/// Returns the table that a link leads to, as sg_chain_ptr() does.
 #[inline]
 fn linked(page_link: usize) -> *mut bindings::scatterlist {
     ptr::with_exposed_provenance_mut(page_link & !FLAGS)

@@ -41,17 +41,17 @@ impl Status {
     /// The queue pair did not take the work request.
     pub(super) const NOT_POSTED: Self = Self(bindings::ib_wc_status_IB_WC_GENERAL_ERR);
 
-    /// The work was done.
+    /// Returns whether the work was done.
     pub(crate) fn is_success(self) -> bool {
         self.0 == bindings::ib_wc_status_IB_WC_SUCCESS
     }
 
-    /// The work was not tried, because the connection had ended before.
+    /// Returns whether the work was not tried, because the connection had ended before.
     pub(crate) fn is_flush(self) -> bool {
         self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
 
-    /// The status in words.
+    /// Returns the status in words.
     pub(crate) fn message(self) -> &'static str {
         // SAFETY: ib_wc_status_msg() takes any value and returns a constant string.
         let message = unsafe { CStr::from_char_ptr(bindings::ib_wc_status_msg(self.0)) };
@@ -63,7 +63,7 @@ impl Status {
 pub(super) struct Wc<'a>(&'a bindings::ib_wc);
 
 impl<'a> Wc<'a> {
-    /// The fields that are valid only when the work was done.
+    /// Returns the fields that are valid only after success.
     pub(super) fn success(&self) -> Option<Success<'a>> {
         self.status().is_success().then_some(Success(self.0))
     }
@@ -81,7 +81,7 @@ impl Success<'_> {
         self.0.byte_len
     }
 
-    /// The key that the peer invalidated along with its Send.
+    /// Returns the key that the peer invalidated with its Send.
     pub(super) fn invalidated(&self) -> Option<u32> {
         if self.0.wc_flags & bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32 == 0 {
             return None;
@@ -99,14 +99,14 @@ pub(super) trait WorkRequest: Sized {
     /// The offset of the mapping of a Receive's buffer ([`DmaBuf`](super::dma::DmaBuf)) in the object, in bytes.
     const MAPPING: Option<usize> = None;
 
-    /// The work request has ended, and its box is back.
+    /// Handles the end of the work request, whose box is back.
     fn done(wqe: KBox<Wqe<Self>>, cx: &mut Completions<'_, Self::Handler>, wc: &Wc<'_>);
 
-    /// The queue pair, which has the object, is about to be destroyed: gives back registrations of
-    /// the queue pair. Context: any.
+    /// Gives back registrations of the queue pair `_qp`, which has the object and is about to be destroyed.
+    /// Context: any.
     fn withdraw(&mut self, _qp: &QpRef<Self::Handler>) {}
 
-    /// The queue pair was destroyed while it had the box, which is back. Context: process, may sleep.
+    /// Takes back the box, after the queue pair that had it was destroyed. Context: process, may sleep.
     fn reclaim(wqe: KBox<Wqe<Self>>, handler: &Self::Handler, pd: &Pd);
 }
 
@@ -213,7 +213,7 @@ impl<W: WorkRequest> Wqe<W> {
         this
     }
 
-    /// The box of an entry.
+    /// Returns the box of an entry.
     fn of(entry: *mut LedgerEntry) -> *mut Self {
         entry
             .wrapping_byte_sub(core::mem::offset_of!(Self, entry))
@@ -244,7 +244,7 @@ impl<W: WorkRequest> Wqe<W> {
 }
 
 impl<W> Wqe<W> {
-    /// Where a field of the object that is at `offset` in it is in its box.
+    /// Returns the offset in its box of a field that is at `offset` in the object.
     pub(super) const fn offset_of(offset: usize) -> usize {
         core::mem::offset_of!(Self, work) + offset
     }
@@ -289,7 +289,7 @@ unsafe impl<R> Send for Prepared<R> {}
 // request.
 unsafe impl<R> Sync for Prepared<R> {}
 
-/// Called by ib_core (`__ib_process_cq`) with a completion entry that [`Wqe::give`] made.
+/// Handles a completion. Called by ib_core (`__ib_process_cq`) with a completion entry that [`Wqe::give`] made.
 ///
 /// # Safety
 ///
@@ -314,7 +314,7 @@ unsafe extern "C" fn work_done_callback<W: WorkRequest>(
     W::done(wqe, &mut cx, &wc);
 }
 
-/// The completion entry of work requests that nothing has to be done for, unless they fail.
+/// Returns the completion entry of work requests whose success needs no handling.
 pub(super) fn unit_cqe<H: Handler>() -> *mut bindings::ib_cqe {
     // The drivers take a pointer that may be written, and do not write.
     (&raw const Unit::<H>::CQE.0).cast_mut()
@@ -328,7 +328,8 @@ impl<H: Handler> Unit<H> {
     });
 }
 
-/// Called by ib_core (`__ib_process_cq`) with the entry of [`unit_cqe`].
+/// Handles the failure of such a work request. Called by ib_core (`__ib_process_cq`) with the entry of
+/// [`unit_cqe`].
 ///
 /// # Safety
 ///

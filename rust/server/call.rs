@@ -273,7 +273,7 @@ impl Open<'_> {
         }
     }
 
-    /// This Call holds no registrations: another that waits for some may try again.
+    /// Notes that this Call holds no registrations any more. A Call that waits for registrations may try again.
     fn end_pulling(&self) {
         let mut state = self.shared().lock();
         state.role.pulling -= 1;

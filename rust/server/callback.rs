@@ -69,7 +69,7 @@ enum Unsent {
 }
 
 impl Unsent {
-    /// The reason in words, for traces.
+    /// Returns the reason in words, for traces.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Ended => "the connection ends",

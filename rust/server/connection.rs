@@ -146,7 +146,7 @@ impl Note {
         Ok(())
     }
 
-    /// The results that may be moved directly, in order.
+    /// Returns the results that may be moved directly, in order.
     pub(super) fn results(&self) -> &[Option<Item>] {
         &self.results
     }
@@ -219,7 +219,7 @@ pub(super) struct Receives {
 }
 
 impl Receives {
-    /// Of a connection without buffers.
+    /// Creates the accounts of a connection without buffers.
     pub(super) fn new() -> Self {
         Self {
             allowance: Allowance::new(0, Time(0)),
@@ -419,7 +419,7 @@ impl Open<'_> {
         self.endpoint.shared()
     }
 
-    /// The number of the connection.
+    /// Returns the number of the connection.
     pub(super) fn cid(&self) -> u32 {
         self.shared().role.cid
     }
@@ -434,12 +434,12 @@ impl Open<'_> {
         &self.link.terms
     }
 
-    /// How long a Receive of version 1 is.
+    /// Returns the length of a Receive of version 1, in bytes.
     pub(super) fn recv_len(&self) -> u32 {
         self.link.recv_len
     }
 
-    /// When the client was last called.
+    /// Returns the time of the last Call to the client.
     pub(super) fn called(&self) -> &Atomic<u64> {
         &self.link.called
     }

@@ -76,7 +76,7 @@ struct ListenerState {
     caretaker: Option<Pin<KBox<Clock<Caretaker>>>>,
 }
 
-/// A client is going to be refused.
+/// Traces that a client is refused.
 fn refused(request: &ConnectRequest, why: &'static str) {
     let peer = request.peer();
     trace::emit(|| trace::SvcrdmaRefuse {

@@ -97,8 +97,8 @@ impl SendPermit<'_> {
         Ok(())
     }
 
-    /// The buffer of `call`, which this message answers, receives another one: the client may use the
-    /// credit as soon as it has the Reply.
+    /// Posts the buffer of `call`, which this message answers, as a Receive. The client may use the credit as
+    /// soon as it has the Reply.
     pub(super) fn receive_again(&mut self, call: ServerMessage) {
         self.state.receive_again(self.qp, call);
     }
@@ -241,7 +241,7 @@ impl Open<'_> {
         })
     }
 
-    /// The length of another Send buffer.
+    /// Returns the length of another Send buffer.
     fn send_len(&self, state: &State<Server>) -> u32 {
         let is_version2 = state
             .protocol()

@@ -88,7 +88,7 @@ impl State<Server> {
         wanted
     }
 
-    /// Has the buffer of `call` receive another message: the client may use the credit as soon as it has the
+    /// Makes the buffer of `call` receive another message. The client may use the credit as soon as it has the
     /// Reply.
     pub(super) fn receive_again(&mut self, qp: &QpRef<Shared<Server>>, call: ServerMessage) {
         // If that fails the Send cannot help either, but its buffers go where they belong.
@@ -161,7 +161,7 @@ impl Open<'_> {
         }
     }
 
-    /// New Receives, not posted yet. Context: process, may sleep.
+    /// Creates Receives that are not posted yet. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl Open<'_> {
         Ok(receives)
     }
 
-    /// New Send buffers. Context: process, may sleep.
+    /// Creates Send buffers. Context: process, may sleep.
     ///
     /// # Errors
     ///

@@ -299,7 +299,7 @@ fn hold(state: &mut State<Server>, note: &mut Note) {
     }
 }
 
-/// The XID of a message that has one, for traces.
+/// Returns the XID of a message for traces, or 0 if the message is too short.
 #[cold]
 fn xid_of(message: &ServerMessage) -> u32 {
     FixedWords::split(message.bytes()).map_or(0, |(fixed, _)| fixed.xid.0)

@@ -100,7 +100,7 @@ pub(super) fn max_requests() -> u32 {
     MAX_REQUESTS.load(Relaxed).unsigned_abs()
 }
 
-/// The largest message that is sent or received inline in version 1, in bytes.
+/// Returns the maximum length of a message that is sent or received inline in version 1, in bytes.
 ///
 /// The private data have sizes in units of 1,024 bytes (RFC 8797, 4.1), so both sides use multiples
 /// of it.
@@ -108,12 +108,12 @@ pub(super) fn max_req_size() -> u32 {
     MAX_REQ_SIZE.load(Relaxed).unsigned_abs() / 1024 * 1024
 }
 
-/// The largest message that is sent or received in version 2, in bytes.
+/// Returns the maximum length of a message that is sent or received in version 2, in bytes.
 pub(super) fn max_message() -> u32 {
     MAX_MESSAGE.load(Relaxed).unsigned_abs() / 1024 * 1024
 }
 
-/// The versions of RPC-over-RDMA that clients may speak.
+/// Returns the versions of RPC-over-RDMA that clients may speak.
 pub(super) fn versions() -> Versions {
     match MAX_VERSION.load(Relaxed) {
         1 => Versions::V1,

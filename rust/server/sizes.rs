@@ -113,8 +113,8 @@ fn max_message(versions: Versions, request: &ConnectRequest) -> u32 {
 }
 
 impl ServerSizes {
-    /// For RPC messages of at most `most` bytes. None, if the device or the peer cannot do it; then
-    /// the log says why.
+    /// Returns the sizes for RPC messages of at most `most` bytes. Returns `None` if the device or the peer
+    /// does not suffice, and logs the reason.
     pub(super) fn new(request: &ConnectRequest, most: u32) -> Option<Self> {
         let device = request.attributes();
         let has = Device {
@@ -169,9 +169,9 @@ impl ServerSizes {
         })
     }
 
-    /// The buffers that come when there are Receives for `calls.end` Calls at a time instead of
-    /// `calls.start`, and this `version` is settled, or none yet. Further Send buffers are made when they
-    /// are needed.
+    /// Returns the buffers that are added when the Receives become sufficient for `calls.end` Calls at a time
+    /// instead of `calls.start`. `version` is `None` before the version is settled. Further Send buffers are
+    /// made when they are needed.
     pub(super) fn buffers(
         &self,
         config: &Config,
@@ -233,7 +233,7 @@ impl ServerSizes {
         }
     }
 
-    /// The longest message of `version`.
+    /// Returns the maximum length of a message of `version`.
     pub(super) fn len(&self, version: Version) -> u32 {
         match version {
             Version::V1 => self.v1,
@@ -241,12 +241,12 @@ impl ServerSizes {
         }
     }
 
-    /// The length of a Receive for messages of `version`.
+    /// Returns the length of a Receive for messages of `version`.
     pub(super) fn recv_len(&self, version: Version) -> u32 {
         self.len(version).max(version.default_inline())
     }
 
-    /// The most Segments of a header: none has room for more.
+    /// Returns the maximum number of Segments of a header. No header has room for more.
     fn segments(&self) -> u32 {
         let longest = match self.versions.high {
             Version::V1 => self.v1,

@@ -147,7 +147,7 @@ unsafe fn format_port(xprt: *mut bindings::rpc_xprt) -> Result {
     }
 }
 
-/// The server's port is known now (rpcbind).
+/// Sets the server's port, which rpcbind has told.
 ///
 /// # Safety
 ///

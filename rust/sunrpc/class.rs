@@ -49,7 +49,7 @@ pub(crate) trait Class {
     /// By which mounts name it.
     const NETIDS: Netids;
 
-    /// Where the registered class is kept.
+    /// Returns the place of the registered class.
     fn registered() -> &'static RegisteredClass;
 
     /// Makes a transport. Context: process, may sleep.
@@ -214,12 +214,12 @@ impl NewXprt {
         Ok(this)
     }
 
-    /// The transport.
+    /// Returns the transport.
     pub(super) fn as_raw(&self) -> NonNull<bindings::rpc_xprt> {
         self.0
     }
 
-    /// Everything has succeeded: [`free`] ends it.
+    /// Completes the set-up. From now on, [`free`] ends the transport.
     fn finish(self) -> NonNull<bindings::rpc_xprt> {
         let raw = self.0;
         core::mem::forget(self);

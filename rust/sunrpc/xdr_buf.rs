@@ -89,7 +89,7 @@ impl<'a> XdrBuf<'a> {
         }
     }
 
-    /// Base and length of the head or the tail.
+    /// Returns the base and the length of the head or the tail.
     #[inline]
     fn kvec(&self, part: XdrPart) -> (*mut c_void, u32) {
         let vec = match part {
@@ -99,31 +99,31 @@ impl<'a> XdrBuf<'a> {
         (vec.iov_base, vec.iov_len as u32)
     }
 
-    /// Length of the head.
+    /// Returns the length of the head.
     #[inline]
     pub(crate) fn head_len(&self) -> u32 {
         field!(self, head[0].iov_len) as u32
     }
 
-    /// Length of the page list's data.
+    /// Returns the length of the page list's data.
     #[inline]
     pub(crate) fn page_len(&self) -> u32 {
         field!(self, page_len)
     }
 
-    /// Length of the tail.
+    /// Returns the length of the tail.
     #[inline]
     pub(crate) fn tail_len(&self) -> u32 {
         field!(self, tail[0].iov_len) as u32
     }
 
-    /// Length of all three parts.
+    /// Returns the length of all three parts.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.head_len() + self.page_len() + self.tail_len()
     }
 
-    /// All measures.
+    /// Returns all measures.
     #[inline]
     pub(crate) fn measure(&self) -> Measures {
         let contiguous = |part| {
@@ -161,14 +161,14 @@ impl<'a> XdrBuf<'a> {
         field!(self, flags) & bindings::XDRBUF_SPARSE_PAGES != 0
     }
 
-    /// The entries of the page list.
+    /// Returns the entries of the page list.
     pub(super) fn page_entries(&self) -> impl Iterator<Item = *mut *mut bindings::page> {
         let (pages, base) = (field!(self, pages), field!(self, page_base));
         let range = base / PAGE_SIZE..(base + self.page_len()).div_ceil(PAGE_SIZE);
         range.map(move |index| pages.wrapping_add(index as usize))
     }
 
-    /// The memory of a piece of a part.
+    /// Returns the memory of a piece of a part.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ unsafe impl<N> Send for Link<N> {}
 unsafe impl<N> Sync for Link<N> {}
 
 impl<N> Link<N> {
-    /// The link of a box that is in no list.
+    /// Creates the link of a box that is in no list.
     pub(crate) const fn new() -> Self {
         Self(ptr::null_mut())
     }

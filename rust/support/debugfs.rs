@@ -94,7 +94,7 @@ unsafe impl Send for File {}
 unsafe impl Sync for File {}
 
 impl File {
-    /// A file that only root can read. None if there is no directory or memory.
+    /// Creates a file that only root can read. Returns `None` if there is no directory or no memory.
     ///
     /// Context: process, may sleep.
     pub(crate) fn new<T: Show>(name: fmt::Arguments<'_>, shown: Arc<T>) -> Option<Self> {

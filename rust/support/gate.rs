@@ -169,7 +169,7 @@ impl<T: Send + Sync> Drop for Inside<'_, T> {
 pub(crate) struct Entered<T: Send + Sync>(Arc<Gate<T>>);
 
 impl<T: Send + Sync> Entered<T> {
-    /// The gate.
+    /// Returns the gate.
     pub(crate) fn gate(&self) -> &Arc<Gate<T>> {
         &self.0
     }

@@ -148,11 +148,11 @@ pub(crate) trait Purpose: 'static {
     /// The least length of a key.
     const LEAST: usize;
 
-    /// Called before a key is linked to the keyring, possibly in the place of another key. Context:
+    /// Handles a key that is about to be linked to the keyring, possibly in the place of another key. Context:
     /// process, may sleep. The keyring's semaphore is held for writing.
     fn entering();
 
-    /// Called after keys were linked. Context: process, may sleep. Called from a workqueue.
+    /// Handles keys that were linked. Context: process, may sleep. Called from a workqueue.
     fn entered();
 }
 
@@ -256,7 +256,7 @@ impl Drop for Keyring {
     }
 }
 
-/// Called before a key is linked to the keyring. An update of a linked key can still make it too short, so
+/// Checks a key before it is linked to the keyring. An update of a linked key can still make it too short, so
 /// [`Key::check`] compares the length again.
 ///
 /// # Safety

@@ -44,12 +44,12 @@ impl SockAddr {
         Self { storage }
     }
 
-    /// The address as the C functions take it.
+    /// Returns the address as the C functions take it.
     pub(crate) fn as_raw(&mut self) -> *mut bindings::sockaddr {
         core::ptr::from_mut(&mut self.storage).cast()
     }
 
-    /// The address for C functions that only read it.
+    /// Returns the address for C functions that only read it.
     pub(crate) fn as_ptr(&self) -> *const bindings::__kernel_sockaddr_storage {
         &self.storage
     }
@@ -149,7 +149,7 @@ impl Net {
         Self(net)
     }
 
-    /// The namespace as the C functions take it.
+    /// Returns the namespace as the C functions take it.
     pub(crate) fn as_raw(&self) -> *mut bindings::net {
         self.0.as_ptr()
     }

@@ -18,7 +18,7 @@ pub(crate) struct Racy<T: Copy>(UnsafeCell<T>);
 unsafe impl<T: Copy + Send> Sync for Racy<T> {}
 
 impl<T: Copy> Racy<T> {
-    /// A value of at most the size of a word.
+    /// Wraps a value of at most the size of a word.
     pub(crate) const fn new(value: T) -> Self {
         const { assert!(size_of::<T>() <= size_of::<usize>()) };
         Self(UnsafeCell::new(value))

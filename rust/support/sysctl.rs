@@ -130,7 +130,7 @@ impl Entry {
     }
 }
 
-/// Called by proc_sys_call_handler() to read or write a text.
+/// Reads or writes a text. Called by proc_sys_call_handler().
 ///
 /// # Safety
 ///
@@ -197,7 +197,7 @@ impl Entry {
     }
 }
 
-/// Called by proc_sys_call_handler() to read or write a number.
+/// Reads or writes a number. Called by proc_sys_call_handler().
 ///
 /// # Safety
 ///

@@ -243,6 +243,15 @@ class Prose(Lint):
         status, output = self.verdict("rust/a.rs", "/// Returns\n/// As [`f`] does.\n// Whether.\n")
         self.assertEqual(status, 0, output)
 
+    def test_the_doc_of_a_function_begins_with_a_verb(self):
+        for doc in ("The number.", "Has the number told.", "When it is time."):
+            status, output = self.verdict("rust/a.rs", f"/// {doc}\n#[inline]\npub(crate) fn f() {{}}\n")
+            self.assertEqual(status, 1, doc)
+            self.assertIn("rust/a.rs:1: the doc of a function begins with a verb", output)
+        for doc in ("Asks the peer.", "# Safety", "Context: any."):
+            status, output = self.verdict("rust/a.rs", f"/// {doc}\nunsafe fn f() {{}}\n")
+            self.assertEqual(status, 0, output)
+
     def test_contexts(self):
         for text in ("/// Context: process, sleeps.", "/// Context: may\n/// sleep.", "/// Context: any; locked."):
             status, output = self.verdict("rust/a.rs", f"{text}\n")

@@ -233,7 +233,7 @@ impl SendCredits {
         true
     }
 
-    /// The oldest `count` Sends that had taken a credit have completed.
+    /// Gives back the credits of the oldest `count` Sends that had taken a credit. They have completed.
     #[inline]
     //= D-09
     pub fn handle_sent(&mut self, count: u32) {
@@ -380,7 +380,7 @@ impl RecvCredits {
         self.ceiling = ceiling;
     }
 
-    /// A message that takes a credit arrived. `false` means the peer had none left.
+    /// Counts a message that takes a credit. Returns `false` if the peer had no credit left.
     #[inline]
     pub fn handle_message(&mut self) -> bool {
         self.unseen = self.unseen.and_then(|left| left.checked_sub(1));

@@ -150,7 +150,7 @@ impl Config {
         }
     }
 
-    /// The same for a Send buffer, which the version's messages have to fit.
+    /// Returns the length of a Send buffer, which has room for the messages of the version.
     pub fn send_size(&self, version: Option<Version>) -> u32 {
         let (v1, v2) = (self.cm_private.send_size, self.properties.send_size);
         match version {
@@ -842,7 +842,7 @@ impl<R: Recorder> Connection<R> {
         self.recv.set_ceiling(ceiling);
     }
 
-    /// The number of posted Receives has changed to `posted`.
+    /// Sets the number of posted Receives.
     #[inline]
     pub fn handle_posted(&mut self, posted: u32) {
         if posted != self.recv.posted() {
@@ -868,7 +868,7 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// The connection is over. `memory` is kept for the next one to the same server.
+    /// Ends the connection. `memory` is kept for the next connection to the same server.
     ///
     /// An RPC message that was arriving in parts is gone.
     //= V2-062, D-15, D-24
@@ -887,7 +887,7 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// Time has passed.
+    /// Handles the time-outs that are due at `now`.
     //= V2-135, D-32, D-50
     pub fn handle_timeout(&mut self, now: Time) -> Event<'static> {
         let event = self.time_out(now);
@@ -908,7 +908,7 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// A mechanism has judged authentication material.
+    /// Handles the verdict of the mechanism about authentication material.
     //= V2-134, V2-135, D-50
     pub fn handle_auth(&mut self, verdict: Verdict) -> Event<'static> {
         self.auth.handle_verdict(verdict);
@@ -939,8 +939,9 @@ impl<R: Recorder> Connection<R> {
             .then(|| self.close(CloseReason::NotAuthenticated))
     }
 
-    /// Until the version is settled, it may be one that carries material. A client that has chosen another
-    /// version is [ignored](HostAuth::give_up).
+    /// Returns whether the peer is refused because it has not proven its identity. Before the version is settled, it
+    /// may become a version that carries authentication material. A client that has chosen another version is
+    /// [ignored](HostAuth::give_up).
     //= VA-012, D-50
     fn is_refused(&self) -> bool {
         let can_carry = self.side == Side::Server || self.version() != Some(Version::V1);
@@ -973,13 +974,14 @@ impl<R: Recorder> Connection<R> {
         (!self.auth.may_proceed()).then(|| self.began.after(answer).after(answer))
     }
 
-    /// A CONNPROP is answered at once; a Call takes its time.
+    /// Returns the time by which the server's answer to a CONNPROP is due. The Reply to a Call has no such time.
     fn answer_due(&self) -> Option<Time> {
         (self.is_asking() && self.version() == Some(Version::V2))
             .then(|| self.active.after(self.config.answer))
     }
 
-    /// When a server announces itself at last, although the Reply that should go first is missing.
+    /// Returns the time at which a server announces its properties although the Reply that precedes them is
+    /// missing.
     fn announcement_due(&self) -> Option<Time> {
         let held = self.first_message == FirstMessage::Reply && self.side == Side::Server;
         (held && !self.announced && self.is_settled())

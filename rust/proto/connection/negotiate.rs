@@ -104,12 +104,13 @@ impl PeerVersionMemo {
     /// How long a server counts as one without version 2.
     pub const KEEP: Time = Time(600_000);
 
-    /// A server that is not asked for version 2 until then, or `by_call` alone.
+    /// Creates the memory of a server that is not asked for version 2 before `until`, or only by a Call if
+    /// `by_call` is set.
     pub const fn new(until: Option<Time>, by_call: bool) -> Self {
         Self { until, by_call }
     }
 
-    /// Until when it is not.
+    /// Returns the time before which the server is not asked.
     pub const fn until(&self) -> Option<Time> {
         self.until
     }
@@ -119,17 +120,17 @@ impl PeerVersionMemo {
         self.by_call
     }
 
-    /// The server turned out not to speak version 2, or not to survive being asked.
+    /// Notes that the server does not speak version 2, or does not survive the question.
     pub fn remember_v1(&mut self, now: Time) {
         *self = Self::new(Some(now.after(Self::KEEP)), false);
     }
 
-    /// The server speaks version 2, but says nothing to a CONNPROP.
+    /// Notes that the server speaks version 2 but does not answer a CONNPROP.
     fn remember_by_call(&mut self, now: Time) {
         *self = Self::new(Some(now.after(Self::KEEP)), true);
     }
 
-    /// The server speaks version 2 after all.
+    /// Notes that the server speaks version 2.
     fn forget(&mut self) {
         *self = Self::default();
     }
@@ -246,8 +247,8 @@ impl Negotiation {
         self.settled && self.current == Some(version)
     }
 
-    /// The client sends a message with this XID while the version is not final: a server that
-    /// does not know the version answers with it.
+    /// Notes the XID of a message that the client sends before the version is final. A server that does not
+    /// know the version answers with this XID.
     ///
     /// In version 1, that is whichever Call comes first, and another one when that was given up.
     //= V2-060, D-19, D-32
@@ -260,7 +261,7 @@ impl Negotiation {
         self.probe == Some(xid)
     }
 
-    /// A message of `version` arrived that is no error: the version is final.
+    /// Makes the version final, after a message of `version` that is no error.
     #[inline]
     //= V2-059, V2-064, V2-065
     pub fn settle(&mut self, version: Version) {
@@ -268,7 +269,7 @@ impl Negotiation {
         self.settled = true;
     }
 
-    /// An ERR_VERS message arrived at the client.
+    /// Handles an ERR_VERS message at the client.
     //= V2-060, V2-061, V2-065
     //= V2-144, D-05, D-19
     //= D-32

@@ -93,9 +93,9 @@ impl<R: Recorder> Connection<R> {
         self.handle_any(now, message, invalidated)
     }
 
-    /// Fast path: handles a valid RPC message of one `kind` in one part, after `version` is settled, as
-    /// [`handle_message`](Self::handle_message) does. A client expects Replies, a server Calls. Any other
-    /// message changes nothing and returns `None`; then `handle_message` has to be called.
+    /// Handles a valid RPC message of one `kind` in one part, after `version` is settled, as
+    /// [`handle_message`](Self::handle_message) does (the fast path). A client expects Replies, a server Calls.
+    /// Any other message changes nothing and returns `None`; then `handle_message` has to be called.
     ///
     /// A message of version 1 leaves nothing to transmit. After a message of version 2,
     /// [`has_control_to_send`](Self::has_control_to_send) returns whether there is a message to transmit.
@@ -159,9 +159,9 @@ impl<R: Recorder> Connection<R> {
         Some((kind, arrived))
     }
 
-    /// Fast path for most messages of version 2: a message without chunks, with the same ceiling as before, and
-    /// after which this side has no message to transmit. Any other message changes nothing and returns
-    /// `None`; then [`handle_fast`](Self::handle_fast) has to be called.
+    /// Handles a message of version 2 without chunks, with the same ceiling as before, and after which this
+    /// side has no message to transmit (the fast path for most messages of version 2). Any other message
+    /// changes nothing and returns `None`; then [`handle_fast`](Self::handle_fast) has to be called.
     #[inline(always)]
     //= V2-030, V2-044, V2-048
     pub fn handle_fast_v2<'a>(
@@ -273,7 +273,7 @@ impl<R: Recorder> Connection<R> {
         Some((kind, whole(fixed, conveyed, start)))
     }
 
-    /// A version 2 message has arrived that takes a credit.
+    /// Counts a version 2 message that takes a credit.
     #[inline(always)]
     //= V2-044
     fn count_message(&mut self) {
@@ -282,7 +282,7 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// A version 2 message that is no error grants credits.
+    /// Takes the grant of a version 2 message that is no error.
     #[inline(always)]
     //= V2-048, D-10
     fn take_grant(&mut self, fixed: &FixedWords) {
@@ -290,7 +290,7 @@ impl<R: Recorder> Connection<R> {
         self.count_grant(granted);
     }
 
-    /// A credit word has `granted` something, or one of its halves is zero.
+    /// Notes a credit word that has `granted` credits, or has a half that is zero.
     #[inline(always)]
     fn count_grant(&mut self, granted: bool) {
         let zero = u64::from(!granted);
@@ -386,8 +386,8 @@ impl<R: Recorder> Connection<R> {
         Event::Dropped
     }
 
-    /// The message is of a version that is not known here, or not the connection's. It belongs to
-    /// no sequence of messages, and leaves an open one as it is.
+    /// Handles a message of an unknown version, or of another version than the connection's. It belongs to no
+    /// sequence of messages, and does not change an open sequence.
     ///
     /// Only the accepting side answers: the flags that name the responder cannot be read.
     //= V1-094, V1-099, V2-004
@@ -411,9 +411,8 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// An error message of another version has a use only if it is the answer to the probe, from a
-    /// server that names its own version in it. A server of version 1 may answer ERR_CHUNK instead of
-    /// ERR_VERS.
+    /// Handles an error message of another version. It is valid only as the answer to the probe, from a server
+    /// that names its own version in it. A server of version 1 may answer ERR_CHUNK instead of ERR_VERS.
     //= V2-060, V2-166, D-05
     //= D-32
     fn handle_other_error(&mut self, fixed: &FixedWords, rest: Reader<'_>) -> Event<'static> {
@@ -428,7 +427,7 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// The version is final from here on. Returns an event if the peer may not go on.
+    /// Makes the version final. Returns an event if the peer may not go on.
     fn settle(&mut self, version: Version) -> Option<Event<'static>> {
         if self.is_settled() {
             return None;
@@ -659,7 +658,7 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// The message is bad, but the parts are in order: the rest is let pass.
+    /// Lets the rest of a message in parts pass, because the message is bad and its parts are in order.
     fn fail_sequence(
         &mut self,
         fixed: &FixedWords,
@@ -688,7 +687,7 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// The message is bad. If a sequence is open, it is broken by that.
+    /// Handles a bad message. It breaks an open sequence.
     //= V2-033, D-15
     fn handle_bad(&mut self, fixed: &FixedWords, response: bool, bad: BadHeader) -> Event<'static> {
         let sequence = self.assembler.abandon();
@@ -817,7 +816,7 @@ fn check_invalidation(event: Event<'_>, invalidated: Option<Handle>) -> Event<'_
     }
 }
 
-/// A whole RPC message in one message.
+/// Returns the event of an RPC message in one part.
 #[inline]
 fn whole<'a>(fixed: &FixedWords, conveyed: Conveyed<'a>, start: Option<RpcStart>) -> Arrived<'a> {
     Arrived {

@@ -140,7 +140,7 @@ impl Handshake {
         this
     }
 
-    /// The material to be sent next, if there is any.
+    /// Returns the material to be sent next, if there is any.
     pub fn pending(&self) -> Option<&[u8]> {
         self.message
             .get(..self.len)

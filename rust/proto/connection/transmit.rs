@@ -202,8 +202,8 @@ impl<R: Recorder> Connection<R> {
         Ok(len)
     }
 
-    /// The handle that the Reply may invalidate: the one that the caller names, or else one of
-    /// the message's.
+    /// Returns the handle that the Reply may invalidate: the handle that the caller names, or else a handle of
+    /// the message.
     #[inline(always)]
     //= V2-110, V2-113, D-23
     fn offer<C: Chunks + ?Sized>(&self, message: &Outgoing, chunks: &C) -> Handle {
@@ -249,8 +249,8 @@ impl<R: Recorder> Connection<R> {
         self.sending.is_some() && self.send.balance() != 0
     }
 
-    /// With a single credit, a server answers the client's first Call before it announces
-    /// anything. A Reply that takes too long does not hold it up for ever.
+    /// Returns whether a server holds back its properties. With a single credit, a server answers the client's
+    /// first Call before it announces its properties. A late Reply does not hold them back for ever.
     //= D-12
     fn holds_properties(&self, now: Time) -> bool {
         self.first_message == FirstMessage::Reply
@@ -421,7 +421,8 @@ impl<R: Recorder> Connection<R> {
         })
     }
 
-    /// A client opens with its properties; a server answers the first message with its own.
+    /// Composes the properties. A client opens the connection with them, and a server answers the first message
+    /// with them.
     //= V2-058, V2-059, V2-136
     //= V2-137, D-12, D-19
     //= D-20, VA-011

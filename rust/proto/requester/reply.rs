@@ -172,8 +172,8 @@ fn check_writes<C: Chunks + ?Sized>(chunks: &ChunkLists<'_>, offered: &C) -> Res
     }
 }
 
-/// A chunk that was not offered has nothing in it: returns zero, or `claimed` if the peer claims
-/// that it has.
+/// Checks that a chunk that was not offered is empty. Returns zero, or `claimed` if the peer has returned data
+/// in it.
 #[cold]
 //= D-37
 fn check_unused(returned: Chunk<'_>, claimed: Failure) -> Result<u32, Failure> {

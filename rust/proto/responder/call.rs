@@ -119,7 +119,7 @@ pub struct ReadChunk {
 }
 
 impl ReadChunk {
-    /// The chunk that a Read list consists of, if that is just one.
+    /// Returns the chunk of a Read list that consists of a single chunk.
     #[inline]
     fn only(reads: ReadList<'_>) -> Option<Self> {
         let mut reads = reads.iter();
@@ -177,7 +177,7 @@ impl ParsedCall {
         }
     }
 
-    /// The version of the message.
+    /// Returns the version of the message.
     #[inline]
     pub fn version(&self) -> Version {
         self.version

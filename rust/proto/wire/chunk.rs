@@ -45,7 +45,7 @@ impl Segment {
         (handle | length | u128::from(self.offset)).to_be_bytes()
     }
 
-    /// The last octet of a Segment has an address of at most 64 bits.
+    /// Checks that the last octet of a Segment has an address of at most 64 bits.
     #[inline]
     //= V1-111, V2-109
     fn check(&self) -> Result<(), BadHeader> {
@@ -424,10 +424,10 @@ pub trait Chunks {
     /// Returns the read segments. The segments of a chunk are together, chunks are by rising Position.
     fn reads(&self) -> impl Iterator<Item = ReadSegment>;
 
-    /// The Write chunks, each as its Segments.
+    /// Returns the Write chunks, each as its Segments.
     fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>>;
 
-    /// The Segments of the Reply chunk, if there is one.
+    /// Returns the Segments of the Reply chunk, if there is a Reply chunk.
     fn reply(&self) -> Option<impl Iterator<Item = Segment>>;
 
     /// Writes the three chunk lists in their order on the wire.

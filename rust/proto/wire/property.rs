@@ -51,7 +51,7 @@ impl ReverseSupport {
         }
     }
 
-    /// A value that cannot be interpreted stands for the default.
+    /// Converts a number. A value that cannot be interpreted stands for the default.
     //= V2-132, D-28
     const fn from_number(number: u32) -> Self {
         match number {

@@ -293,7 +293,7 @@ impl PinnedCall {
         unsafe { bindings::rpcrdma_xprt_complete_and_unpin(rqst, reply.len() as i32) };
     }
 
-    /// There will be no usable Reply. Context: process, does not sleep. Takes the queue lock.
+    /// Ends the Call without a usable Reply. Context: process, does not sleep. Takes the queue lock.
     pub(crate) fn fail(self, error: Error) {
         let rqst = self.0.as_ptr();
         // The helper gives the pin back.

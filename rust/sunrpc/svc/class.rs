@@ -40,7 +40,7 @@ unsafe impl<T: Service> Sync for SvcRegistration<T> {}
 /// registration lives, and not used at other times.
 static CLASS: Atomic<*mut bindings::svc_xprt_class> = Atomic::new(core::ptr::null_mut());
 
-/// The registered class.
+/// Returns the registered class.
 pub(super) fn registered() -> *mut bindings::svc_xprt_class {
     CLASS.load(Acquire)
 }

@@ -90,7 +90,7 @@ pub(crate) trait Listener: Send + Sync {
     /// A client that wants to connect.
     type Request;
 
-    /// The address, with the port that it got.
+    /// Returns the address, with the assigned port.
     fn address(&self) -> SockAddr;
 
     /// Takes the client that waits longest. Context: process, does not sleep.
@@ -133,7 +133,7 @@ pub(crate) trait SvcConnection: Called + Send + Sync {
     /// Does a piece of work as far as possible without waiting for the peer. Context: process, may sleep.
     fn work(&self, work: Self::Work, rqst: SvcRqst<'_, Self::Call>) -> Delivered;
 
-    /// The bytes `offset..offset + len` of the Reply are one result that may be moved directly.
+    /// Notes that the bytes `offset..offset + len` of the Reply are a result that may be moved directly.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ pub(crate) trait SvcConnection: Called + Send + Sync {
     /// The connection ends.
     fn reply(&self, reply: SvcReply<'_, Self::Call>) -> Result;
 
-    /// The core is done with a Call, and there was no Reply. Context: process, may sleep.
+    /// Drops a Call that the core has not answered. Context: process, may sleep.
     fn drop_call(&self, call: Self::Call);
 
     /// Returns whether another Call may be begun. Context: any.
@@ -204,7 +204,7 @@ impl SvcHandle {
         self.0.as_ptr()
     }
 
-    /// There is work for a thread of the service. Context: process, does not sleep.
+    /// Wakes a thread of the service, because there is work. Context: process, does not sleep.
     pub(crate) fn work_pending(&self) {
         self.note_work();
         self.enqueue();
@@ -215,14 +215,13 @@ impl SvcHandle {
         self.set(bindings::XPT_DATA);
     }
 
-    /// A client wants to connect. Context: process, does not sleep.
+    /// Wakes a thread of the service, because a client wants to connect. Context: process, does not sleep.
     pub(crate) fn connection_pending(&self) {
         self.set(bindings::XPT_CONN);
         self.enqueue();
     }
 
-    /// The connection has to end: a thread of the service will do it. Context: process, does not
-    /// sleep.
+    /// Makes a thread of the service end the connection. Context: process, does not sleep.
     pub(crate) fn close(&self) {
         // SAFETY: alive by the type invariant; sets a flag and queues the transport.
         unsafe { bindings::svc_xprt_deferred_close(self.as_raw()) };

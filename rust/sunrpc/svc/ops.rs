@@ -67,7 +67,7 @@ impl<T: Service> SvcVTable<T> {
         xpo_handshake: None,
     };
 
-    /// The operations as C takes them.
+    /// Returns the operations as C takes them.
     pub(super) fn get() -> *const bindings::svc_xprt_ops {
         &Self::OPS
     }
@@ -296,7 +296,7 @@ impl<T: Service> Unfinished<T> {
         SvcHandle(self.0.cast())
     }
 
-    /// The transport is complete.
+    /// Completes the transport.
     fn finish(self, part: SvcPart<T>) -> *mut bindings::svc_xprt {
         let xprt = self.as_raw();
         // SAFETY: the core does not know of the transport yet, and events do not look at the part.

@@ -58,7 +58,7 @@ pub(crate) struct SvcRqst<'a, C: Lent> {
 pub(crate) struct Delivered(u32);
 
 impl Delivered {
-    /// There is none now.
+    /// Returns the answer that there is no Call now.
     pub(crate) fn nothing() -> Self {
         Self(0)
     }
@@ -108,7 +108,7 @@ impl<C: Lent> SvcRqst<'_, C> {
         this
     }
 
-    /// The array of pages for Calls.
+    /// Returns the array of pages for Calls.
     fn pages(&mut self) -> &mut [*mut bindings::page] {
         let (pages, count) = (get!(self, rq_pages), get!(self, rq_maxpages));
         // SAFETY: svc_init_buffer() allocated `rq_maxpages` entries, which only this thread uses.
@@ -266,7 +266,7 @@ impl<C: Lent> SvcReply<'_, C> {
         }
     }
 
-    /// The Call that this is the Reply to, once. The core does not read it any more.
+    /// Takes the Call that this Reply answers, once. The core does not read it any more.
     pub(crate) fn take_call(&mut self) -> Option<C> {
         let call = NonNull::new(get!(self, rq_xprt_ctxt))?;
         set! { self, rq_xprt_ctxt: core::ptr::null_mut(), }
@@ -274,7 +274,7 @@ impl<C: Lent> SvcReply<'_, C> {
         Some(unsafe { C::from_ptr(call) })
     }
 
-    /// The encoded Reply, unless its pages have been taken.
+    /// Returns the encoded Reply, unless its pages have been taken.
     pub(crate) fn message(&self) -> Option<CallBuf<'_>> {
         if self.taken {
             return None;
@@ -284,8 +284,8 @@ impl<C: Lent> SvcReply<'_, C> {
         Some(unsafe { CallBuf::from_raw(&raw const (*self.raw.as_ptr()).rq_res) })
     }
 
-    /// The message has been copied, and is not read any more. A first page that has all of it stays
-    /// for the next Reply: the core would give it back, and take another.
+    /// Notes that the message was copied and is not read any more. A first page that has the whole message
+    /// stays for the next Reply, because the core would free it and allocate another.
     pub(crate) fn copied(&mut self) {
         let first = get!(self, rq_respages);
         if get!(self, rq_next_page) == first.wrapping_add(1) {
@@ -293,13 +293,13 @@ impl<C: Lent> SvcReply<'_, C> {
         }
     }
 
-    /// The flavor of the credential that the Call was accepted with: of RPCSEC_GSS, the pseudoflavor.
+    /// Returns the flavor of the credential of the Call; for RPCSEC_GSS, the pseudoflavor.
     #[inline]
     pub(crate) fn flavor(&self) -> u32 {
         get!(self, rq_cred.cr_flavor)
     }
 
-    /// Which bytes of the Reply the page list is.
+    /// Returns the bytes of the Reply that are in the page list.
     pub(crate) fn page_list(&self) -> Range<u32> {
         let start = get!(self, rq_res.head[0].iov_len) as u32;
         start..start + get!(self, rq_res.page_len)
@@ -387,7 +387,7 @@ impl<C: Lent> SvcReply<'_, C> {
         unsafe { memory.take_message(entries, pieces) }
     }
 
-    /// Where the page list lies in the array of the pages, in bytes.
+    /// Returns the bytes of the page list within the array of pages.
     fn body(&self) -> Range<usize> {
         let (pages, len) = (get!(self, rq_res.pages), get!(self, rq_res.page_len));
         if len == 0 {

@@ -136,7 +136,7 @@ pub(crate) struct Backchannel {
 }
 
 impl Backchannel {
-    /// A backchannel without slots.
+    /// Initializes a backchannel without slots.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             free <- new_spinlock!(KVec::new()),
@@ -259,7 +259,7 @@ impl<T: Transport> Ops<T> {
         unsafe { bindings::xprt_put(xprt) };
     }
 
-    /// The slots stay until the transport goes: callbacks may still have some.
+    /// Keeps the slots until the transport ends, because callbacks may still have some.
     pub(super) extern "C" fn destroy_callback(_xprt: *mut bindings::rpc_xprt, _reqs: c_uint) {}
 
     /// Sends the Reply to a Call of the server.

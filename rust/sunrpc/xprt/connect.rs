@@ -119,7 +119,7 @@ enum NextStep<C> {
 }
 
 impl<C: Unpin> Connecting<C> {
-    /// No connection, and no attempt.
+    /// Initializes the state without a connection or an attempt.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             state <- new_spinlock!(ConnectState { stage: ConnectStage::Idle, failed: None }),

@@ -105,7 +105,7 @@ pub(super) unsafe extern "C" fn release_request_callback<T: Transport>(
 }
 
 impl<S> Rqst<S> {
-    /// The transport of the request.
+    /// Returns the transport of the request.
     fn xprt(&self) -> &Xprt {
         // SAFETY: `rq_xprt` is alive: the task has a reference (`tk_xprt`) until the request is released.
         let xprt = unsafe { (*self.as_raw()).rq_xprt };
@@ -160,13 +160,13 @@ impl Orphans {
 }
 
 impl TransportLock<'_> {
-    /// The number of credits that no request has.
+    /// Returns the number of credits that no request has.
     fn orphans(&mut self) -> &mut u32 {
         // SAFETY: `transport_lock` protects the count, and there is one such object while the lock is held.
         unsafe { &mut *self.0.orphans.count.get() }
     }
 
-    /// The connection has ended, and with it all credits.
+    /// Clears the credits, which have ended with the connection.
     pub(super) fn reset_orphans(&mut self) {
         *self.orphans() = 0;
     }

@@ -45,7 +45,7 @@ pub(super) struct InstanceShared<T: Transport> {
 }
 
 impl<T: Transport> InstanceShared<T> {
-    /// The parts of a new transport. Context: process, may sleep.
+    /// Creates the parts of a new transport. Context: process, may sleep.
     ///
     /// `id` is the transport's number, and names its file in debugfs.
     ///
@@ -69,7 +69,7 @@ impl<T: Transport> InstanceShared<T> {
 }
 
 impl<T: Transport> Instance<T> {
-    /// The instance around a transport that the core passed to one of our operations.
+    /// Returns the instance around a transport that the core passed to an operation of this module.
     ///
     /// # Safety
     ///
@@ -90,7 +90,7 @@ impl<T: Transport> Instance<T> {
         unsafe { (*this).shared = shared };
     }
 
-    /// The parts with destructors.
+    /// Returns the parts with destructors.
     #[inline]
     pub(super) fn shared(&self) -> &InstanceShared<T> {
         // SAFETY: set by `provide` before the core learns of the transport and released in

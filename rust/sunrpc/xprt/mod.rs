@@ -120,7 +120,7 @@ unsafe impl Sync for Xprt {}
 
 /// A lock of a transport, held.
 trait LockOf {
-    /// Whose lock it is.
+    /// Returns the transport of the lock.
     fn xprt(&self) -> &Xprt;
 }
 
@@ -150,13 +150,13 @@ impl LockOf for Unlocked<'_> {
 }
 
 impl Xprt {
-    /// The C object.
+    /// Returns the C object.
     #[inline]
     fn as_raw(&self) -> *mut bindings::rpc_xprt {
         self.raw.get()
     }
 
-    /// The network namespace that the transport was created in.
+    /// Returns the network namespace that the transport was created in.
     pub(crate) fn net(&self) -> Option<Net> {
         // SAFETY: `xprt_net` is set by xprt_alloc and does not change.
         let net = unsafe { (*self.as_raw()).xprt_net };
@@ -164,7 +164,7 @@ impl Xprt {
         NonNull::new(net).map(|net| unsafe { Net::new(net) })
     }
 
-    /// The peer's address as it is now; the administrator may change it between connections.
+    /// Returns the peer's current address. The administrator may change it between connections.
     ///
     /// Context: process, does not sleep. The send lock is held, under which alone it changes
     /// (net/sunrpc/sysfs.c).
@@ -214,7 +214,8 @@ impl Xprt {
         read_once!(self, state) & (1 << bindings::XPRT_CONNECTED) != 0
     }
 
-    /// Which connection this is: another number on each, and when one is closed.
+    /// Returns the number of the connection, which changes with each connection and when a connection is
+    /// closed.
     #[inline]
     fn connection(&self) -> u32 {
         read_once!(self, connect_cookie)
@@ -287,7 +288,7 @@ impl Xprt {
         unsafe { bindings::xprt_write_space(self.as_raw()) };
     }
 
-    /// A message arrived from the peer: the wait after failed attempts to connect begins anew.
+    /// Resets the delay between attempts to connect, because a message of the peer arrived.
     #[inline]
     pub(crate) fn peer_is_alive(&self) {
         if read_once!(self, reestablish_timeout) != FIRST_BACKOFF {
@@ -311,7 +312,7 @@ impl Xprt {
         TransportLock(self, NotThreadSafe)
     }
 
-    /// The counters that the core keeps, in the order of the `xprt:` line of mountstats.
+    /// Returns the counters that the core keeps, in the order of the `xprt:` line of mountstats.
     pub(crate) fn core_stats(&self) -> CoreStats {
         let idle = if self.connected() {
             // Read first, so that the clock is not behind it.
@@ -334,7 +335,7 @@ impl Xprt {
     }
 }
 
-/// The time in jiffies.
+/// Returns the time in jiffies.
 fn now() -> usize {
     // SAFETY: `jiffies` is a kernel global that the timer interrupt writes; one load gets one of
     // its values.

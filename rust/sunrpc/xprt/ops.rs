@@ -77,7 +77,7 @@ impl<T: Transport> XprtVTable<T> {
         abort_send_request: None,
     };
 
-    /// The operations, in memory that lives as long as the module.
+    /// Returns the operations, in memory that lives as long as the module.
     pub(super) fn get() -> *const bindings::rpc_xprt_ops {
         &Self::OPS
     }
@@ -167,8 +167,9 @@ impl<T: Transport> XprtVTable<T> {
         }
     }
 
-    /// The reply to a request is overdue. A reliable connection does not lose messages, so it
-    /// is dead or its peer is: give it up, and send everything again on the next.
+    /// Gives up a connection on which the Reply to a request is overdue. A reliable connection does not lose
+    /// messages, so the connection or its peer is dead. The core sends all requests again on the next
+    /// connection.
     ///
     /// When a server stalls, many requests expire together, and this runs for each when its task
     /// does; by then there may be a new connection, which has done nothing wrong.

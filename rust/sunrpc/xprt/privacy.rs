@@ -25,7 +25,7 @@ pub(super) fn has_own_pages<S>(rqst: &Rqst<S>) -> bool {
     unsafe { (*rqst.as_raw()).rq_release_snd_buf }.is_some()
 }
 
-/// Has the peer's access to a Call's pages ended before they are freed.
+/// Installs the function that ends the peer's access to a Call's pages before they are freed.
 ///
 /// To be called by the sender, before the request is sent.
 #[cold]

@@ -63,8 +63,7 @@ impl<S> Rqst<S> {
         self.slot().request()
     }
 
-    /// Which of the transport's requests this is: below the number of slots, and the same for as
-    /// long as the transport lives.
+    /// Returns the index of the request: below the number of slots, and constant for the life of the transport.
     #[inline]
     pub(crate) fn index(&self) -> u32 {
         self.slot().index()
@@ -86,7 +85,7 @@ impl<S> Rqst<S> {
         self.slot().set_outstanding(outstanding);
     }
 
-    /// The XID.
+    /// Returns the XID.
     #[inline]
     pub(crate) fn xid(&self) -> u32 {
         // SAFETY: set by xprt_request_init and constant while the request is in use.
@@ -94,7 +93,7 @@ impl<S> Rqst<S> {
         u32::from_be_bytes(xid.to_ne_bytes())
     }
 
-    /// The encoded Call.
+    /// Returns the encoded Call.
     #[inline]
     pub(crate) fn call(&self) -> CallBuf<'_> {
         // SAFETY: call_encode has encoded it before the request was queued, and takes the request
@@ -102,7 +101,7 @@ impl<S> Rqst<S> {
         unsafe { CallBuf::from_raw(&raw const (*self.as_raw()).rq_snd_buf) }
     }
 
-    /// Where the Reply goes: its measures, and its memory for a device to write.
+    /// Returns the measures of the receive buffer, and its memory for a device to write.
     #[inline]
     pub(crate) fn receive(&self) -> XdrBuf<'_> {
         // SAFETY: call_encode() has laid out `rq_rcv_buf` (rpc_prepare_reply_pages()).
@@ -189,7 +188,7 @@ impl<S> XprtHandle<S> {
 }
 
 impl<S> PinnedRqst<S> {
-    /// Where the Reply goes.
+    /// Returns the receive buffer.
     #[inline]
     pub(crate) fn reply_buf(&mut self) -> ReplyBuf<'_> {
         // SAFETY: xprt_wait_on_pinned_rqst() keeps the task from the buffers while the request is pinned. This is
@@ -197,7 +196,8 @@ impl<S> PinnedRqst<S> {
         unsafe { ReplyBuf::new(self.0.raw) }
     }
 
-    /// The Reply is in place and `len` bytes long: lets go, and wakes the task.
+    /// Completes the request with a Reply of `len` bytes that is in place, releases the request, and wakes the
+    /// task.
     ///
     /// Context: process, does not sleep. Takes the queue lock.
     #[inline]
@@ -210,7 +210,7 @@ impl<S> PinnedRqst<S> {
         unsafe { bindings::rpcrdma_xprt_complete_and_unpin(rqst, len as i32) };
     }
 
-    /// The Call is to be encoded and sent again on the same connection, with the same XID.
+    /// Makes the core encode the Call and send it again on the same connection, with the same XID.
     ///
     /// `false`: the sender has not noted yet that it was sent, so that the core would not do it.
     /// The request goes on waiting, and is sent again after the next connect. Context: process,
@@ -226,7 +226,7 @@ impl<S> PinnedRqst<S> {
         unsafe { bindings::rpcrdma_xprt_send_again_and_unpin(rqst) }
     }
 
-    /// There will be no usable Reply: the RPC fails with `error`.
+    /// Ends the RPC with `error`, because there is no usable Reply.
     ///
     /// Context: process, does not sleep. Takes the queue lock.
     #[cold]

@@ -61,7 +61,7 @@ unsafe impl<T: Send> Send for SendCell<T> {}
 unsafe impl<T: Send> Sync for SendCell<T> {}
 
 impl<T> SendCell<T> {
-    /// Data for the holder of the send lock of `xprt`.
+    /// Creates data for the holder of the send lock of `xprt`.
     pub(crate) fn new<S>(xprt: &XprtHandle<S>, value: T) -> Self {
         Self {
             value: UnsafeCell::new(value),

@@ -74,7 +74,7 @@ impl<S> Slot<S> {
         })
     }
 
-    /// The slot around a request.
+    /// Returns the slot around a request.
     ///
     /// # Safety
     ///
@@ -91,7 +91,7 @@ impl<S> Slot<S> {
         &self.request
     }
 
-    /// Where in the table the slot is.
+    /// Returns the index of the slot in the table.
     #[inline]
     pub(super) fn index(&self) -> u32 {
         self.index
@@ -124,8 +124,8 @@ impl<S> Slot<S> {
         self.rqst.get()
     }
 
-    /// The connection that the request was sent on has ended, and with it the request's credit and
-    /// the Reply that was outstanding. Context: process, does not sleep. The send lock is held.
+    /// Clears the request's credit, and its outstanding Reply, after the end of the connection that it was sent
+    /// on. Context: process, does not sleep. The send lock is held.
     pub(super) fn disconnected(&self, _lock: &TransportLock<'_>) {
         self.set_outstanding(false);
         // SAFETY: `rq_cong` changes with the transport lock, which is held, together with `cong`.
@@ -238,7 +238,7 @@ unsafe impl<S: Sync + Send> Sync for SlotTable<S> {}
 unsafe impl<S: Send> Send for SlotTable<S> {}
 
 impl<S> SlotTable<S> {
-    /// A table of `count` slots. Context: process, may sleep.
+    /// Creates a table of `count` slots. Context: process, may sleep.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// Returns the number of requests that a new transport can have in flight.
     fn slot_count() -> u32;
 
-    /// A new transport, not connected; `xprt` is for its handlers. Context: process, may sleep.
+    /// Creates a transport that is not connected; `xprt` is for its handlers. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
         is_given_up: impl Fn() -> bool,
     ) -> Result<Self::Connection, ConnectError>;
 
-    /// Has an attempt to connect end soon. Context: process, may sleep.
+    /// Makes an attempt to connect end soon. Context: process, may sleep.
     fn give_up(&self);
 
     /// Sends on `connection` from now on. Context: process, does not sleep. The send lock is held.
@@ -96,10 +96,10 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
         rqst: &Rqst<Self::Request>,
     ) -> Result<(), XprtSendError>;
 
-    /// The transport's backchannel.
+    /// Returns the transport's backchannel.
     fn backchannel(&self) -> &Backchannel;
 
-    /// The most bytes of a Call of the server, or of its Reply, now.
+    /// Returns the current maximum length of a Call of the server, and of its Reply, in bytes.
     ///
     /// Context: any. rpc_max_bc_payload() calls it in an RCU read-side section.
     fn max_callback(&self) -> usize;
@@ -124,16 +124,16 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// ([`Rqst::keep_credit`]). Context: process, may sleep. The send lock is not held.
     fn release(&self, rqst: &Rqst<Self::Request>);
 
-    /// No Reply has come in time on the connection that stands: has it closed, if `is_overdue`
-    /// still says so for that connection. Context: process, may sleep. No lock is held.
+    /// Closes the connection that stands, because no Reply has come in time, if `is_overdue` confirms it for
+    /// that connection. Context: process, may sleep. No lock is held.
     fn overdue(&self, is_overdue: impl FnOnce() -> bool);
 
     /// Buffers longer than usual were allocated for messages of `bytes` bytes. Context: process,
     /// does not sleep.
     fn buffers_grew(&self, bytes: usize);
 
-    /// This side's address of the connection, if there is one. Context: process, may sleep. No lock
-    /// is held.
+    /// Returns this side's address of the connection, if there is a connection. Context: process, may sleep. No
+    /// lock is held.
     fn source_address(&self) -> Option<SockAddr>;
 
     /// Breaks the connection, for the fault injection of sunrpc.
@@ -228,7 +228,7 @@ pub(crate) enum ConnectError {
 }
 
 impl ConnectError {
-    /// The error that waiting RPCs are woken with.
+    /// Returns the error that waiting RPCs are woken with.
     pub(crate) fn to_errno(self) -> kernel::ffi::c_int {
         match self {
             Self::Refused => errno::connection_refused(),

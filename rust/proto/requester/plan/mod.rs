@@ -193,7 +193,7 @@ impl First {
         end: 0,
     };
 
-    /// The first region of a chunk over a whole part that is not empty.
+    /// Returns the first region of a chunk over a whole part that is not empty.
     #[inline]
     fn of_part(chunk: ChunkRole, name: PartName, part: &Part, cut: SegmentSizing) -> Self {
         Self {
@@ -583,7 +583,7 @@ struct Results {
     reply_chunk: bool,
 }
 
-/// The Reply may exceed the threshold: decides where its results and the rest shall go.
+/// Decides where the results and the rest of a Reply go that may exceed the threshold.
 #[inline]
 fn plan_results(
     call: &CallShape<'_>,

@@ -99,14 +99,14 @@ pub struct Item {
 }
 
 impl Item {
-    /// The bytes that leave the Payload stream when the item is reduced: itself and its pad.
+    /// Returns the bytes that leave the Payload stream when the item is reduced: the item and its pad.
     #[inline]
     //= V1-059, V1-069, V2-077
     pub const fn extent(&self) -> Range<u32> {
         self.offset..self.offset.saturating_add(padded_len(self.len))
     }
 
-    /// The bytes of the item itself.
+    /// Returns the bytes of the item without its pad.
     #[inline]
     pub const fn range(&self) -> Range<u32> {
         self.offset..self.offset.saturating_add(self.len)
