@@ -187,7 +187,7 @@ route_goes() {
 	defer ip route delete throw "$SERVER/32"
 	# The transport gives the connection up even if the address is the same.
 	echo "$SERVER" >"$1"
-	"$here/io.py" put "$local/file" "$dir/file" 300001 &
+	"$here/fileio.py" put "$local/file" "$dir/file" 300001 &
 	writer=$!
 }
 

@@ -7,7 +7,7 @@
 # Version 3 sends one RPC for each operation and few others. Attributes are not cached, so that the
 # same RPCs are sent each time.
 mount_for_counting() {
-	io=$here/io.py
+	io=$here/fileio.py
 	VERS=3
 	mount_export noac
 	head -c "$1" /dev/urandom >"$local/$1"

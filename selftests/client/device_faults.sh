@@ -66,7 +66,7 @@ device_is_dead() {
 	fault silent 1
 	fault modify 1
 	# Tasks that give up their RPCs have the memory of these invalidated, which does not happen.
-	timeout -s KILL 2 "$here/io.py" get "$local/file" "$dir-file" 300000 >/dev/null 2>&1 &
+	timeout -s KILL 2 "$here/fileio.py" get "$local/file" "$dir-file" 300000 >/dev/null 2>&1 &
 	given_up=$!
 	sleep 3
 	device_goes

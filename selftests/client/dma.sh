@@ -11,14 +11,14 @@ swiotlb_moves_memory() {
 	mount_export
 	copies_lie 1
 	for how in unaligned direct buffered; do
-		"$here/io.py" write "$local" "$dir" $how 3753 4097 8193 65536 262145 1048577
+		"$here/fileio.py" write "$local" "$dir" $how 3753 4097 8193 65536 262145 1048577
 	done
 	remount
 	for how in unaligned direct buffered; do
-		"$here/io.py" compare "$local" "$dir" $how 3753 4097 8193 65536 262145 1048577
+		"$here/fileio.py" compare "$local" "$dir" $how 3753 4097 8193 65536 262145 1048577
 	done
-	"$here/io.py" compare "$local" "$dir" unaligned 3753 4097 8193 65536 262145 1048577 skewed
-	"$here/io.py" populate "$dir" 300 >/dev/null
+	"$here/fileio.py" compare "$local" "$dir" unaligned 3753 4097 8193 65536 262145 1048577 skewed
+	"$here/fileio.py" populate "$dir" 300 >/dev/null
 	remount
 	[ "$(ls "$dir" | wc -l)" -ge 300 ]
 	[ "$(says unsendable)" = 0 ]
@@ -28,8 +28,8 @@ swiotlb_moves_memory() {
 # goes_on FILE: small I/O, each by RPCs of its own, until there is $local/over.
 goes_on() {
 	while [ ! -e "$local/over" ]; do
-		"$here/io.py" put "$local/small" "$1" 3000 || echo "put $1" >>"$local/failed"
-		"$here/io.py" get "$local/small" "$1" 3000 || echo "get $1" >>"$local/failed"
+		"$here/fileio.py" put "$local/small" "$1" 3000 || echo "put $1" >>"$local/failed"
+		"$here/fileio.py" get "$local/small" "$1" 3000 || echo "get $1" >>"$local/failed"
 		echo >>"$local/rounds"
 	done
 }
@@ -54,7 +54,7 @@ ends_alone() {
 	done
 	for number in $(seq 24); do
 		status=0
-		timeout -s KILL 20 "$here/io.py" put "$local/large" "$dir/large$number" "$size" \
+		timeout -s KILL 20 "$here/fileio.py" put "$local/large" "$dir/large$number" "$size" \
 			>"$local/log" 2>&1 || status=$?
 		[ $status != 137 ] || fail "it does not end"
 		[ $status != 0 ] || fail "a Call that cannot be sent has succeeded"
@@ -117,9 +117,9 @@ few_pieces_in_a_work_request() {
 	defer server_device_is_made_anew
 	server_device sges=1 work_requests=330
 	mount_export
-	"$here/io.py" write "$local" "$dir" direct 1048577
+	"$here/fileio.py" write "$local" "$dir" direct 1048577
 	remount
-	"$here/io.py" compare "$local" "$dir" direct 1048577
+	"$here/fileio.py" compare "$local" "$dir" direct 1048577
 	leave
 	server_device work_requests=200
 	mount_export retry=0 2>"$local/mount" || :
@@ -135,7 +135,7 @@ registrations_run_out() {
 	[ "$(on_server sh -c "cat $pages 2>/dev/null")" = 1 ] ||
 		skip "the server's device has registrations of more than a page"
 	mount_export
-	"$here/io.py" together "$dir" 8 1048576
+	"$here/fileio.py" together "$dir" 8 1048576
 	[ "$(says last_close)" = none ]
 }
 

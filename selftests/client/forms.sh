@@ -15,7 +15,7 @@ get() {
 }
 
 prepare() {
-	io=$here/io.py
+	io=$here/fileio.py
 	head -c "$1" /dev/urandom >"$local/$1"
 	mount_export
 	: >"$dir/file"

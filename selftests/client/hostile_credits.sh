@@ -141,7 +141,7 @@ a_reply_crosses_its_killed_call() {
 	was_killed $reader
 	outcome
 	# The one credit that there is, and no other connection.
-	timeout 5 "$here/io.py" get "$local/file" "$dir/file" $SIZE || fail "the credit is lost"
+	timeout 5 "$here/fileio.py" get "$local/file" "$dir/file" $SIZE || fail "the credit is lost"
 	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
 }
 

@@ -88,7 +88,7 @@ fails_its_rpc_at_once() {
 	connections=$(transport connect_count)
 	exec 5<"$dir/file"
 	strike bad_replies_to_the_next_calls
-	"$here/io.py" ask 5 400
+	"$here/fileio.py" ask 5 400
 	outcome
 	# A Reply that comes before its Call was sent fails no RPC.
 	set -- "$@" $(transport bad_reply bad_messages)

@@ -17,10 +17,10 @@ fi
 # compares HOW SIZE...: the data are written HOW on both sides and compared after a remount.
 compares() {
 	mount_export
-	"$here/io.py" write "$local" "$dir" "$@"
+	"$here/fileio.py" write "$local" "$dir" "$@"
 	remount
-	"$here/io.py" compare "$local" "$dir" "$@"
-	"$here/io.py" compare "$local" "$dir" "$@" direct
+	"$here/fileio.py" compare "$local" "$dir" "$@"
+	"$here/fileio.py" compare "$local" "$dir" "$@" direct
 }
 
 #= V1-030, V1-063, V1-066
@@ -36,7 +36,7 @@ direct() {
 # O_DIRECT from memory that does not start at a page, at odd places in the file.
 unaligned_direct() {
 	compares unaligned $small $large
-	"$here/io.py" compare "$local" "$dir" unaligned $small $large skewed
+	"$here/fileio.py" compare "$local" "$dir" unaligned $small $large skewed
 }
 
 mapped() {
@@ -88,7 +88,7 @@ offsets() {
 
 writers_and_readers_at_once() {
 	mount_export
-	"$here/io.py" together "$dir" "$1" "$2"
+	"$here/fileio.py" together "$dir" "$1" "$2"
 }
 
 tests \

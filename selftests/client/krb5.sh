@@ -45,7 +45,7 @@ moves() {
 data_are_the_same() {
 	# Attributes are cached for longer than a slow machine needs between two commands: a GETATTR is counted, too.
 	mount_protected "$1" "$2" actimeo=600
-	io=$here/io.py
+	io=$here/fileio.py
 	head -c 1000003 /dev/urandom >"$local/file"
 	: >"$dir/file"
 	whole=yes
@@ -80,9 +80,9 @@ data_are_the_same() {
 swiotlb_moves_memory() {
 	copies_lie 1
 	data_are_the_same "$@"
-	"$here/io.py" write "$local" "$dir" unaligned 3753 65536 1048577
+	"$here/fileio.py" write "$local" "$dir" unaligned 3753 65536 1048577
 	remount
-	"$here/io.py" compare "$local" "$dir" unaligned 3753 65536 1048577 skewed
+	"$here/fileio.py" compare "$local" "$dir" unaligned 3753 65536 1048577 skewed
 }
 
 connections_break() {

@@ -18,7 +18,7 @@ device_goes_and_comes_back() {
 		sleep 2
 		device_comes_back
 		# Data that is written now uses a connection over the new device.
-		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
+		"$here/fileio.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
 	end_io
 }
@@ -50,7 +50,7 @@ mounts_go_away_beside_others() {
 		mkdir "$scratch/v$version"
 		mount -t nfs -o "proto=rdma,port=$PORT,vers=$version" "$SERVER:$EXPORT" "$scratch/v$version"
 		mkdir -p "$scratch/v$version/rpcrdma-test.v$version"
-		"$here/io.py" churn "$scratch/v$version/rpcrdma-test.v$version" 2 "$local/stop$version" \
+		"$here/fileio.py" churn "$scratch/v$version/rpcrdma-test.v$version" 2 "$local/stop$version" \
 			>"$local/churn$version" 2>&1 &
 		echo $! >"$local/pid$version"
 	done
@@ -61,7 +61,7 @@ mounts_go_away_beside_others() {
 			cat "$local/churn$version"
 			exit 1
 		}
-		"$here/io.py" settled "$scratch/v$version/rpcrdma-test.v$version"
+		"$here/fileio.py" settled "$scratch/v$version/rpcrdma-test.v$version"
 		rm -r "$scratch/v$version/rpcrdma-test.v$version"
 		umount "$scratch/v$version"
 	done
@@ -78,7 +78,7 @@ namespace_goes_away() {
 		: >"$5"
 		cd /
 		exec "$6" churn "$4/rpcrdma-test.ns" 2 "$5.stop"
-	' sh "$PORT" "$1" "$SERVER:$EXPORT" "$local/mnt" "$ready" "$here/io.py" >"$local/churn" 2>&1 &
+	' sh "$PORT" "$1" "$SERVER:$EXPORT" "$local/mnt" "$ready" "$here/fileio.py" >"$local/churn" 2>&1 &
 	process=$!
 	for _ in $(seq 100); do
 		[ ! -e "$ready" ] || break
@@ -94,7 +94,7 @@ namespace_goes_away() {
 	case $2 in
 	first) ip netns delete rpcrdma-test ;;
 	esac
-	pkill -9 -f "io.py churn $local/mnt" || fail "nobody is at work any more"
+	pkill -9 -f "fileio.py churn $local/mnt" || fail "nobody is at work any more"
 	was_killed $process
 	[ "$2" = first ] || ip netns delete rpcrdma-test
 	cat "$local/churn"
@@ -125,7 +125,7 @@ swapping() {
 	mkswap "$dir/swap"
 	swapon "$dir/swap" || fail "the kernel does not swap to this file"
 	defer swapoff "$dir/swap"
-	"$here/io.py" swap 16
+	"$here/fileio.py" swap 16
 }
 
 #= V1-102
@@ -146,7 +146,7 @@ idle_connections_are_closed() {
 	note "$pairs queue pairs, then $now"
 	[ "$now" -lt "$pairs" ] || fail "the connection has not been closed"
 	cmp "$local/file" "$dir/file"
-	"$here/io.py" get "$local/file" "$dir/file" 300001
+	"$here/fileio.py" get "$local/file" "$dir/file" 300001
 	[ "$(transport connect_count)" = $((before + 1)) ]
 }
 

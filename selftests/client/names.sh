@@ -28,16 +28,16 @@ extended_attributes() {
 	VERS=4.2
 	mount_export
 	: >"$dir/file"
-	"$here/io.py" setxattr "$dir/file" 1 >"$local/probe" 2>&1 || skip "$(tail -n 1 "$local/probe")"
+	"$here/fileio.py" setxattr "$dir/file" 1 >"$local/probe" 2>&1 || skip "$(tail -n 1 "$local/probe")"
 	for size in 0 1 2 3 4 1000 3500 3600 3700 3800 3900 4000 4095 4096 4097 8192 16383 32768 65535 \
 		65536; do
 		: >"$dir/$size"
-		"$here/io.py" setxattr "$dir/$size" $size
+		"$here/fileio.py" setxattr "$dir/$size" $size
 	done
 	remount
 	for size in 0 1 2 3 4 1000 3500 3600 3700 3800 3900 4000 4095 4096 4097 8192 16383 32768 65535 \
 		65536; do
-		"$here/io.py" checkxattr "$dir/$size" $size
+		"$here/fileio.py" checkxattr "$dir/$size" $size
 	done
 	setfattr -x user.test "$dir/65536"
 	remount
@@ -48,7 +48,7 @@ many_extended_attributes() {
 	VERS=4.2
 	mount_export
 	: >"$dir/file"
-	"$here/io.py" setxattr "$dir/file" 1 >"$local/probe" 2>&1 || skip "$(tail -n 1 "$local/probe")"
+	"$here/fileio.py" setxattr "$dir/file" 1 >"$local/probe" 2>&1 || skip "$(tail -n 1 "$local/probe")"
 	for n in $(seq "$1"); do
 		setfattr -n "user.an-attribute-with-a-long-name-$n" -v "$n" "$dir/file"
 	done

@@ -57,7 +57,7 @@ events_of_a_connection_that_fails() {
 # Each form of a Call and its events.
 events_of_calls() {
 	VERS=3
-	io=$here/io.py
+	io=$here/fileio.py
 	head -c 65536 /dev/urandom >"$local/65536"
 	mount_export
 	: >"$dir/file"

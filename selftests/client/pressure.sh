@@ -33,7 +33,7 @@ memory_is_full() {
 	defer dirty_up_to 20 10
 	dirty_up_to 80 70
 	begun=$(date +%s)
-	"$here/io.py" fill "$dir/file" $size &
+	"$here/fileio.py" fill "$dir/file" $size &
 	most=0
 	while kill -0 $! 2>/dev/null; do
 		dirty=$(($(meminfo Dirty) + $(meminfo Writeback)))
@@ -47,7 +47,7 @@ memory_is_full() {
 	[ $most -gt $((total / 2)) ] || fail "memory was not full"
 	[ "$count" -ge 10 ] || fail "too few connections broke"
 	remount
-	"$here/io.py" filled "$dir/file" $size
+	"$here/fileio.py" filled "$dir/file" $size
 	rm -rf "$dir"
 	unmount
 	at_rest "$rest" rdma_objects

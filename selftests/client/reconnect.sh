@@ -46,7 +46,7 @@ server_restarts() {
 		on_server rpc.nfsd
 	done
 	# A worker that goes on has a new connection.
-	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
+	"$here/fileio.py" put "$here/lib.sh" "$dir/after" 1000
 	after=$(transport connect_count)
 	stop_work
 	note "$after connections after $before"
@@ -81,7 +81,7 @@ link_goes_away() {
 	lose 100%
 	sleep "$2"
 	lose 0%
-	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
+	"$here/fileio.py" put "$here/lib.sh" "$dir/after" 1000
 	after=$(transport connect_count)
 	note "$after connections after $before"
 	[ "$after" -gt "$before" ] || fail "the connection has not ended"
@@ -101,7 +101,7 @@ senders_wait_for_room() {
 	done
 	remount
 	lossy_link
-	"$here/io.py" list_each_when_told "$dir/each" "$local/ready" "$local/go" >"$local/names" &
+	"$here/fileio.py" list_each_when_told "$dir/each" "$local/ready" "$local/go" >"$local/names" &
 	until [ -e "$local/ready" ]; do sleep 0.1; done
 	before=$(transport empty_sendctx_q)
 	lose 100%
@@ -135,7 +135,7 @@ address_goes_and_comes() {
 	sleep 15
 	clean_up
 	revive_device on_server
-	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
+	"$here/fileio.py" put "$here/lib.sh" "$dir/after" 1000
 	note "$(transport connect_count) connections after $before"
 	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"
 	stop_work
@@ -153,7 +153,7 @@ connecting_takes_too_long() {
 	lossy_link
 	cp "$here/lib.sh" "$dir/file"
 	lose 100%
-	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000 &
+	"$here/fileio.py" put "$here/lib.sh" "$dir/after" 1000 &
 	sleep 100
 	lose 0%
 	wait $!

@@ -70,7 +70,7 @@ breaks_the_connection() {
 	on_server rpc.nfsd 0
 	sleep 0.5
 	on_server rpc.nfsd
-	"$here/io.py" put "$here/lib.sh" "$dir/after" 1000
+	"$here/fileio.py" put "$here/lib.sh" "$dir/after" 1000
 	[ "$(transport connect_count)" -gt "$before" ]
 }
 
@@ -109,8 +109,8 @@ everything() {
 		[ $version = 3 ] || has_a_callback
 		for bytes in 10 4000 65533 1048576; do
 			head -c $bytes "$local/large" >"$local/file"
-			"$here/io.py" put "$local/file" "$dir/file" $bytes
-			"$here/io.py" get "$local/file" "$dir/file" $bytes
+			"$here/fileio.py" put "$local/file" "$dir/file" $bytes
+			"$here/fileio.py" get "$local/file" "$dir/file" $bytes
 		done
 		for n in $(seq 100); do
 			: >"$dir/a-name-long-enough-to-fill-a-reply-soon-$n"
@@ -118,8 +118,8 @@ everything() {
 		remount
 		[ "$(ls "$dir" | wc -l)" = 101 ]
 		[ $version = 3 ] || {
-			"$here/io.py" setxattr "$dir/file" 16000
-			"$here/io.py" checkxattr "$dir/file" 16000
+			"$here/fileio.py" setxattr "$dir/file" 16000
+			"$here/fileio.py" checkxattr "$dir/file" 16000
 		}
 		breaks_the_connection
 		leave

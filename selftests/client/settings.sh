@@ -211,7 +211,7 @@ few_slots_are_all_that_is_used() {
 
 # inline_up_to CALL REPLY: data that fit in a Call of CALL bytes and in a Reply of REPLY bytes go without chunks.
 inline_up_to() {
-	io=$here/io.py
+	io=$here/fileio.py
 	VERS=3
 	mount_export
 	: >"$dir/file"

@@ -44,7 +44,7 @@ killed() {
 
 killed_in_a_directory() {
 	mount_export
-	"$here/io.py" populate "$dir" 500 >"$local/made"
+	"$here/fileio.py" populate "$dir" 500 >"$local/made"
 	for delay in 0.01 0.02 0.04 0.06 0.1; do
 		# One process, so that nothing of it is left when it is killed.
 		ls -lR "$dir" >"$local/seen" &
@@ -54,7 +54,7 @@ killed_in_a_directory() {
 		wait
 	done
 	remount
-	"$here/io.py" list "$dir" | cmp "$local/made" -
+	"$here/fileio.py" list "$dir" | cmp "$local/made" -
 }
 
 # The process that lists the directory is killed when its Call is on its way and no packet gets
@@ -62,10 +62,10 @@ killed_in_a_directory() {
 kill_while_nothing_gets_through() {
 	VERS=3
 	mount_export "nolock,actimeo=600"
-	"$here/io.py" populate "$dir" 200 >"$local/made"
+	"$here/fileio.py" populate "$dir" 200 >"$local/made"
 	remount
 	lossy_link
-	"$here/io.py" list_when_told "$dir" "$local/ready" "$local/go" >"$local/seen" &
+	"$here/fileio.py" list_when_told "$dir" "$local/ready" "$local/go" >"$local/seen" &
 	process=$!
 	until [ -e "$local/ready" ]; do sleep 0.1; done
 	lose 100%
@@ -80,7 +80,7 @@ kill_while_nothing_gets_through() {
 still_works() {
 	lose 0%
 	remount
-	"$here/io.py" list "$dir" | cmp "$local/made" -
+	"$here/fileio.py" list "$dir" | cmp "$local/made" -
 }
 
 #= V1-090

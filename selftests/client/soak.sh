@@ -169,7 +169,7 @@ fault_caches() {
 # A file can be written. A queue pair of the connection manager may have been lost by frames that were under way
 # when the fault ended.
 writes_again() {
-	"$here/io.py" put "$here/lib.sh" "$dir-after" 1000 &
+	"$here/fileio.py" put "$here/lib.sh" "$dir-after" 1000 &
 	put=$!
 	for second in $(seq 240); do
 		kill -0 $put 2>/dev/null || break

@@ -112,14 +112,14 @@ reserved() {
 
 # work COUNT: COUNT processes write and COUNT read, and then the connection is lost.
 work() {
-	"$here/io.py" together "$dir" "$1" 2000000
+	"$here/fileio.py" together "$dir" "$1" 2000000
 	before=$(transport connect_count)
 	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
 	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
 	address_now=$(cat "$1")
 	# The connection is given up before the address changes.
 	echo "$address_now" >"$1"
-	"$here/io.py" put "$here/lib.sh" "$dir/small" 1000
+	"$here/fileio.py" put "$here/lib.sh" "$dir/small" 1000
 	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"
 }
 
@@ -150,7 +150,7 @@ work_may_use_the_reserves() {
 	swap_on swap
 	# More than a connection has registrations for from the start.
 	work 12
-	"$here/io.py" swap 16
+	"$here/fileio.py" swap 16
 	connected
 	buffers=$(says idle_sends)
 	[ "$buffers" -le 32 ] || fail "a connection over which the kernel swaps has $buffers Send buffers"
@@ -179,7 +179,7 @@ swaps() {
 	in=$(swapped_in)
 	begun=$(date +%s)
 	[ "$2" = 0 ] || breaks_every "$2"
-	"$here/io.py" exceed $size "$ROUNDS"
+	"$here/fileio.py" exceed $size "$ROUNDS"
 	[ "$2" = 0 ] || echo 0 >$breaking/probability
 	out=$(($(swapped_out) - out))
 	in=$(($(swapped_in) - in))

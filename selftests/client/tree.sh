@@ -9,9 +9,9 @@ ENTRIES=${ENTRIES:-10000}
 one_directory_of_many_entries() {
 	VERS=$1
 	mount_export
-	"$here/io.py" populate "$dir" "$ENTRIES" >"$local/made"
+	"$here/fileio.py" populate "$dir" "$ENTRIES" >"$local/made"
 	remount
-	"$here/io.py" list "$dir" >"$local/found"
+	"$here/fileio.py" list "$dir" >"$local/found"
 	cmp "$local/made" "$local/found"
 	[ "$(wc -l <"$local/found")" = "$ENTRIES" ]
 	rm -rf "${dir:?}"/*
@@ -26,11 +26,11 @@ directories_of_few_entries() {
 	mount_export
 	for count in 1 2 3 5 10 20 40 60 100 200 400; do
 		mkdir "$dir/$count"
-		"$here/io.py" populate "$dir/$count" $count >"$local/$count"
+		"$here/fileio.py" populate "$dir/$count" $count >"$local/$count"
 	done
 	remount
 	for count in 1 2 3 5 10 20 40 60 100 200 400; do
-		"$here/io.py" list "$dir/$count" | cmp "$local/$count" -
+		"$here/fileio.py" list "$dir/$count" | cmp "$local/$count" -
 	done
 	[ "$(ls "$dir" | wc -l)" = 11 ]
 }
@@ -48,13 +48,13 @@ a_tree() {
 
 reading_while_it_changes() {
 	mount_export
-	"$here/io.py" populate "$dir" 500 >"$local/made"
+	"$here/fileio.py" populate "$dir" 500 >"$local/made"
 	(for n in $(seq 200); do
 		: >"$dir/new$n"
 		rm "$dir/new$n"
 	done) &
 	for _ in 1 2 3 4 5; do
-		"$here/io.py" list "$dir" | grep -v '^new' | cmp "$local/made" -
+		"$here/fileio.py" list "$dir" | grep -v '^new' | cmp "$local/made" -
 	done
 	wait
 }

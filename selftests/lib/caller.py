@@ -30,30 +30,31 @@ CONCERNS = {name: importlib.import_module(f"misuse.{name}") for name in (
     "headers", "calls", "replies", "memory", "grants", "connections", "callbacks")}
 
 
-def main():
+def main() -> int:
     server, port, names = command_line(__doc__)
     if names and names[0] == "--phase":
-        return CONCERNS["connections"].reach(server, port, names[1])
+        CONCERNS["connections"].reach(server, port, names[1])
+        return 0
     for beginning in names:
         if not any(name.startswith(beginning) for name in CASES):
             sys.exit(f"no test begins with {beginning}")
     caller = Caller(server, port)
-    chosen = [name for name, function in CASES.items()
-              if (any(name.startswith(beginning) for beginning in names) if names else not function.named)
-              and not (QUICK and function.slow)]
+    chosen = [name for name, test in CASES.items()
+              if (any(name.startswith(beginning) for beginning in names) if names else not test.named)
+              and not (QUICK and test.slow)]
     tap = Tap(len(chosen))
     for name in chosen:
-        function = CASES[name]
+        test = CASES[name]
         begun = time.monotonic()
         note = ""
         try:
-            if STOCK and function.harms:
-                raise Skip(f"the kernel's own server {function.stock}, which harms it")
-            said = caller.run(function)
+            if STOCK and test.harms:
+                raise Skip(f"the kernel's own server {test.stock}, which harms it")
+            said = caller.run(test)
         except Skip as why:
             said, note = "", f"SKIP {why}"
-        if said and STOCK and function.stock:
-            note, said = f"the kernel's own server {function.stock}: {said}", ""
+        if said and STOCK and test.stock:
+            note, said = f"the kernel's own server {test.stock}: {said}", ""
         tap.result(name, said, note, time.monotonic() - begun)
     return tap.status()
 

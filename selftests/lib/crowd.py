@@ -24,6 +24,8 @@ import struct
 import sys
 import time
 
+from typing import Any
+
 from pyverbs.cm_enums import (RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_RESPONSE,
                               RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_RESOLVED,
                               RDMA_PS_TCP)
@@ -59,7 +61,7 @@ class Refused(Exception):
     """The server has ended a connection during its establishment."""
 
 
-def message(xid, null):
+def message(xid: int, null: bool) -> bytes:
     """Returns a Call: PUTROOTFH and GETATTR of root, or NULL."""
     header = struct.pack(">7I", xid, 1, 1, 0, 0, 0, 0)
     if null:
@@ -72,7 +74,7 @@ def message(xid, null):
 class Common:
     """The resources that the clients share, on one device."""
 
-    def __init__(self, context, count):
+    def __init__(self, context: Any, count: int) -> None:
         self.pd = PD(context)
         self.sent, self.received = CQ(context, count * 8), CQ(context, count * 8)
         self.memory = MR(self.pd, count * 2 * ROOM, IBV_ACCESS_LOCAL_WRITE)
@@ -81,13 +83,14 @@ class Common:
 class Client:
     """A client with its connection."""
 
-    common = None
+    # Made with the first client.
+    common: Common
     # All CMIDs. A closed CMID closes the device of all connections.
-    made = []
+    made: "list[Client]" = []
     # The queues of each connection: completions of an ended connection do not concern the next.
     names = itertools.count()
 
-    def __init__(self, number, count, server, port):
+    def __init__(self, number: int, count: int, server: str, port: str) -> None:
         self.number = number
         self.name = next(Client.names)
         # The channel is the next file.
@@ -99,7 +102,9 @@ class Client:
         self._expect(RDMA_CM_EVENT_ADDR_RESOLVED)
         self.id.resolve_route()
         self._expect(RDMA_CM_EVENT_ROUTE_RESOLVED)
-        common = Client.common = Client.common or Common(self.id.context, count)
+        if not Client.made:
+            Client.common = Common(self.id.context, count)
+        common = Client.common
         self.qp = QP(common.pd, QPInitAttr(
             qp_type=IBV_QPT_RC, scq=common.sent, rcq=common.received,
             cap=QPCap(max_send_wr=4, max_recv_wr=4, max_send_sge=1, max_recv_sge=1)))
@@ -108,7 +113,7 @@ class Client:
         self.answered = self.asked_again = False
         Client.made.append(self)
 
-    def _expect(self, kind):
+    def _expect(self, kind: int) -> None:
         event = CMEvent(self.channel)
         got = event.event_type
         event.ack_cm_event()
@@ -117,34 +122,34 @@ class Client:
         if got != kind:
             sys.exit(f"client {self.number}: event {got} instead of {kind}")
 
-    def connect(self):
+    def connect(self) -> None:
         parameters = ConnParam(resources=READS, depth=1, retry=RETRIES, rnr_retry=7,
                                qp_num=self.qp.qp_num, data_len=len(PRIVATE_DATA))
         parameters.set_private_data(PRIVATE_DATA)
         self.id.connect(parameters)
 
-    def establish(self):
+    def establish(self) -> None:
         self._expect(RDMA_CM_EVENT_CONNECT_RESPONSE)
         for state in (IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS):
             attributes, mask = self.id.init_qp_attr(state)
             self.qp.modify(attributes, mask)
         self.id.establish()
 
-    def call(self):
+    def call(self) -> None:
         self.answered = self.asked_again = False
         self.xid += 2 << 16
         self._send(message(self.xid, "NULL" in os.environ))
 
-    def ask_again(self):
+    def ask_again(self) -> None:
         """Sends another Call. Its completion shows whether the connection stands."""
         self.asked_again = True
         if self.rooms:
             self._send(message(self.xid + (1 << 16), True))
 
-    def _start(self, room):
+    def _start(self, room: int) -> int:
         return (self.number * 2 + room) * ROOM
 
-    def _send(self, data):
+    def _send(self, data: bytes) -> None:
         room = self.rooms.pop()
         start, memory = self._start(room), self.common.memory
         work = self.name * 2 + room
@@ -154,10 +159,10 @@ class Client:
         self.qp.post_send(SendWR(wr_id=work, opcode=IBV_WR_SEND, num_sge=1, sg=[
             SGE(memory.buf + start + INLINE, len(data), memory.lkey)]))
 
-    def is_lost(self):
+    def is_lost(self) -> bool:
         return bool(select.select([self.file], [], [], 0)[0])
 
-    def take(self, room, length):
+    def take(self, room: int, length: int) -> bool:
         """Handles a received message. Returns whether it is the Reply."""
         self.rooms.add(room)
         reply = self.common.memory.read(length, self._start(room))
@@ -172,25 +177,26 @@ class Client:
         self.answered = self.answered or not again
         return not again
 
-    def disconnect(self):
+    def disconnect(self) -> None:
         try:
             self.id.disconnect()
         except PyverbsRDMAError:
             # The server has ended the connection first.
             pass
 
-    def leave(self):
+    def leave(self) -> None:
         self.disconnect()
         self.qp.close()
 
 
-def answers(clients):
+def answers(clients: list[Client]) -> tuple[list[Client], int]:
     """Waits until each of them has its Reply or no connection.
 
     Returns those without, and of how many of them the device alone has found that out.
     """
     waiting = {client.name: client for client in clients}
-    lost, untold = [], 0
+    lost: list[Client] = []
+    untold = 0
     begun = time.monotonic()
     quiet = 0
     while waiting:
@@ -221,16 +227,19 @@ def answers(clients):
     return lost, untold
 
 
-def gather(server, port, count, at_once):
+def gather(server: str, port: str, count: int, at_once: int) -> tuple[list[Client], int, int]:
     """Returns all clients, the number of new connections, and the number of these without a message of the
     server."""
     missing = list(range(count))
-    there, again, untold, refused = [], 0, 0, collections.Counter()
+    there: list[Client] = []
+    again, untold = 0, 0
+    refused: collections.Counter[int] = collections.Counter()
     while missing:
         clients = [Client(number, count, server, port) for number in missing[:at_once]]
         for client in clients:
             client.connect()
-        asking, lost = [], []
+        asking: list[Client] = []
+        lost: list[Client] = []
         for client in clients:
             try:
                 client.establish()
@@ -254,7 +263,7 @@ def gather(server, port, count, at_once):
     return there, again, untold
 
 
-def main():
+def main() -> None:
     if len(sys.argv) not in (5, 7):
         sys.exit(__doc__)
     count, at_once = map(int, sys.argv[3:5])

@@ -4,6 +4,6 @@
 
 from faults import FAULTS, version2
 
-for prefix, faults in ((), FAULTS), (("in_version_2",), version2.FAULTS):
-    for words in faults.tests():
+for prefix, tests in ((), FAULTS.tests()), (("in_version_2",), version2.FAULTS.tests()):
+    for words in tests:
         print(*prefix, *words)

@@ -39,7 +39,7 @@ from wire import PRIVATE_DATA, SECONDS, Lost, announcement, words
 
 from misuse.base import Wrong, expect
 from misuse.client import Caller, Client, lists_of
-from misuse.nfs import reads, writes
+from misuse.nfs import Rpc, reads, writes
 
 from misuse2.talk import (CEILING, CONNPROP, MORE, MSG, NOMSG, PATIENCE, RESPONSE, SBSIZ,
                           properties)
@@ -61,7 +61,7 @@ ENOUGH = 64
 class Greedy:
     """One connection."""
 
-    def __init__(self, caller, version, how):
+    def __init__(self, caller: Caller, version: int, how: str) -> None:
         self.version, self.how = version, how
         data = PRIVATE_DATA[:5] + bytes(1) + PRIVATE_DATA[6:]
         if version == 2:
@@ -70,18 +70,20 @@ class Greedy:
         outstanding = FEW_READS if how == "slow_reads" else 16
         self.client = Client(caller, private_data=data, receives=receives, resources=outstanding)
         caller.kept.append(self.client)
-        self.caller, self.waits, self.announced, self.messages = caller, {}, False, 0
+        self.caller, self.announced, self.messages = caller, False, 0
+        # Whether the Call with an XID has had its Reply.
+        self.waits: dict[int, bool] = {}
 
-    def header(self, kind, xid, grant, flags=0):
+    def header(self, kind: int, xid: int, grant: int, flags: int = 0) -> bytes:
         return words(xid, 2, CEILING << 16 | grant, kind, flags)
 
-    def call(self, call, lists, grant):
+    def call(self, call: Rpc, lists: bytes, grant: int) -> bytes:
         xid = self.caller.next_xid()
         self.waits[xid] = False
         header = words(xid, 1, 32, MSG) if self.version == 1 else self.header(MSG, xid, grant) + words(0)
         return header + lists + call(xid)
 
-    def open(self):
+    def open(self) -> None:
         """Announces itself in version 2, and grants the credits that the server needs to answer."""
         if self.version == 1:
             return
@@ -94,7 +96,7 @@ class Greedy:
                     return
             raise Wrong("the server has announced nothing")
 
-    def ask(self):
+    def ask(self) -> None:
         """Sends the Calls. They grant nothing."""
         piece = self.client.piece
         if self.how == "slow_reads":
@@ -108,7 +110,7 @@ class Greedy:
             call, lists = reads((0, 10000)), lists_of()
         self.client.post_all([self.call(call, lists, 0) for _ in range(CALLS)])
 
-    def hear(self):
+    def hear(self) -> None:
         """Receives the messages of the server."""
         while (message := self.client.next_message()) is not None:
             xid, _, _, kind = struct.unpack_from(">4I", message)
@@ -120,10 +122,10 @@ class Greedy:
             elif kind == CONNPROP:
                 self.announced = True
 
-    def grant(self, credits):
+    def grant(self, credits: int) -> None:
         self.client.post_all([self.header(NOMSG, 0, credits) + words(0) + lists_of()])
 
-    def relent(self):
+    def relent(self) -> None:
         """Does the step that was left out."""
         if self.how == "no_receives":
             for number in range(ENOUGH):
@@ -131,7 +133,7 @@ class Greedy:
         elif self.version == 2:
             self.grant(ENOUGH)
 
-    def end(self):
+    def end(self) -> str:
         """Returns the sign of the end of the connection, or nothing. Receives the messages until then."""
         try:
             self.hear()
@@ -139,17 +141,17 @@ class Greedy:
             return str(error)
         return "a disconnect" if self.client.is_disconnected() else ""
 
-    def stands(self, begun):
+    def stands(self, begun: float) -> None:
         """Receives the messages. Expects that the connection has not ended."""
         end = self.end()
         expect(not end, "a connection has ended after", round(time.monotonic() - begun, 1), "seconds:", end)
 
 
-def answered(clients):
+def answered(clients: list[Greedy]) -> int:
     return sum(sum(client.waits.values()) for client in clients)
 
 
-def hold(caller, version, how, ready, stop):
+def hold(caller: Caller, version: int, how: str, ready: str, stop: str) -> int:
     clients = [Greedy(caller, version, how) for _ in range(CONNECTIONS)]
     for client in clients:
         client.open()
@@ -183,7 +185,7 @@ def hold(caller, version, how, ready, stop):
     raise Wrong(f"the server owes Replies in the end: {missing}")
 
 
-def closes(clients, begun):
+def closes(clients: list[Greedy], begun: float) -> int:
     """The server gives them up."""
     for _ in waiting(PATIENCE + 30):
         gone = [bool(client.end()) for client in clients]
@@ -196,7 +198,7 @@ def closes(clients, begun):
     raise Wrong(f"{gone.count(False)} connections stand after {round(after)} seconds")
 
 
-def take(caller, pause):
+def take(caller: Caller, pause: str) -> int:
     client = Greedy(caller, 2, "take")
     client.open()
     client.client.post_all([client.call(reads((0, 40000), name="large"), lists_of(), 0)])
@@ -218,7 +220,7 @@ def take(caller, pause):
     return 0
 
 
-def watch(caller, seconds, *files):
+def watch(caller: Caller, seconds: str, *files: str) -> int:
     """Each in turn, ten times a second."""
     client = caller.connect()
     client.lives()
@@ -236,7 +238,7 @@ def watch(caller, seconds, *files):
     return int(longest["NULL"] >= NULL or max(longest.values()) >= ATTRIBUTES)
 
 
-def main():
+def main() -> int:
     if len(sys.argv) < 5:
         sys.exit(__doc__)
     server, port, what, *rest = sys.argv[1:]

@@ -23,18 +23,18 @@ from misuse.nfs import rpc
 SOON = 0.3
 
 
-def call(version, xid):
+def call(version: int, xid: int) -> bytes:
     """Returns a Call of NULL, the first message of a connection."""
     start = words(xid, version, 0x00200020 if version == 2 else 32, 0)
     return start + (words(0) * 2 if version == 2 else b"") + words(0, 0, 0) + rpc()(xid)
 
 
-def is_reply(message, version, xid):
+def is_reply(message: bytes, version: int, xid: int) -> bool:
     at = 36 if version == 2 else 28
     return message[at:at + 8] == words(xid, 1)
 
 
-def main(server, port, process):
+def main(server: str, port: str, process: str) -> None:
     caller = Caller(server, port)
     tried = 0
     while os.path.exists(f"/proc/{process}"):

@@ -207,7 +207,7 @@ server_is_idle() {
 
 # begin_io COUNT: starts COUNT processes which change, read and compare files until `end_io`.
 begin_io() {
-	"$here/io.py" churn "$dir" "$1" "$local/stop" >"$local/churn" 2>&1 &
+	"$here/fileio.py" churn "$dir" "$1" "$local/stop" >"$local/churn" 2>&1 &
 	churn=$!
 	connections=$(transport connect_count)
 }
@@ -227,11 +227,11 @@ end_io() {
 	}
 	count=$(new_connections)
 	note "$count new connections; $(tr '\n' ';' <"$local/churn")"
-	"$here/io.py" settled "$dir"
+	"$here/fileio.py" settled "$dir"
 	# The files may be further down than where a mount begins.
 	place=$dir
 	remount
-	"$here/io.py" settled "$place"
+	"$here/fileio.py" settled "$place"
 }
 
 # wait_for_breaks COUNT: waits until COUNT connections have broken, as long as the number grows.
@@ -406,7 +406,7 @@ make_files_to_call_for() {
 # Writes files of all sizes and a long directory, and reads them after a remount.
 moves_data() {
 	head -c 1048576 /dev/urandom >"$local/large"
-	"$here/io.py" sizes "$local/large" "$dir" 1 1000 3900 4000 4096 65533 1048576
+	"$here/fileio.py" sizes "$local/large" "$dir" 1 1000 3900 4000 4096 65533 1048576
 	for n in $(seq 60); do
 		: >"$dir/a-name-long-enough-to-fill-a-reply-soon-$n"
 	done

@@ -15,16 +15,18 @@ import sys
 PORTS = "/proc/fs/nfsd/portlist"
 
 
-def listening(port):
+def listening(port: int) -> bool:
     with open(PORTS, encoding="ascii") as ports:
         return f"rdma {port}" in ports.read().splitlines()
 
 
-def resources():
-    return subprocess.run(["rdma", "resource", "show"], check=True, stdout=subprocess.PIPE).stdout
+def resources() -> bytes:
+    shown: bytes = subprocess.run(["rdma", "resource", "show"], check=True,
+                                  stdout=subprocess.PIPE).stdout
+    return shown
 
 
-def main(first, step):
+def main(first: str, step: str) -> None:
     number, made, refused = int(first), 0, 0
     nth = os.open("/proc/thread-self/fail-nth", os.O_RDWR)
     while True:
@@ -43,7 +45,7 @@ def main(first, step):
         if bool(error) == listening(port) or (error and error.errno != errno.ENOMEM):
             sys.exit(f"allocation {number}, {left} left: {error}, listening: {listening(port)}")
         if error and resources() != before:
-            sys.exit(f"allocation {number}: {before} before, {resources()} after")
+            sys.exit(f"allocation {number}: {before!r} before, {resources()!r} after")
         refused += bool(error)
         made += not error
         if left:

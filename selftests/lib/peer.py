@@ -21,15 +21,17 @@ import struct
 import sys
 import time
 
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
+
 from pyverbs.cm_enums import (RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_DISCONNECTED,
                               RDMA_PS_TCP)
 from pyverbs.cmid import CMID, CMEvent, CMEventChannel, ConnParam
 
-import faults
-
+from faults import FAULTS, Fault
 from verbs import QueuePair, descriptors, listen
-from wire import (INLINE, NFS, PRIVATE_DATA, RDMA_MSG, RDMA_NOMSG, SECONDS, VERSION, Decoder, Lost,
-                  encoded, padded)
+from wire import (INLINE, NFS, PRIVATE_DATA, RDMA_MSG, RDMA_NOMSG, SECONDS, VERSION, Chunk, Decoder, Lost,
+                  Segment, encoded, padded)
 
 CREDITS = 64
 READ = 6
@@ -38,12 +40,18 @@ READ = 6
 class Call:
     """A Call of the client with the data of its chunks."""
 
-    def __init__(self, message):
+    # The handle that the client lets the server invalidate (version 2), or 0.
+    inv_handle = 0
+
+    def __init__(self, message: bytes) -> None:
         words = Decoder(message)
         self.xid, version, self.credits, kind = (words.word() for _ in range(4))
         if version != VERSION or kind not in (RDMA_MSG, RDMA_NOMSG):
             raise Lost(f"version {version}, type {kind}")
-        self.reads, self.writes, self.reply = [], [], None
+        # The Positions and Segments of the Read list, the Write list, and the Reply chunk.
+        self.reads: list[tuple[int, Segment]] = []
+        self.writes: list[Chunk] = []
+        self.reply: Chunk | None = None
         while words.word():
             self.reads.append((words.word(), words.segment()))
         while words.word():
@@ -51,11 +59,14 @@ class Call:
         if words.word():
             self.reply = words.segments()
         self.payload = words.rest()
-        self.program = self.program_version = self.procedure = None
+        # gather() finds these numbers.
+        self.program: int | None = None
+        self.program_version: int | None = None
+        self.procedure: int | None = None
 
-    def gather(self, connection):
+    def gather(self, connection: "Connection") -> None:
         """Reads the Read chunks and inserts their data into the payload."""
-        chunks = {}
+        chunks: dict[int, bytes] = {}
         for position, segment in self.reads:
             chunks[position] = chunks.get(position, b"") + connection.read(segment)
         if 0 in chunks:
@@ -68,7 +79,7 @@ class Call:
         self.program, self.program_version, self.procedure = struct.unpack_from(
             ">III", self.payload, 12)
 
-    def operations(self):
+    def operations(self) -> Decoder | None:
         """Returns a decoder at the first operation of a COMPOUND, or None for another procedure."""
         if (self.program, self.program_version, self.procedure) != (NFS, 4, 1):
             return None
@@ -78,7 +89,7 @@ class Call:
         return words if words.word() else None
 
 
-def reduced(call, answer):
+def reduced(call: Call, answer: bytes) -> tuple[bytes, bytes]:
     """Splits an RPC Reply into the Payload stream and the data of a READ."""
     if (call.program, call.program_version, call.procedure) != (NFS, 3, READ) or not call.writes:
         return answer, b""
@@ -98,26 +109,32 @@ def reduced(call, answer):
 class Reply:
     """A Reply in the form in which it is sent. Faults change it before that."""
 
-    def __init__(self, connection, call, answer):
+    # The faults of Replies of this class, by name.
+    faults: Mapping[str, Fault[Self]] = FAULTS
+
+    def __init__(self, connection: "Connection", call: Call, answer: bytes) -> None:
         self.connection, self.call = connection, call
         self.xid, self.version, self.kind = call.xid, VERSION, RDMA_MSG
-        self.credits = connection.credits
-        self.reads, self.reply, self.invalidate = [], None, None
-        self.answer = answer
+        self.credits: int = connection.credits
+        self.reads: list[tuple[int, Segment]] = []
+        self.reply: Chunk | None = None
+        # The handle to be invalidated.
+        self.invalidate: int | None = None
+        self.answer: bytes = answer
         payload, data = reduced(call, answer)
-        self.writes = [connection.fill(chunk, data) for chunk in call.writes[:1]]
+        self.writes: list[Chunk] = [connection.fill(chunk, data) for chunk in call.writes[:1]]
         self.writes += [connection.fill(chunk, b"") for chunk in call.writes[1:]]
-        self.payload = payload
+        self.payload: bytes = payload
         if len(self.encode()) > connection.inline:
             if call.reply is None:
                 raise Lost(f"no room for {len(payload)} octets")
             self.kind, self.payload = RDMA_NOMSG, b""
             self.reply = connection.fill(call.reply, payload)
 
-    def start(self):
+    def start(self) -> bytes:
         return struct.pack(">IIII", self.xid, self.version, self.credits, self.kind)
 
-    def encode(self):
+    def encode(self) -> bytes:
         one, none = struct.pack(">I", 1), bytes(4)
         message = self.start()
         for position, segment in self.reads:
@@ -129,11 +146,11 @@ class Reply:
         message += none if self.reply is None else one + encoded(self.reply)
         return message + self.payload
 
-    def send(self):
+    def send(self) -> None:
         self.connection.send(self.encode(), self.invalidate)
 
 
-def inline_threshold(private_data):
+def inline_threshold(private_data: bytes) -> int:
     """Returns the length of messages that the client accepts: 1024 bytes without private data."""
     return INLINE if PRIVATE_DATA in private_data else 1024
 
@@ -142,13 +159,12 @@ class Connection(QueuePair):
     """A connection that was accepted."""
 
     # The version with which the client must open the connection, or None for any (peer2.py).
-    opening = None
+    opening: int | None = None
 
-    def __init__(self, event, listener, private_data):
+    def __init__(self, event: CMEvent, listener: CMID, private_data: bytes) -> None:
         super().__init__(CMID(creator=event, listen_id=listener))
         self.credits = CREDITS
         self.inline = inline_threshold(private_data)
-        self.calls = []
         self.post_receives()
         attributes = self.go()
         # The attributes of the request are valid until it is accepted.
@@ -160,7 +176,7 @@ class Connection(QueuePair):
             parameters.set_private_data(private_data)
         self.id.accept(parameters)
 
-    def next_call(self):
+    def next_call(self) -> Call | None:
         """Returns the next Call, or None if no Call has arrived."""
         message = self.next_message()
         if message is None:
@@ -169,7 +185,7 @@ class Connection(QueuePair):
             sys.exit(f"a Call of {len(message)} octets, where {self.inline} are allowed")
         return Call(message)
 
-    def fill(self, chunk, data):
+    def fill(self, chunk: Chunk, data: bytes) -> Chunk:
         """Writes DATA into a chunk. Returns the chunk with the used lengths."""
         used = []
         for segment in chunk:
@@ -184,7 +200,7 @@ class Connection(QueuePair):
 class Answers:
     """A connection to the NFS server over TCP (RFC 5531, section 11)."""
 
-    def __init__(self, server):
+    def __init__(self, server: str) -> None:
         for port in range(1023, 600, -1):
             try:
                 self.stream = socket.create_connection((server, 2049), SECONDS, ("", port))
@@ -193,7 +209,7 @@ class Answers:
                 last = error
         raise last
 
-    def _take(self, length):
+    def _take(self, length: int) -> bytes:
         data = b""
         while len(data) < length:
             part = self.stream.recv(length - len(data))
@@ -202,7 +218,7 @@ class Answers:
             data += part
         return data
 
-    def to(self, payload):
+    def to(self, payload: bytes) -> bytes:
         self.stream.sendall(struct.pack(">I", 0x80000000 | len(payload)) + payload)
         answer, last = b"", False
         while not last:
@@ -215,11 +231,12 @@ class Answers:
 class Peer:
     """A server that accepts connections, one at a time."""
 
-    connections, replies, faults = Connection, Reply, faults.FAULTS
+    connections: type[Connection] = Connection
+    replies: type[Reply] = Reply
     # The private data with which a connection is accepted, unless a fault replaces them.
     usual_data = PRIVATE_DATA
 
-    def __init__(self, address, port, server, control, process):
+    def __init__(self, address: str, port: str, server: str, control: str, process: str) -> None:
         self.answers = Answers(server)
         self.control = control
         self.process = f"/proc/{process}"
@@ -229,16 +246,20 @@ class Peer:
         self.listener = CMID(creator=self.channel, port_space=RDMA_PS_TCP)
         listen(self.listener, address, port)
         print("listening", flush=True)
-        self.connection = None
-        self.past = []
+        self.connection: Connection | None = None
+        self.past: list[Connection] = []
         self.private_data = self.usual_data
         # An event does not name its connection, but each connection has one event of its end.
         self.ends_to_come = 0
-        self.fault, self.times, self.struck = None, 0, 0
+        self.fault: Fault[Reply] | None = None
+        self.times, self.struck = 0, 0
+        # State of a fault between two of its times: XID and payload of a Call, or Segments.
+        self.unanswered: tuple[int, bytes] | None = None
+        self.segments: list[Segment] = []
         # Segments of Calls whose RPCs have ended: their handles must be invalid.
-        self.ended = {}
+        self.ended: dict[str, list[Segment]] = {}
 
-    def serve(self):
+    def serve(self) -> None:
         while os.path.exists(self.process):
             if select.select([self.events], [], [], 0 if self.connection else 1)[0]:
                 self.event()
@@ -251,7 +272,7 @@ class Peer:
             except Lost as lost:
                 self.hang_up(lost)
 
-    def event(self):
+    def event(self) -> None:
         event = CMEvent(self.channel)
         kind = event.event_type
         if kind == RDMA_CM_EVENT_CONNECT_REQUEST:
@@ -264,7 +285,7 @@ class Peer:
                 self.hang_up("the client has disconnected")
             self.ends_to_come -= 1
 
-    def hang_up(self, why):
+    def hang_up(self, why: str | Lost) -> None:
         if self.connection:
             print(why, flush=True)
             self.ends_to_come += 1
@@ -272,45 +293,52 @@ class Peer:
             self.past.append(self.connection)
             self.connection = None
 
-    def make_reply(self, call):
-        call.gather(self.connection)
-        return self.replies(self.connection, call, self.answers.to(call.payload))
+    def connected(self) -> Connection:
+        """Returns the connection. A fault may have ended it."""
+        if self.connection is None:
+            raise Lost("there is no connection")
+        return self.connection
 
-    def answer(self, call):
+    def make_reply(self, call: Call) -> Reply:
+        connection = self.connected()
+        call.gather(connection)
+        return self.replies(connection, call, self.answers.to(call.payload))
+
+    def answer(self, call: Call) -> None:
         reply = self.make_reply(call)
         self.look_for_a_fault()
         if self.fault and call.program == NFS and self.fault.suits(call):
-            self.strike(reply)
+            self.strike(self.fault, reply)
         else:
             reply.send()
         self.ended["write"] += [segment for chunk in call.writes for segment in chunk]
         self.ended["read"] += [segment for _, segment in call.reads]
 
-    def answer_after(self, reply, calls):
+    def answer_after(self, reply: Reply, calls: Iterable[Call]) -> None:
         """Sends a withheld Reply, and answers the Calls that have arrived before it."""
         reply.send()
         for call in calls:
             self.answer(call)
 
-    def look_for_a_fault(self):
+    def look_for_a_fault(self) -> None:
         try:
             with open(self.control, encoding="ascii") as control:
                 name, times = control.read().split()
         except FileNotFoundError:
             return
-        self.fault, self.times, self.struck = self.faults[name], int(times), 0
+        self.fault, self.times, self.struck = self.replies.faults[name], int(times), 0
         self.private_data = self.usual_data
         self.connections.opening = None
         os.remove(self.control)
 
-    def strike(self, reply):
-        fault, outcome = self.fault, "sent"
+    def strike(self, fault: Fault[Reply], reply: Reply) -> None:
+        outcome = "sent"
         self.struck += 1
         if self.struck == self.times:
             self.fault = None
-        print(fault.__name__, flush=True)
+        print(fault.name, flush=True)
         try:
-            outcome = fault(self, reply) or outcome
+            outcome = fault.function(self, reply) or outcome
         except Lost as lost:
             outcome = str(lost)
             raise
@@ -318,7 +346,7 @@ class Peer:
             with open(self.control + ".done", "a", encoding="ascii") as done:
                 print(outcome, file=done)
 
-    def wait_for_the_test(self):
+    def wait_for_the_test(self) -> None:
         """Waits until the test has made the file CONTROL.go."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
@@ -328,17 +356,17 @@ class Peer:
             self.pause()
         raise Lost("the test does not go on")
 
-    def calls(self, seconds):
+    def calls(self, seconds: float) -> Iterator[Call]:
         """Yields the Calls that arrive within SECONDS."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            call = self.connection.next_call()
+            call = self.connected().next_call()
             if call:
                 yield call
             self.pause()
 
     @staticmethod
-    def pause():
+    def pause() -> None:
         time.sleep(0.001)
 
 

@@ -42,12 +42,15 @@ import os
 import struct
 import sys
 
+from pyverbs.cmid import CMID, CMEvent
+
 import sharedkey
 
 from faults import version2
 from peer import Call, Connection, Peer, Reply, reduced
+from sharedkey import End
 from verbs import waiting
-from wire import INLINE, PRIVATE_DATA, SECONDS, Decoder, Lost, announcement, encoded
+from wire import INLINE, PRIVATE_DATA, SECONDS, Decoder, Lost, Segment, announcement, encoded
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 INVAL_HTYPE, READ_CHUNKS, WRITE_CHUNKS, REPLY_RESOURCE = 3, 5, 6, 9
@@ -63,11 +66,11 @@ EMPTY = bytes(16)
 CEILING = 32
 
 
-def words(*values):
+def words(*values: int) -> bytes:
     return struct.pack(f">{len(values)}I", *values)
 
 
-def numbers(*values):
+def numbers(*values: tuple[int, int]) -> bytes:
     return words(len(values)) + b"".join(words(kind, 4, value) for kind, value in values)
 
 
@@ -76,7 +79,7 @@ class Call2(Call):
 
     # The header of version 1 has another layout.
     # pylint: disable-next=super-init-not-called
-    def __init__(self, message, before):
+    def __init__(self, message: bytes, before: bytes) -> None:
         at = Decoder(message)
         self.xid, _, self.credits, _, _, self.inv_handle = (at.word() for _ in range(6))
         self.reads, self.writes, self.reply = [], [], None
@@ -88,7 +91,7 @@ class Call2(Call):
             self.reply = at.segments()
         self.payload = before + at.rest()
 
-    def segments(self):
+    def segments(self) -> list[Segment]:
         """Returns all Segments of the chunk lists."""
         reads = (segment for _, segment in self.reads)
         return list(itertools.chain(reads, *self.writes, self.reply or ()))
@@ -100,20 +103,25 @@ class Connection2(Connection):
     way = "plain"
     made = 0
     # The sets of properties that the next connection announces instead of its own.
-    first = ()
+    first: tuple[bytes, ...] = ()
 
-    def __init__(self, event, listener, private_data):
+    def __init__(self, event: CMEvent, listener: CMID, private_data: bytes) -> None:
         super().__init__(event, listener, private_data)
-        self.version = None
+        self.version: int | None = None
         # The credits of this side, the credits of the client, and the properties of the client.
-        self.balance, self.given, self.properties = 0, 1, {}
-        self.arrived, self.parts, self.announced = [], b"", False
+        self.balance, self.given = 0, 1
+        self.properties: dict[int, int] = {}
+        self.arrived: list[Call] = []
+        self.parts, self.announced = b"", False
         # The properties of this side are from a fault, and the client may refuse them.
         self.is_odd = False
         # The nonces of client and server, and whether the client has proven its identity.
-        self.nonces, self.proven = None, self.way not in ("keyed", "forger", "hesitates")
+        self.nonces: tuple[bytes, bytes] | None = None
+        self.proven = self.way not in ("keyed", "forger", "hesitates")
         # Errors of the client: the XID and the error. The credit word of the next message.
-        self.refusals, self.next_credits, self.refusal_is_due = [], None, False
+        self.refusals: list[tuple[int, ...]] = []
+        self.next_credits: int | None = None
+        self.refusal_is_due = False
         self.most = 1024 if self.way in ("small", "shrinks") else INLINE
         self.ceiling = 1 if self.way == "one" else CEILING
         self.deaf = self.way == "silent" or self.way == "begins" and not Connection2.made
@@ -121,7 +129,8 @@ class Connection2(Connection):
 
     # Sending.
 
-    def message(self, kind, body, xid, flags=0, invalidate=None):
+    def message(self, kind: int, body: bytes, xid: int, flags: int = 0,
+                invalidate: int | None = None) -> None:
         """Sends a message as soon as there is a credit for it."""
         if not (kind == NOMSG and xid == 0):
             self.wait_for_credit()
@@ -136,20 +145,20 @@ class Connection2(Connection):
             sys.exit(f"a message of {len(message)} octets")
         self.send(message, invalidate)
 
-    def wait_for_credit(self):
+    def wait_for_credit(self) -> None:
         for _ in waiting(SECONDS):
             if self.balance:
                 return
             self.take()
         raise Lost("the client gives no credit")
 
-    def raw(self, message, invalidate=None):
+    def raw(self, message: bytes, invalidate: int | None = None) -> None:
         """Sends any octets as soon as there is a credit."""
         self.wait_for_credit()
         self.balance -= 1
         self.send(message, invalidate)
 
-    def announce(self):
+    def announce(self) -> None:
         if self.announced or self.way in ("default", "unwilling", "called"):
             return
         self.announced = True
@@ -168,15 +177,15 @@ class Connection2(Connection):
             own = own[12:]
         self.message(CONNPROP, own, 7)
 
-    def grant(self):
+    def grant(self) -> None:
         self.message(NOMSG, EMPTY, 0)
 
-    def refuse(self, xid, *report):
+    def refuse(self, xid: int, *report: int) -> None:
         """Sends an error message, which takes a credit and grants none, independently of its credit word."""
         print(f"refuses a Call: {xid:08x}", flush=True)
         self.raw(words(xid, 2, self.ceiling << 16 | 1, ERROR, RESPONSE, *report))
 
-    def next_refusal(self):
+    def next_refusal(self) -> tuple[int, ...]:
         """Waits for an error message of the client and returns it."""
         self.refusal_is_due = True
         for _ in waiting(SECONDS):
@@ -186,7 +195,7 @@ class Connection2(Connection):
             self.take()
         raise Lost("the client refuses nothing")
 
-    def refused(self, call):
+    def refused(self, call: Call2) -> bool:
         """Refuses a Call if WAY requires it. Returns whether the Call was refused."""
         if self.way == "reads" and call.reads:
             self.refuse(call.xid, READ_CHUNKS, 0)
@@ -200,7 +209,7 @@ class Connection2(Connection):
 
     # Receiving.
 
-    def take(self):
+    def take(self) -> None:
         """Receives a message if one has arrived. A Call is kept for next_call()."""
         message = self.next_message()
         if message is None:
@@ -267,7 +276,7 @@ class Connection2(Connection):
             if not self.refused(call):
                 self.arrived.append(call)
 
-    def know(self, at):
+    def know(self, at: Decoder) -> None:
         for _ in range(at.word()):
             kind, value = at.word(), at.opaque()
             if kind == sharedkey.HOSTAUTH:
@@ -280,7 +289,7 @@ class Connection2(Connection):
         if "RNR retries 7" not in self.request or segments < MOST_SEGMENTS:
             sys.exit(f"the client's request: {self.request}, {segments} Segments")
 
-    def judge(self, material):
+    def judge(self, material: bytes) -> None:
         """Handles authentication material: the first message of the client, or its proof."""
         if self.way == "hesitates" and Connection2.made == 1:
             return
@@ -293,18 +302,19 @@ class Connection2(Connection):
             said = sharedkey.said(sharedkey.SERVER, self.nonces[1], proof)
             self.message(CONNPROP, sharedkey.property_set(said), 7)
             return
-        proof = sharedkey.proof(key, sharedkey.CLIENT, self.nonces, self.both())
-        if self.proven or material != sharedkey.said(sharedkey.CLIENT, proof):
+        # Before both nonces are known, nothing is a proof.
+        due = self.nonces and sharedkey.proof(key, sharedkey.CLIENT, self.nonces, self.both())
+        if not due or self.proven or material != sharedkey.said(sharedkey.CLIENT, due):
             sys.exit(f"the client proves nothing: {material.hex()}")
         if self.way == "forger":
             sys.exit("the client has sent its proof to a peer without the key")
         self.proven = True
 
-    def both(self):
+    def both(self) -> list[End]:
         """Returns the two ends of the connection, the client's first."""
         return self.ends()[::-1]
 
-    def next_call(self):
+    def next_call(self) -> Call | None:
         self.take()
         if not self.arrived:
             return None
@@ -317,7 +327,10 @@ class Connection2(Connection):
 class Reply2(Reply):
     """A Reply in the form in which it is sent, in either version."""
 
-    def __init__(self, connection, call, answer):
+    faults = version2.FAULTS
+    connection: Connection2
+
+    def __init__(self, connection: Connection2, call: Call, answer: bytes) -> None:
         self.two = isinstance(call, Call2)
         if not self.two:
             super().__init__(connection, call, answer)
@@ -330,12 +343,12 @@ class Reply2(Reply):
         self.most = min(connection.most, connection.properties.get(2, INLINE))
         # With a Reply chunk, a Reply that is too long is written there; without it, the Reply is sent in
         # parts.
-        takes = call.reply is not None and connection.way != "inline"
-        if 20 + len(self.body()) > self.most and takes:
+        too_long = 20 + len(self.body()) > self.most
+        if too_long and call.reply is not None and connection.way != "inline":
             self.kind, payload, self.payload = NOMSG, self.payload, b""
             self.reply = connection.fill(call.reply, payload)
 
-    def body(self):
+    def body(self) -> bytes:
         one, none = words(1), words(0)
         body = none + none
         for chunk in self.writes:
@@ -343,7 +356,7 @@ class Reply2(Reply):
         body += none + (none if self.reply is None else one + encoded(self.reply))
         return body + self.payload
 
-    def send(self):
+    def send(self) -> None:
         if not self.two:
             super().send()
             return
@@ -370,7 +383,7 @@ class Reply2(Reply):
 class Peer2(Peer):
     """A server that accepts connections, one at a time."""
 
-    connections, replies, faults = Connection2, Reply2, version2.FAULTS
+    connections, replies = Connection2, Reply2
     usual_data = PRIVATE_DATA + announcement(2)
 
 

@@ -22,13 +22,14 @@ MTU = 4096
 
 
 class Reads:
-    def __init__(self, peer):
+    def __init__(self, peer: str) -> None:
         self.peer = socket.inet_aton(peer)
-        self.under_way = []     # the sequence number of each request
-        self.next = None        # of the request that would follow
+        # The sequence number of each request, and of the request that would follow.
+        self.under_way: list[int] = []
+        self.next: int | None = None
         self.most = self.total = 0
 
-    def frame(self, frame):
+    def frame(self, frame: bytes) -> None:
         """Counts an Ethernet frame."""
         if frame[12:14] != b"\x08\x00" or frame[23] != socket.IPPROTO_UDP:
             return
@@ -44,7 +45,7 @@ class Reads:
         elif opcode in (LAST_RESPONSE, ONLY_RESPONSE) and frame[30:34] == self.peer:
             self.under_way = [first for first in self.under_way if self._behind(first, number) > 0]
 
-    def _request(self, number, length):
+    def _request(self, number: int, length: int) -> None:
         # The request, or its rest, is sent again.
         if self.next is not None and self._behind(number, self.next) < 0:
             return
@@ -54,17 +55,17 @@ class Reads:
         self.most = max(self.most, len(self.under_way))
 
     @staticmethod
-    def _behind(number, other):
+    def _behind(number: int, other: int) -> int:
         """Returns how far the sequence number is behind the other one; negative if it is before."""
         return (number - other + (1 << 23)) % (1 << 24) - (1 << 23)
 
 
-def main(interface, peer):
+def main(interface: str, peer: str) -> None:
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 << 20)
     tap.bind((interface, 0))
     reads = Reads(peer)
-    ended = []
+    ended: list[bool] = []
     signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
     print("listening", flush=True)
     tap.settimeout(0.2)

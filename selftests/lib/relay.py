@@ -30,7 +30,7 @@ SILENCE = 12
 class Near(QueuePair):
     """The connection of the client. It gets the messages of the server."""
 
-    def __init__(self, event, listener, private_data):
+    def __init__(self, event: CMEvent, listener: CMID, private_data: bytes) -> None:
         super().__init__(CMID(creator=event, listen_id=listener))
         self.post_receives()
         self.go()
@@ -40,7 +40,7 @@ class Near(QueuePair):
         self.id.accept(parameters)
 
 
-def tell(name, message):
+def tell(name: str, message: bytes) -> None:
     """Prints the proof in a message."""
     for which, proven in ((sharedkey.SERVER, "the server"), (sharedkey.CLIENT, "the client")):
         if sharedkey.said(which) in message:
@@ -48,7 +48,7 @@ def tell(name, message):
     print(name, message.hex(), flush=True)
 
 
-def pass_on(near, far):
+def pass_on(near: Near, far: Client) -> None:
     for _ in waiting(SILENCE):
         for name, one, other in (("client:", near, far), ("server:", far, near)):
             message = one.next_message()
@@ -57,7 +57,7 @@ def pass_on(near, far):
                 other.send(message)
 
 
-def main(address, port, server, server_port, process):
+def main(address: str, port: str, server: str, server_port: str, process: str) -> None:
     known = set(descriptors())
     channel = CMEventChannel()
     events, = set(descriptors()) - known
@@ -65,7 +65,7 @@ def main(address, port, server, server_port, process):
     listen(listener, address, port)
     print("listening", flush=True)
     # Ended connections are kept, because a closed CMID of pyverbs closes the device of all connections.
-    past = []
+    past: list[QueuePair] = []
     while os.path.exists(f"/proc/{process}"):
         if not select.select([events], [], [], 1)[0]:
             continue

@@ -13,7 +13,7 @@ import os
 import sys
 
 
-def write(path, text):
+def write(path: str, text: str) -> None:
     file = os.open(path, os.O_WRONLY)
     try:
         os.write(file, text.encode())
@@ -21,18 +21,18 @@ def write(path, text):
         os.close(file)
 
 
-def fail_allocation(file, number):
+def fail_allocation(file: int, number: int) -> int:
     """The allocation with this number fails in this thread; 0 ends it. Returns the rest of the count."""
     left = int(os.pread(file, 20, 0))
     os.pwrite(file, str(number).encode(), 0)
     return left
 
 
-def transports(switch):
+def transports(switch: str) -> set[str]:
     return {name for name in os.listdir(switch) if name.startswith("xprt-")}
 
 
-def main(switch, first, step):
+def main(switch: str, first: str, step: str) -> None:
     made, refused, number = 0, 0, int(first)
     nth = os.open("/proc/thread-self/fail-nth", os.O_RDWR)
     while True:

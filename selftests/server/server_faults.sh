@@ -34,7 +34,7 @@ restarts_under_io() {
 		on_server rpc.nfsd 0
 		on_server rpc.nfsd
 		# A client is served before the next fault.
-		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
+		"$here/fileio.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
 	[ "$(new_connections)" -ge "$2" ] || fail "a restart has not ended the connection"
 	end_io
@@ -58,7 +58,7 @@ unloads_between_restarts() {
 			[ ! -d /sys/module/rpcrdma ] || unloaded=0
 			rpc.nfsd
 			[ $unloaded = 1 ]' || fail "the module was unloaded under nfsd, or could not be unloaded without"
-		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
+		"$here/fileio.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
 	end_io
 	# A new module has settings and no device's objects of the old one.
@@ -128,7 +128,7 @@ device_goes_and_comes_back() {
 		on_server grep -q "^rdma $PORT" /proc/fs/nfsd/portlist
 		sleep "$2"
 		device_comes_back on_server
-		"$here/io.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
+		"$here/fileio.py" put "$here/lib.sh" "$mnt/rpcrdma-test.$$-after" 1000
 	done
 	end_io
 	end

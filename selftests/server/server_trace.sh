@@ -57,7 +57,7 @@ events_of_a_refusal() {
 # Each form of a Call and of a Reply, with the numbers of the very bytes that were moved.
 events_of_calls() {
 	VERS=3
-	io=$here/io.py
+	io=$here/fileio.py
 	head -c 65536 /dev/urandom >"$local/65536"
 	mount_export
 	: >"$dir/file"
@@ -87,7 +87,7 @@ events_of_calls() {
 # Arguments and results that are longer than a message.
 events_of_long_calls() {
 	VERS=4.2
-	io=$here/io.py
+	io=$here/fileio.py
 	mount_export
 	: >"$dir/file"
 	server_trace "$io" setxattr "$dir/file" 16000
@@ -132,7 +132,7 @@ events_of_errors() {
 # A client that uses its credits gets more: each grant is said once, and none is more than there may be.
 works() {
 	for _ in $(seq 10); do
-		"$here/io.py" together "$dir" 8 65536
+		"$here/fileio.py" together "$dir" 8 65536
 	done
 }
 

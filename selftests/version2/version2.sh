@@ -73,8 +73,8 @@ messages_hold_a_page() {
 	at_once 16 4 dd if="$dir/file.4096" of=/dev/null bs=4096 iflag=direct status=none
 	head -c 4096 /dev/urandom >"$local/page"
 	for counter in read_segments write_segments reply_segments; do
-		stays $counter "$here/io.py" put "$local/page" "$dir/file.4096" 4096
-		stays $counter "$here/io.py" get "$local/page" "$dir/file.4096" 4096
+		stays $counter "$here/fileio.py" put "$local/page" "$dir/file.4096" 4096
+		stays $counter "$here/fileio.py" get "$local/page" "$dir/file.4096" 4096
 	done
 	debugfs
 	[ "$(says server_may_send)" -gt 16 ] || fail "the server may send $(says server_may_send) messages"
@@ -89,8 +89,8 @@ server_invalidates_memory() {
 	VERS=3
 	mount_export
 	head -c 65536 /dev/urandom >"$local/file"
-	"$here/io.py" put "$local/file" "$dir/file" 65536
-	stays local_invalidates "$here/io.py" get "$local/file" "$dir/file" 65536
+	"$here/fileio.py" put "$local/file" "$dir/file" 65536
+	stays local_invalidates "$here/fileio.py" get "$local/file" "$dir/file" 65536
 }
 
 many_names() {
@@ -315,7 +315,7 @@ parts_in() {
 
 ten_attributes() {
 	for _ in $(seq 10); do
-		"$here/io.py" setxattr "$dir/file" 16000
+		"$here/fileio.py" setxattr "$dir/file" 16000
 	done
 }
 
@@ -339,7 +339,7 @@ calls_go_in_parts() {
 	received=$(($(messages_received) - counted))
 	[ "$received" -ge "$sent" ] || fail "the server has counted $received messages of $sent"
 	remount
-	"$here/io.py" checkxattr "$dir/file" 16000
+	"$here/fileio.py" checkxattr "$dir/file" 16000
 	[ "$(says connects)" = 1 ]
 }
 
@@ -401,25 +401,25 @@ replies_in_parts_leave_receives() {
 	on_server sh -c "mkdir $exported/1 && cd $exported/1 && for n in \$(seq 400); do : >\$n-$name; done"
 	on_server sh -c "cd $exported && for n in \$(seq 2 64); do cp -al 1 \$n; done"
 	before=$(messages_without_receive)
-	trace "$here/io.py" list_at_once "$dir" 400
+	trace "$here/fileio.py" list_at_once "$dir" 400
 	parts_in message 1
 	for _ in $(seq 8); do
 		echo 3 >/proc/sys/vm/drop_caches
-		"$here/io.py" list_at_once "$dir" 400
+		"$here/fileio.py" list_at_once "$dir" 400
 	done
 	[ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
 	without=$(($(messages_without_receive) - before))
 	[ $without = 0 ] || fail "$without messages found no Receive"
 }
 
-# attributes COMMAND BYTES...: runs the command of io.py on 24 files at a time, with each number of bytes in turn.
+# attributes COMMAND BYTES...: runs the command of fileio.py on 24 files at a time, with each number of bytes in turn.
 attributes() {
 	what=$1
 	shift
 	children=
 	for n in $(seq 24); do
 		for bytes; do
-			"$here/io.py" "$what" "$dir/$n" "$bytes" || exit
+			"$here/fileio.py" "$what" "$dir/$n" "$bytes" || exit
 		done &
 		children="$children $!"
 	done
@@ -459,7 +459,7 @@ in_two_namespaces() {
 		"$6" settled "$4/rpcrdma-test.ns"
 		rm -r "$4/rpcrdma-test.ns"
 		umount "$4"
-	' sh "$PORT" "$1" "$SERVER:$EXPORT" "$local/mnt" "$local/ready" "$here/io.py" >"$local/inside" 2>&1 &
+	' sh "$PORT" "$1" "$SERVER:$EXPORT" "$local/mnt" "$local/ready" "$here/fileio.py" >"$local/inside" 2>&1 &
 	process=$!
 	for _ in $(seq 100); do
 		[ ! -e "$local/ready" ] && alive $process || break

@@ -6,6 +6,7 @@ The test gets the return value of the fault, or "sent".
 """
 
 from . import callbacks, connections, grants, memory, messages, replies, unusual
-from .base import FAULTS
+from .base import FAULTS, Fault
 
-__all__ = ["FAULTS", "callbacks", "connections", "grants", "memory", "messages", "replies", "unusual"]
+__all__ = ["FAULTS", "Fault", "callbacks", "connections", "grants", "memory", "messages", "replies",
+           "unusual"]

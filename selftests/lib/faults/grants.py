@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
 """Grants, and Replies that come late."""
 
+from __future__ import annotations
+
 import itertools
+
+from typing import TYPE_CHECKING
 
 from wire import RDMA_MSG, words
 
 from .base import READ, READDIRPLUS, spoils, strikes, swapped
 
+if TYPE_CHECKING:
+    from peer import Peer, Reply
 
-def calls_that_come(peer, reply):
+
+def calls_that_come(peer: Peer, reply: Reply) -> int:
     """Withholds the Reply for a while and returns the number of Calls that arrive. Answers all of them at the end."""
     held = [reply.call]
     for _ in range(300):
@@ -21,22 +28,22 @@ def calls_that_come(peer, reply):
 
 
 @spoils(READ)
-def grant_of_one(reply):
+def grant_of_one(reply: Reply) -> None:
     reply.credits = reply.connection.credits = 1
 
 
 @spoils(READ)
-def grant_of_three(reply):
+def grant_of_three(reply: Reply) -> None:
     reply.credits = reply.connection.credits = 3
 
 
 @strikes(READ)
-def count_calls(peer, reply):
+def count_calls(peer: Peer, reply: Reply) -> str:
     return f"{calls_that_come(peer, reply)} Calls without a Reply"
 
 
 @strikes(READ)
-def replies_at_once(peer, reply):
+def replies_at_once(peer: Peer, reply: Reply) -> str:
     """Sends the Replies to all Calls that have arrived at once."""
     calls = list(itertools.islice(peer.calls(8), 30))
     replies = [peer.make_reply(call) for call in calls]
@@ -45,7 +52,7 @@ def replies_at_once(peer, reply):
 
 
 @strikes(READDIRPLUS)
-def reply_to_the_dead(peer, reply):
+def reply_to_the_dead(peer: Peer, reply: Reply) -> str:
     """Replies after the process of the Call was killed. The Call keeps its credit until then."""
     peer.wait_for_the_test()
     early = list(peer.calls(2))
@@ -54,25 +61,25 @@ def reply_to_the_dead(peer, reply):
 
 
 @strikes(READDIRPLUS)
-def reply_to_the_dying(peer, reply):
+def reply_to_the_dying(peer: Peer, reply: Reply) -> None:
     """Replies after the process of the Call was killed, before its task has ended."""
     peer.wait_for_the_test()
     reply.send()
 
 
 @strikes(READDIRPLUS)
-def no_reply_at_all(_, _reply):
+def no_reply_at_all(_: Peer, _reply: Reply) -> None:
     pass
 
 
 @strikes(READDIRPLUS)
-def silence_to_the_dead(peer, _):
+def silence_to_the_dead(peer: Peer, _: Reply) -> None:
     peer.wait_for_the_test()
     peer.hang_up("as told")
 
 
 @strikes(READDIRPLUS)
-def reply_before_its_call(peer, reply):
+def reply_before_its_call(peer: Peer, reply: Reply) -> str:
     """Sends Replies to the XIDs of Calls that wait for the credit of a killed process, and then its Reply."""
     peer.wait_for_the_test()
     early = list(peer.calls(0.5))
@@ -93,7 +100,7 @@ def reply_before_its_call(peer, reply):
 
 
 @strikes(None)
-def first_call(peer, reply):
+def first_call(peer: Peer, reply: Reply) -> str:
     """Ends the connection at the first time, and counts the Calls before the first Reply of the next connection."""
     if peer.struck == 1:
         peer.hang_up("as told")

@@ -4,20 +4,32 @@
 A fault that changes a Reply independently of the form of its header is the fault of version 1.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from wire import PRIVATE_DATA, SECONDS, Lost, announcement, words
 
 from . import FAULTS as FAULTS_V1
 from .base import READ, WRITE, Faults, hang_up_and_announce
+
+if TYPE_CHECKING:
+    from peer import Peer
+    from peer2 import Reply2
 
 MSG, NOMSG, ERROR, CONNPROP = 0, 1, 4, 5
 RESPONSE, MORE = 1, 2
 NOTHING = words(0, 0, 0, 0)
 READ_CHUNKS, SYSTEM = 5, 10
 
-FAULTS = Faults()
+FAULTS: Faults[Reply2] = Faults()
 strikes = FAULTS.strikes
 
-for test, names in (
+# Makes a message from a Reply.
+Make = Callable[["Reply2"], bytes]
+
+for common_test, names in (
         ("is_dropped bad_xids", ("foreign_xid", "twice")),
         ("fails_its_rpc", (
             "no_payload", "longer_than_its_buffers", "payload_of_another", "nowhere",
@@ -28,19 +40,19 @@ for test, names in (
         ("costs_the_connection", ("hang_up", "invalidate_nothing"))):
     for each in names:
         FAULTS[each] = FAULTS_V1[each]
-        FAULTS.expect(each, test)
+        FAULTS.expect(each, common_test)
 FAULTS["silence"] = FAULTS_V1["silence"]
 
 
-def message(reply, kind, flags, body=b"", xid=None):
+def message(reply: Reply2, kind: int, flags: int, body: bytes = b"", xid: int | None = None) -> bytes:
     """Returns a message with this body behind the fixed words."""
     xid = reply.xid if xid is None else xid
     return words(xid, 2, 32 << 16 | 1, kind, flags) + body
 
 
-def before(test, name, *made):
+def before(test: str, name: str, *made: Make) -> None:
     """Adds a fault that sends these messages before the Reply."""
-    def fault(_, reply):
+    def fault(_: Peer, reply: Reply2) -> None:
         for make in made:
             reply.connection.raw(make(reply))
         reply.send()
@@ -48,19 +60,19 @@ def before(test, name, *made):
     strikes(READ, test)(fault)
 
 
-def instead(test, name, *made):
+def instead(test: str, name: str, *made: Make) -> None:
     """Adds a fault that sends these messages instead of the Reply."""
-    def fault(_, reply):
+    def fault(_: Peer, reply: Reply2) -> None:
         for make in made:
             reply.connection.raw(make(reply))
     fault.__name__ = name
     strikes(READ, test)(fault)
 
 
-def is_answered(name, error, make):
+def is_answered(name: str, error: str, make: Make) -> None:
     """Adds a fault that sends a message, waits for the error message of the client, and sends the Reply. ERROR has
     the numbers of the expected message."""
-    def fault(_, reply):
+    def fault(_: Peer, reply: Reply2) -> str:
         reply.connection.raw(make(reply))
         xid, *numbers = reply.connection.next_refusal()
         reply.send()
@@ -70,7 +82,7 @@ def is_answered(name, error, make):
     strikes(READ, f"is_answered={error}")(fault)
 
 
-def called(reply, lists):
+def called(reply: Reply2, lists: bytes) -> bytes:
     """Returns a callback with these chunk lists."""
     call = words(reply.xid, 0, 2, 0x40000000, 1, 0, 0, 0, 0, 0)
     return message(reply, MSG, 0, words(0) + lists + call)
@@ -116,9 +128,9 @@ is_answered("property_of_another_length", "2",
 # --- Credits --------------------------------------------------------------------------------
 
 
-def grants(name, word):
+def grants(name: str, word: int) -> None:
     """Adds a fault whose Reply has this credit word."""
-    def fault(_, reply):
+    def fault(_: Peer, reply: Reply2) -> None:
         reply.connection.next_credits = word
         reply.send()
     fault.__name__ = name
@@ -131,7 +143,7 @@ grants("endless_credits", 0xFFFFFFFF)
 
 
 @strikes(READ, "does_no_harm")
-def flood_of_grants(_, reply):
+def flood_of_grants(_peer: Peer, reply: Reply2) -> None:
     """Sends grants without payload, which take no credit."""
     for _ in range(500):
         reply.connection.send(message(reply, NOMSG, 0, NOTHING, 0))
@@ -139,7 +151,7 @@ def flood_of_grants(_, reply):
 
 
 @strikes(READ, "does_no_harm")
-def flood(_, reply):
+def flood(_peer: Peer, reply: Reply2) -> None:
     """Sends many more messages than the client has granted."""
     for _ in range(500):
         reply.connection.send(words(reply.xid, 2))
@@ -147,7 +159,7 @@ def flood(_, reply):
 
 
 @strikes(READ, "does_no_harm")
-def other_properties(_, reply):
+def other_properties(_: Peer, reply: Reply2) -> None:
     """Sends other properties, of which only the first set counts."""
     reply.connection.raw(message(reply, CONNPROP, 0, words(2, 1, 4, 1024, 2, 4, 1024), 7))
     reply.send()
@@ -190,7 +202,7 @@ instead("fails_with_its_connection", "nomsg_between_parts",
 
 
 @strikes(WRITE)
-def refuses_a_call_twice(peer, reply):
+def refuses_a_call_twice(peer: Peer, reply: Reply2) -> str:
     """Refuses the Read chunk with the data, and then the Position Zero Read chunk with the whole Call."""
     connection = reply.connection
     connection.refuse(reply.xid, READ_CHUNKS, 1)
@@ -210,36 +222,36 @@ instead("costs_the_connection", "other_version",
 
 
 @strikes(READ, "costs_the_connection")
-def too_long(_, reply):
+def too_long(_: Peer, reply: Reply2) -> None:
     reply.connection.raw(message(reply, MSG, RESPONSE, reply.body() + bytes(100000)))
 
 
 @strikes(READ, "costs_the_connection")
-def hang_up_between_parts(peer, reply):
+def hang_up_between_parts(peer: Peer, reply: Reply2) -> None:
     reply.connection.raw(message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1)))
     peer.hang_up("as told")
 
 
 @strikes(READ, "costs_the_connection")
-def invalidate_with_a_part(_, reply):
+def invalidate_with_a_part(_: Peer, reply: Reply2) -> None:
     part = message(reply, MSG, RESPONSE | MORE, NOTHING + words(reply.xid, 1))
     reply.connection.raw(part, reply.call.inv_handle or reply.call.writes[0][0].handle)
 
 
-def begins_with(name, *sets):
+def begins_with(name: str, *sets: bytes) -> None:
     """Adds a fault that ends the connection. The server announces these sets of properties on the next."""
-    def fault(peer, _):
-        type(peer.connection).first = sets
+    def fault(peer: Peer, reply: Reply2) -> None:
+        type(reply.connection).first = sets
         peer.hang_up("as told")
     fault.__name__ = name
     strikes(READ, "begins_with")(fault)
 
 
-def announces(name, version, private_data):
+def announces(name: str, version: int, private_data: bytes) -> None:
     """Adds a fault that ends the connection. The next has these private data, and the client must open it with
     this version."""
-    def fault(peer, _):
-        type(peer.connection).opening = version
+    def fault(peer: Peer, reply: Reply2) -> None:
+        type(reply.connection).opening = version
         hang_up_and_announce(peer, private_data)
     fault.__name__ = "announces_" + name
     strikes(READ, f"opens_with={version}")(fault)

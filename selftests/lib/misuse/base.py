@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0
 """The errors, the registration and the environment of the tests of caller.py."""
 
+import dataclasses
 import os
 import shlex
 import sys
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
 from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE
 
-from wire import PRIVATE_DATA
+import wire
+
+if TYPE_CHECKING:
+    from .client import Client
 
 MEMORY = 2 << 20
 ALL_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE
 # Without the R bit: the memory of a program cannot be invalidated by the server, and a connection ends
 # when it tries to.
-PRIVATE_DATA = PRIVATE_DATA[:5] + bytes(1) + PRIVATE_DATA[6:]
+PRIVATE_DATA = wire.PRIVATE_DATA[:5] + bytes(1) + wire.PRIVATE_DATA[6:]
 ERR_VERS, ERR_CHUNK = 1, 2
 LARGE = bytes(n % 251 for n in range(200000))
 CONTENT = LARGE[:10000]
@@ -29,7 +36,7 @@ QUICK = bool(os.environ.get("QUICK"))
 COMMAND = shlex.split(os.environ.get("SERVER_COMMAND", ""))
 
 
-def command_line(usage):
+def command_line(usage: str | None) -> tuple[str, str, list[str]]:
     """Returns the server, its port, and the beginnings of the names of the tests to run."""
     if len(sys.argv) < 2:
         sys.exit(usage)
@@ -46,22 +53,41 @@ class Skip(Exception):
     """The test cannot be run here."""
 
 
-def expect(fact, *what):
+Fact = TypeVar("Fact")
+
+
+def expect(fact: Fact | None, *what: object) -> Fact:
+    """Returns the fact, which must be true."""
     if not fact:
         raise Wrong(" ".join(map(str, what)))
+    return fact
+
+
+# A test gets a connection to the server.
+Test = Callable[["Client"], None]
+
+
+@dataclasses.dataclass
+class Case:
+    """A registered test."""
+    function: Test
+    stock: str
+    harms: bool
+    counted: bool
+    slow: bool
+    named: bool
 
 
 # The tests, by their names.
-CASES = {}
+CASES: dict[str, Case] = {}
 
 
-def case(*, stock="", harms=False, counted=True, slow=False, named=False):
+def case(*, stock: str = "", harms: bool = False, counted: bool = True, slow: bool = False,
+         named: bool = False) -> Callable[[Test], Test]:
     """Registers a test. STOCK: the faults of the C server in it; if they HARM the server, the test is left out.
     COUNTED: each message that was sent reaches the server. NAMED: it runs only if it is named."""
-    def add(function):
-        CASES[function.__name__] = function
-        function.stock, function.harms = stock, harms
-        function.counted, function.slow, function.named = counted, slow, named
+    def add(function: Test) -> Test:
+        CASES[function.__name__] = Case(function, stock, harms, counted, slow, named)
         return function
     return add
 
@@ -69,11 +95,11 @@ def case(*, stock="", harms=False, counted=True, slow=False, named=False):
 class Tap:
     """Prints the results of tests as TAP."""
 
-    def __init__(self, count):
+    def __init__(self, count: int) -> None:
         self.number, self.failed = 0, 0
         print(f"TAP version 13\n1..{count}", flush=True)
 
-    def result(self, name, said, note="", seconds=None):
+    def result(self, name: str, said: str, note: str = "", seconds: float | None = None) -> None:
         """Prints the result of a test. SAID is the fault that the test has found, if any."""
         self.number += 1
         self.failed += bool(said)
@@ -84,6 +110,6 @@ class Tap:
         if said:
             print(f"# {said}", flush=True)
 
-    def status(self):
+    def status(self) -> int:
         """Returns the exit status."""
         return min(self.failed, 100)

@@ -5,12 +5,17 @@ import random
 import struct
 import time
 
+from typing import TYPE_CHECKING, Union
+
 from verbs import waiting
 from wire import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, Decoder, Lost, opaque, words
 
 from .base import ERR_CHUNK, ERR_VERS, Wrong, case, expect
-from .client import lists_of
+from .client import Answer, Client, lists_of
 from .nfs import accepted, compound_41, good, path, writes
+
+if TYPE_CHECKING:
+    from misuse2.talk import Message, Talk
 
 
 # Calls of the server.
@@ -18,7 +23,7 @@ from .nfs import accepted, compound_41, good, path, writes
 class Session:
     """An NFSv4.1 client with a delegation, which the server has to recall."""
 
-    def __init__(self, c, owner):
+    def __init__(self, c: Union[Client, "Talk"], owner: str) -> None:
         self.c, self.sequence = c, 1
         verifier = random.randbytes(8)
         at = good(c.replies(compound_41(words(42) + verifier + opaque(owner.encode())
@@ -34,7 +39,7 @@ class Session:
         self.id = at.data[at.at:at.at + 16]
         self.compound(words(58, 0))
 
-    def compound(self, *operations, wanted=0):
+    def compound(self, *operations: bytes, wanted: int = 0) -> Decoder:
         sequence = words(53) + self.id + words(self.sequence, 0, 0, 0)
         self.sequence += 1
         answer = self.c.replies(compound_41(sequence, *operations))
@@ -44,7 +49,7 @@ class Session:
         expect(status == wanted, "NFS error", status)
         return at
 
-    def is_lent(self, name):
+    def is_lent(self, name: str) -> bool:
         """Opens a file for reading. Returns whether the server grants a delegation."""
         *directory, last = path(name)
         claim = words(0) + last[4:]
@@ -57,7 +62,7 @@ class Session:
         at.at += 4 * attributes
         return at.word() == 1
 
-    def lent(self):
+    def lent(self) -> str:
         """The name of a file. nfsd lends none before it has looked at the way back, and none for a
         while that was recalled, or that has the hash of such a one."""
         name = ""
@@ -70,7 +75,7 @@ class Session:
         raise Wrong("nothing is lent")
 
 
-def asked_back(c, count=1, seconds=10):
+def asked_back(c: Client, count: int = 1, seconds: float = 10) -> int:
     """Waits for Calls of the server."""
     for _ in waiting(seconds):
         if len(c.calls) >= count:
@@ -79,14 +84,14 @@ def asked_back(c, count=1, seconds=10):
     return len(c.calls)
 
 
-def lends(c, count):
+def lends(c: Client, count: int) -> tuple[Session, list[str]]:
     """Returns a session, and names of files for which it has delegations."""
     c.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
     session = Session(c, f"caller {c.caller.next_xid()}")
     return session, [session.lent() for _ in range(count)]
 
 
-def somebody_writes(c, names):
+def somebody_writes(c: Client, names: list[str]) -> None:
     """Writes to files for which another client, which waits for Calls on C, has delegations."""
     conflict = c.caller.connect()
     expect(not c.calls, "a Call of the server too early")
@@ -95,18 +100,18 @@ def somebody_writes(c, names):
     expect(asked_back(c), "no Call of the server")
 
 
-def recalled(c, count=1):
+def recalled(c: Client, count: int = 1) -> Session:
     """Returns a session with delegations that the server has recalled."""
     session, names = lends(c, count)
     somebody_writes(c, names)
     return session
 
 
-def callback_reply(call, body, credits=4):
+def callback_reply(call: Union[Answer, "Message"], body: bytes, credits: int = 4) -> bytes:
     return words(call.xid, 1, credits, RDMA_MSG) + lists_of() + words(call.xid, 1, 0, 0, 0) + body
 
 
-def recall_reply(call, status=0):
+def recall_reply(call: Union[Answer, "Message"], status: int = 0) -> bytes:
     """Returns the Reply to CB_SEQUENCE and CB_RECALL."""
     at = Decoder(call.payload).arguments()
     at.opaque()
@@ -120,7 +125,7 @@ def recall_reply(call, status=0):
 #= V1-119, V1-121, V1-126
 #= V1-127, NFS-053
 @case(counted=False)
-def callbacks(c):
+def callbacks(c: Client) -> None:
     """The server sends callbacks inline once there is a session, and has at most one outstanding."""
     c = c.caller.connect(patient=False)
     recalled(c, 2)
@@ -140,7 +145,7 @@ def callbacks(c):
 
 #= V1-121, NFS-049
 @case(counted=False)
-def callbacks_with_odd_answers(c):
+def callbacks_with_odd_answers(c: Client) -> None:
     """Replies that are cut short, Replies with an unknown XID, repeated Replies, and Replies with surplus
     bytes."""
     recalled(c)
@@ -159,7 +164,7 @@ def callbacks_with_odd_answers(c):
 
 
 @case(counted=False)
-def callbacks_refused(c):
+def callbacks_refused(c: Client) -> None:
     """The client refuses a callback by an error message, and by an error message of another version."""
     for body in (words(1, 1, 4, RDMA_ERROR, ERR_CHUNK), words(1, 1, 4, RDMA_ERROR, ERR_VERS, 1, 1)):
         other = c.caller.connect()
@@ -169,7 +174,7 @@ def callbacks_refused(c):
 
 
 @case(counted=False)
-def callbacks_with_chunks(c):
+def callbacks_with_chunks(c: Client) -> None:
     """A Reply to a callback with a chunk is dropped."""
     recalled(c)
     call = c.calls[-1]
@@ -183,7 +188,7 @@ def callbacks_with_chunks(c):
 
 
 @case(counted=False)
-def callbacks_to_who_leaves(c):
+def callbacks_to_who_leaves(c: Client) -> None:
     """The owner of a delegation binds its session to another connection while a callback is outstanding."""
     session = recalled(c)
     other = c.caller.connect()
@@ -195,14 +200,14 @@ def callbacks_to_who_leaves(c):
     other.lives()
 
 
-def is_gone(c):
+def is_gone(c: Client) -> bool:
     try:
         return c.is_over()
     except Lost:
         return True
 
 
-def never_answers(c):
+def never_answers(c: Client) -> tuple[Session, list[str]]:
     """A client that is called until the server ends its connection: its session, and the name of a file
     for which it has a delegation still."""
     other = c.caller.connect()
@@ -220,13 +225,13 @@ def never_answers(c):
 
 #= V1-036, V1-037
 @case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
-def callbacks_without_answers(c):
+def callbacks_without_answers(c: Client) -> None:
     """Only a Reply brings a credit. A client that sends no Reply is not called any more."""
     never_answers(c)
 
 
 @case(stock="it calls a client again that has no credit for that", counted=False, slow=True)
-def callbacks_never_answered(c):
+def callbacks_never_answered(c: Client) -> None:
     """A client that connects again is called again."""
     session, names = never_answers(c)
     again = c.caller.connect()

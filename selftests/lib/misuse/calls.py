@@ -3,15 +3,17 @@
 
 import random
 
+from collections.abc import Iterable
+
 from wire import RDMA_MSG, RDMA_NOMSG, Segment, opaque, words
 
 from .base import CONTENT, MEMORY, PAGE, STOCK, case, expect
-from .client import as_answer, lists_of
-from .nfs import (GETATTR, GETFH, GETSIZE, PUTROOTFH, ROOT, WRITE, accepted, compound, file_handle,
-                  good, reads, rpc, writes)
+from .client import Arguments, Client, as_answer, lists_of
+from .nfs import (GETATTR, GETFH, GETSIZE, PUTROOTFH, ROOT, WRITE, Rpc, accepted, compound,
+                  file_handle, good, reads, rpc, writes)
 
 
-def long_call(c, call, cuts=(), start=0):
+def long_call(c: Client, call: Rpc, cuts: Iterable[int] = (), start: int = 0) -> int:
     """Sends a Call in a Position Zero Read chunk whose Segments end at CUTS."""
     xid = c.caller.next_xid()
     message = call(xid)
@@ -26,13 +28,13 @@ def long_call(c, call, cuts=(), start=0):
 
 #= V1-082, NFS-044
 @case(stock="gives no answer")
-def a_call_in_memory(c):
+def a_call_in_memory(c: Client) -> None:
     for cuts in ((), (8,), (1, 2, 3), (8, 8, 9), (4, 8, 12, 16, 20, 24, 28, 32, 36)):
         c.replied(long_call(c, rpc(), cuts))
 
 
 @case()
-def a_call_in_as_many_segments_as_bytes(c):
+def a_call_in_as_many_segments_as_bytes(c: Client) -> None:
     expect(good(c.replied(long_call(c, compound(PUTROOTFH, GETFH), range(1, 64))).payload),
            "no Reply")
 
@@ -42,7 +44,7 @@ def a_call_in_as_many_segments_as_bytes(c):
 #= V1-057, NFS-044, V1-097
 #= V1-107
 @case()
-def several_read_chunks(c):
+def several_read_chunks(c: Client) -> None:
     """The server accepts Read chunks for items that are not DDP-eligible."""
     for order in ((0, 1, 2), (2, 1, 0)):
         xid = c.caller.next_xid()
@@ -57,7 +59,8 @@ def several_read_chunks(c):
         good(c.replied(xid).payload)
 
 
-def write_by(c, data, cuts, behind=b"", start=0, pad=b""):
+def write_by(c: Client, data: bytes, cuts: list[tuple[int, int]], behind: bytes = b"", start: int = 0,
+             pad: bytes = b"") -> int:
     """Sends a WRITE with a Read chunk, which has a Segment for each range of DATA in CUTS."""
     call = writes(len(data), *([behind] if behind else []))
     position = len(call(0)) - len(behind)
@@ -67,7 +70,7 @@ def write_by(c, data, cuts, behind=b"", start=0, pad=b""):
     return c.ask(call, read=segments)
 
 
-def written(c, data):
+def written(c: Client, data: bytes) -> None:
     """Returns whether these are the first bytes of the file."""
     where = c.piece(MEMORY // 2, len(data))
     good(c.replies(reads((0, len(data)), name="written"), write=[[where]]).payload)
@@ -76,7 +79,7 @@ def written(c, data):
 
 #= V1-061
 @case()
-def data_in_odd_segments(c):
+def data_in_odd_segments(c: Client) -> None:
     """The Read chunk has no pad."""
     for length in (1, 2, 3, 999, 1000, 5001):
         data = random.randbytes(length)
@@ -87,7 +90,7 @@ def data_in_odd_segments(c):
 
 #= V1-062
 @case()
-def data_with_pad(c):
+def data_with_pad(c: Client) -> None:
     """The Read chunk has a pad of arbitrary bytes, in the last Segment of the data or in a further
     Segment."""
     for length in (1, 2, 999, 4095):
@@ -105,15 +108,20 @@ def data_with_pad(c):
 
 
 @case()
-def data_before_other_operations(c):
+def data_before_other_operations(c: Client) -> None:
     for length in (3, 4, 4096, 4097):
         data = random.randbytes(length)
         good(c.replied(write_by(c, data, [(0, length)], GETSIZE)).payload)
         written(c, data)
 
 
+def followed(call: Rpc, data: bytes) -> Rpc:
+    """Returns the Call with DATA behind it."""
+    return lambda xid: call(xid) + data
+
+
 @case(stock="gives no answer")
-def data_between_inline_data(c):
+def data_between_inline_data(c: Client) -> None:
     """Bytes that come inline go behind bytes that do not, over the ends of pages."""
     for first, between, second in ((2000, 1500, 2000), (4000, 400, 4000), (4096, 3000, 4), (4, 3000,
                                    70000), (1, 2000, 4096)):
@@ -125,12 +133,12 @@ def data_between_inline_data(c):
         pieces = [(position, c.piece(0, data=data[:first])),
                   (position + first + lead + between, c.piece(1 << 18, data=data[-second:]))]
         inline = data[first + lead:first + lead + between]
-        good(c.replies(lambda xid, part=inline, whole=call: whole(xid) + part, read=pieces).payload)
+        good(c.replies(followed(call, inline), read=pieces).payload)
         written(c, data)
 
 
 @case(stock="gives no answer")
-def long_calls_with_data(c):
+def long_calls_with_data(c: Client) -> None:
     """The Position Zero chunk is cut before, at, in and behind the place of the other."""
     data = random.randbytes(501)
     length = len(writes(501, GETSIZE)(0))
@@ -146,7 +154,7 @@ def long_calls_with_data(c):
 
 
 @case(stock="gives no answer")
-def empty_read_chunks(c):
+def empty_read_chunks(c: Client) -> None:
     nothing = Segment(0, 0, 0)
     c.replies(read=[(40, nothing), (40, nothing)])
     c.replies(read=[(8, nothing), (40, nothing)])
@@ -160,7 +168,7 @@ def empty_read_chunks(c):
 
 #= NFS-045
 @case()
-def more_than_any_call_has(c):
+def more_than_any_call_has(c: Client) -> None:
     """The sum of some of the lengths is small in 32 bits."""
     for lengths in ((0xFFFFFFFF,), (0xFFFFFFFF, 0xFFFFFFFF, 2), (1024, 0xFFFFFFFF, 1), (8 << 20,),
                     (1 << 30,) * 4, (1 << 20,) * 100):
@@ -170,17 +178,17 @@ def more_than_any_call_has(c):
 
 #= NFS-045
 @case(stock="reads, and answers not at all, what is one page more")
-def as_much_as_a_call_has(c):
+def as_much_as_a_call_has(c: Client) -> None:
     """A Call of the largest length. NULL ignores its arguments."""
     most = c.caller.longest_call()
     for more in (0, 4, PAGE, 2 * PAGE):
         # Read at Position Zero; behind the inline part; and with 1000 bytes inline behind it.
         call = rpc()(0)
-        ways = [(RDMA_NOMSG, [(0, len(call)), (0, most - len(call))], None),
-                (RDMA_MSG, [(40, most - 40)], rpc()),
-                (RDMA_MSG, [(40, most - 1040)], lambda xid: rpc()(xid) + bytes(1000)),
-                (RDMA_MSG, [(40, most - 2040), (most - 1000, 500)],
-                 lambda xid: rpc()(xid) + bytes(1500))]
+        ways: list[tuple[int, list[tuple[int, int]], Rpc | None]] = [
+            (RDMA_NOMSG, [(0, len(call)), (0, most - len(call))], None),
+            (RDMA_MSG, [(40, most - 40)], rpc()),
+            (RDMA_MSG, [(40, most - 1040)], followed(rpc(), bytes(1000))),
+            (RDMA_MSG, [(40, most - 2040), (most - 1000, 500)], followed(rpc(), bytes(1500)))]
         for kind, ranges, inline in ways:
             xid = c.caller.next_xid()
             c.memory.write(rpc()(xid), len(call))
@@ -194,8 +202,8 @@ def as_much_as_a_call_has(c):
 
 
 @case()
-def as_many_chunks_as_are_taken(c):
-    def many(count):
+def as_many_chunks_as_are_taken(c: Client) -> None:
+    def many(count: int) -> Arguments:
         return {"call": rpc(), "read": [(40 + 4 * n, c.piece(n * 4)) for n in range(count)]}
     c.replies(**many(32))
     if not STOCK:
@@ -204,7 +212,7 @@ def as_many_chunks_as_are_taken(c):
 
 
 @case()
-def as_many_segments_to_read_as_a_message_has_room_for(c):
+def as_many_segments_to_read_as_a_message_has_room_for(c: Client) -> None:
     data = random.randbytes(1640)
     cuts = [(n * 10, n * 10 + 10) for n in range(149)]
     good(c.replied(write_by(c, data, cuts + [(1490, 1640)])).payload)
@@ -212,7 +220,7 @@ def as_many_segments_to_read_as_a_message_has_room_for(c):
 
 
 @case()
-def many_calls_in_as_many_segments(c):
+def many_calls_in_as_many_segments(c: Client) -> None:
     """The Calls together need more registrations than a server has for one connection."""
     data = random.randbytes(1500)
     call = writes(len(data))
@@ -221,8 +229,7 @@ def many_calls_in_as_many_segments(c):
     c.send_at_once([message for _, message in messages])
     waited = {xid for xid, _ in messages}
     while waited:
-        answer = c.answer()
-        expect(answer, "no Reply to", len(waited), "Calls")
+        answer = expect(c.answer(), "no Reply to", len(waited), "Calls")
         expect(answer.error is None, as_answer(answer))
         good(answer.payload)
         waited.remove(answer.xid)
@@ -230,18 +237,18 @@ def many_calls_in_as_many_segments(c):
 
 
 @case()
-def as_many_segments_to_write_as_a_message_has_room_for(c):
+def as_many_segments_to_write_as_a_message_has_room_for(c: Client) -> None:
     chunk = [c.piece(n * 64, 17) for n in range(230)]
     answer = c.replies(reads((0, 3900)), write=[chunk])
     expect(answer.lengths() == [[17] * 229 + [7]], answer.lengths())
     expect(c.got(*answer.writes[0]) == CONTENT[:3900], "other data")
     answer = c.replies(reads((0, 3000)), kind=RDMA_NOMSG, reply=chunk)
-    expect(CONTENT[:3000] in c.got(*answer.reply), "other data")
+    expect(CONTENT[:3000] in c.got(*answer.reply_chunk()), "other data")
 
 
 #= V1-052, V1-096
 @case()
-def fewer_data_than_the_arguments_say(c):
+def fewer_data_than_the_arguments_say(c: Client) -> None:
     """A Read chunk whose length differs from the count of the arguments."""
     handle = file_handle(c, "written")
     for length in (4, 500, 996):
@@ -252,7 +259,7 @@ def fewer_data_than_the_arguments_say(c):
 
 #= V1-096
 @case()
-def arguments_that_do_not_decode(c):
+def arguments_that_do_not_decode(c: Client) -> None:
     call = rpc(GETATTR, words(64), 3, ROOT)
     expect(accepted(c.replies(call).payload)[1] == 4, "no GARBAGE_ARGS")
     answer = c.replies(call, read=[(len(call(0)), c.piece(0, 20))])

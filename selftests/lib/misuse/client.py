@@ -6,6 +6,9 @@ import select
 import struct
 import subprocess
 
+from collections.abc import Iterable
+from typing import Any, TypedDict, Unpack
+
 from pyverbs.cm_enums import (RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_CONNECT_RESPONSE,
                               RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED,
                               RDMA_CM_EVENT_REJECTED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_TCP)
@@ -13,17 +16,47 @@ from pyverbs.cmid import CMID, AddrInfo, CMEvent, CMEventChannel, ConnParam
 from pyverbs.enums import IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QPS_RTR, IBV_QPS_RTS
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
+from pyverbs.qp import QPAttr
 
 from verbs import RECEIVES, QueuePair, descriptors, waiting
-from wire import (RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, SECONDS, VERSION, Decoder, Lost, Segment,
-                  encoded, words)
+from wire import (RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, SECONDS, VERSION, Chunk, Decoder, Lost,
+                  Segment, encoded, words)
 
 from .base import (ALL_ACCESS, ALONE, COMMAND, ERR_CHUNK, ERR_VERS, MEMORY, PAGE, PRIVATE_DATA,
-                   QUIET, Skip, Wrong, expect)
-from .nfs import rpc
+                   QUIET, Case, Skip, Wrong, expect)
+from .nfs import Rpc, rpc
+
+# Segments to read with their Positions.
+ReadList = Iterable[tuple[int, Segment]]
 
 
-def lists_of(read_list=(), write_list=(), reply=None):
+class Options(TypedDict, total=False):
+    """The options of Client.message()."""
+    read: ReadList
+    write: Iterable[Chunk]
+    reply: Chunk | None
+    lists: bytes | None
+    version: int
+    credits: int
+
+
+class Arguments(Options, total=False):
+    """All that Client.message() takes."""
+    call: Rpc | None
+    kind: int
+
+
+class Parameters(TypedDict, total=False):
+    """The parameters of a connection."""
+    private_data: bytes
+    receives: int
+    rnr_retry: int
+    resources: int
+    patient: bool
+
+
+def lists_of(read_list: ReadList = (), write_list: Iterable[Chunk] = (),
+             reply: Chunk | None = None) -> bytes:
     return (b"".join(words(1, position) + piece.encode() for position, piece in read_list)
             + words(0) + b"".join(words(1) + encoded(chunk) for chunk in write_list) + words(0)
             + (words(0) if reply is None else words(1) + encoded(reply)))
@@ -32,12 +65,14 @@ def lists_of(read_list=(), write_list=(), reply=None):
 class Answer:
     """A message of the server."""
 
-    def __init__(self, message):
+    def __init__(self, message: bytes) -> None:
         self.message = message
         at = Decoder(message)
         self.xid, self.version, self.credits, self.kind = (at.word() for _ in range(4))
         self.error = at.word() if self.kind == RDMA_ERROR else None
-        self.writes, self.reply, self.payload = [], None, b""
+        self.writes: list[Chunk] = []
+        self.reply: Chunk | None = None
+        self.payload = b""
         if self.error is not None:
             self.versions = (at.word(), at.word()) if self.error == ERR_VERS else None
             expect(not at.rest(), "more behind an error:", message.hex())
@@ -49,19 +84,23 @@ class Answer:
             self.reply = at.segments()
         self.payload = at.rest()
 
-    def lengths(self):
+    def lengths(self) -> list[list[int]]:
         return [[segment.length for segment in chunk] for chunk in self.writes]
 
+    def reply_chunk(self) -> Chunk:
+        return expect(self.reply, "no Reply chunk:", self.message[:80].hex())
 
-def as_answer(message):
+
+def as_answer(message: Answer) -> str:
     return f"error {message.error}" if message.error else message.message[:80].hex()
 
 
 class Client(QueuePair):
     """A connection to the server."""
 
-    def __init__(self, caller, *, private_data=PRIVATE_DATA, receives=RECEIVES, rnr_retry=7,
-                 resources=16, patient=True):
+    def __init__(self, caller: "Caller", *, private_data: bytes = PRIVATE_DATA,
+                 receives: int = RECEIVES, rnr_retry: int = 7, resources: int = 16,
+                 patient: bool = True) -> None:
         self.caller = caller
         known = set(descriptors())
         self.channel = CMEventChannel()
@@ -84,12 +123,14 @@ class Client(QueuePair):
         if self.happened == RDMA_CM_EVENT_CONNECT_RESPONSE:
             self.go(patient)
             self.id.establish()
-        self.sends, self.regions = 0, []
-        self._memory = None
-        self.calls = []
+        self.sends = 0
+        # Memory, and protection domains of memory.
+        self.regions: list[Any] = []
+        self._memory: MR | None = None
+        self.calls: list[Answer] = []
         self.closed = self.disconnected = False
 
-    def go(self, patient=True):
+    def go(self, patient: bool = True) -> QPAttr:
         """Without patience, a message for which there is no Receive ends the connection, and one
         that is not acknowledged does so soon."""
         if patient:
@@ -100,7 +141,7 @@ class Client(QueuePair):
         self.qp.modify(attributes, mask)
         return attributes
 
-    def event(self, *wanted):
+    def event(self, *wanted: int) -> bytes:
         """Waits for an event of the kinds WANTED. Returns its private data."""
         if not select.select([self.events], [], [], SECONDS)[0]:
             raise Lost(f"no event {wanted} within {SECONDS} s")
@@ -110,13 +151,13 @@ class Client(QueuePair):
         self.happened = kind
         return data
 
-    def _take_event(self):
+    def _take_event(self) -> tuple[int, bytes]:
         event = CMEvent(self.channel)
         kind, data = event.event_type, event.private_data
         event.ack_cm_event()
         return kind, data
 
-    def is_disconnected(self):
+    def is_disconnected(self) -> bool:
         """Returns whether the connection has ended. Other events are printed."""
         while not self.disconnected and select.select([self.events], [], [], 0)[0]:
             kind, _ = self._take_event()
@@ -128,16 +169,16 @@ class Client(QueuePair):
 
     # Memory for the server.
 
-    def region(self, length, access=ALL_ACCESS):
+    def region(self, length: int, access: int = ALL_ACCESS) -> MR:
         self.regions.append(MR(self.pd, length, access))
         return self.regions[-1]
 
     @property
-    def memory(self):
+    def memory(self) -> MR:
         self._memory = self._memory or self.region(MEMORY)
         return self._memory
 
-    def piece(self, start=0, length=4, data=None):
+    def piece(self, start: int = 0, length: int = 4, data: bytes | None = None) -> Segment:
         """Returns a Segment of the memory of this client."""
         if data is not None:
             length = len(data)
@@ -145,51 +186,51 @@ class Client(QueuePair):
                 self.memory.write(data, length, start)
         return Segment(self.memory.rkey, length, self.memory.buf + start)
 
-    def foreign(self, length=64):
+    def foreign(self, length: int = 64) -> Segment:
         """Returns a Segment with an invalid handle."""
         return Segment(self.memory.rkey ^ 0x5A5A00, length, self.memory.buf)
 
-    def got(self, *pieces):
+    def got(self, *pieces: Segment) -> bytes:
         return b"".join(self.memory.read(piece.length, piece.offset - self.memory.buf)
                         for piece in pieces if piece.length)
 
     # Messages.
 
-    def send(self, message, invalidate=None):
+    def send(self, message: bytes, invalidate: int | None = None) -> None:
         self.sends += 1
         super().send(message, invalidate)
 
-    def post_all(self, messages):
+    def post_all(self, messages: list[bytes]) -> None:
         self.sends += len(messages)
         super().post_all(messages)
 
-    def answers_to(self, messages):
+    def answers_to(self, messages: list[bytes]) -> set[int]:
         """Sends any number of Calls without waiting for a Reply. Returns the XIDs of the Replies."""
-        got = set()
+        got: set[int] = set()
         for start in range(0, len(messages), 32):
             self.send_at_once(messages[start:start + 32])
             for answer in iter(lambda: self.answer(0), None):
                 got.add(answer.xid)
         while len(got) < len(messages):
-            answer = self.answer()
-            expect(answer, len(got), "Replies to", len(messages), "Calls")
+            answer = expect(self.answer(), len(got), "Replies to", len(messages), "Calls")
             got.add(answer.xid)
         return got
 
-    def message(self, call=rpc(), kind=RDMA_MSG, *, read=(), write=(), reply=None, lists=None,
-                version=VERSION, credits=32):
+    def message(self, call: Rpc | None = rpc(), kind: int = RDMA_MSG, *, read: ReadList = (),
+                write: Iterable[Chunk] = (), reply: Chunk | None = None, lists: bytes | None = None,
+                version: int = VERSION, credits: int = 32) -> tuple[int, bytes]:
         """Returns the XID and the bytes of a message with CALL, or without an RPC message if CALL is None."""
         xid = self.caller.next_xid()
         lists = lists_of(read, write, reply) if lists is None else lists
         return xid, (words(xid, version, credits, kind) + lists
                      + (call(xid) if call and kind != RDMA_NOMSG else b""))
 
-    def ask(self, *arguments, **options):
-        xid, message = self.message(*arguments, **options)
+    def ask(self, call: Rpc | None = rpc(), kind: int = RDMA_MSG, **options: Unpack[Options]) -> int:
+        xid, message = self.message(call, kind, **options)
         self.send(message)
         return xid
 
-    def answer(self, seconds=SECONDS):
+    def answer(self, seconds: float = SECONDS) -> Answer | None:
         """Returns the next message of the server, or None after SECONDS."""
         for _ in waiting(seconds):
             message = self.next_message()
@@ -204,51 +245,50 @@ class Client(QueuePair):
 
     # Expected results.
 
-    def replied(self, xid, kind=RDMA_MSG):
-        answer = self.answer()
-        expect(answer, "no Reply")
+    def replied(self, xid: int, kind: int = RDMA_MSG) -> Answer:
+        answer = expect(self.answer(), "no Reply")
         expect((answer.xid, answer.version, answer.kind) == (xid, VERSION, kind), as_answer(answer))
         expect(1 <= answer.credits <= 16384, answer.credits, "credits")
         return answer
 
-    def replies(self, *arguments, kind=RDMA_MSG, **options):
+    def replies(self, call: Rpc | None = rpc(), *, kind: int = RDMA_MSG, form: int = RDMA_MSG,
+                **options: Unpack[Options]) -> Answer:
         """Sends a Call and returns its Reply, which is of KIND."""
-        how = {"kind": options.pop("form", RDMA_MSG)}
-        return self.replied(self.ask(*arguments, **how, **options), kind)
+        return self.replied(self.ask(call, form, **options), kind)
 
-    def refused(self, xid):
+    def refused(self, xid: int) -> None:
         """Expects ERR_CHUNK, and a connection that lives on."""
-        answer = self.answer()
-        expect(answer, "no error message")
+        answer = expect(self.answer(), "no error message")
         expect((answer.xid, answer.version, answer.error) == (xid, VERSION, ERR_CHUNK),
                as_answer(answer))
         expect(answer.credits, "a grant of nothing")
         self.lives()
 
-    def refuses(self, *arguments, **options):
-        self.refused(self.ask(*arguments, **options))
+    def refuses(self, call: Rpc | None = rpc(), kind: int = RDMA_MSG,
+                **options: Unpack[Options]) -> None:
+        self.refused(self.ask(call, kind, **options))
 
-    def dropped(self):
+    def dropped(self) -> None:
         """Expects no answer: the next message is the Reply to the next Call."""
         self.lives()
         answer = self.answer(QUIET)
         expect(not answer, "an answer:", answer and as_answer(answer))
 
-    def lives(self):
+    def lives(self) -> None:
         self.replied(self.ask())
 
-    def loses(self, *arguments, **options):
+    def loses(self, call: Rpc | None = rpc(), kind: int = RDMA_MSG, **options: Unpack[Options]) -> None:
         """Sends a message that ends the connection, maybe before its Send completes."""
-        self.post_all([self.message(*arguments, **options)[1]])
+        self.post_all([self.message(call, kind, **options)[1]])
         self.ended()
 
-    def is_over(self):
+    def is_over(self) -> bool:
         """Returns whether the server has ended the connection. Drops the messages until then."""
         while self.next_message() is not None:
             pass
         return self.is_disconnected()
 
-    def ended(self):
+    def ended(self) -> None:
         """Expects that the server, or the device of either side, has ended the connection."""
         for _ in waiting(SECONDS):
             try:
@@ -260,14 +300,14 @@ class Client(QueuePair):
                 return
         raise Wrong("the connection lives, silent")
 
-    def close(self):
+    def close(self) -> None:
         if not self.closed:
             self.closed = True
             super().close()
             release(*self.regions, self.buffer, self.messages, self.sent, self.received, self.pd)
 
 
-def release(*objects):
+def release(*objects: Any) -> None:
     for thing in objects:
         try:
             thing.close()
@@ -281,43 +321,45 @@ COUNTERS = ("read", "recv", "write")
 class Caller:
     """The server, and all connections to it."""
 
-    def __init__(self, server, port):
+    def __init__(self, server: str, port: str) -> None:
         self.server, self.port = server, port
-        self.kept, self.past = [], []
+        self.kept: list[Client] = []
+        self.past: list[Client] = []
         self.xid = random.randrange(1 << 31)
         self.longest, self.lent = 0, 0
 
-    def next_xid(self):
+    def next_xid(self) -> int:
         self.xid += 1
         return self.xid
 
-    def next_lent(self):
+    def next_lent(self) -> int:
         self.lent += 1
         return self.lent
 
-    def connect(self, **options):
+    def connect(self, **options: Unpack[Parameters]) -> Client:
         connection = Client(self, **options)
         self.kept.append(connection)
         return connection
 
-    def on_server(self, *command):
+    def on_server(self, *command: str) -> str:
         if not COMMAND:
             raise Skip("SERVER_COMMAND is not set")
-        return subprocess.run([*COMMAND, *command], check=True, stdout=subprocess.PIPE,
-                              text=True).stdout
+        said: str = subprocess.run([*COMMAND, *command], check=True, stdout=subprocess.PIPE,
+                                   text=True).stdout
+        return said
 
-    def longest_call(self):
+    def longest_call(self) -> int:
         """Returns the length of the longest Call that nfsd accepts."""
         if not self.longest:
             most = int(self.on_server("cat", "/proc/fs/nfsd/max_block_size"))
             self.longest = (most + 2 * PAGE - 1) // PAGE * PAGE
         return self.longest
 
-    def counters(self):
+    def counters(self) -> list[int]:
         files = [f"/proc/sys/sunrpc/svc_rdma/rdma_stat_{name}" for name in COUNTERS]
         return [int(line) for line in self.on_server("cat", *files).split()]
 
-    def leave(self):
+    def leave(self) -> int:
         sends = sum(connection.sends for connection in self.kept)
         for connection in self.kept:
             try:
@@ -328,13 +370,13 @@ class Caller:
         self.kept = []
         return sends
 
-    def run(self, function):
+    def run(self, test: Case) -> str:
         """Runs a test. Returns the fault that it has found, if any."""
-        counting = ALONE and COMMAND and function.counted
-        before = self.counters() if counting else None
+        counting = ALONE and COMMAND and test.counted
+        before = self.counters() if counting else []
         said = ""
         try:
-            function(self.connect())
+            test.function(self.connect())
             self.connect().lives()
         except Skip:
             self.leave()

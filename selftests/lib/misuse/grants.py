@@ -8,6 +8,7 @@ from verbs import SENDS
 from wire import announcement
 
 from .base import PRIVATE_DATA, case, expect
+from .client import Client
 from .nfs import reads, writes
 
 
@@ -15,13 +16,13 @@ from .nfs import reads, writes
 
 #= V1-039
 @case()
-def more_calls_than_credits(c):
+def more_calls_than_credits(c: Client) -> None:
     messages = dict(c.message() for _ in range(250))
     expect(c.answers_to(list(messages.values())) == set(messages), "other Replies")
 
 
 @case(slow=True)
-def more_data_than_credits(c):
+def more_data_than_credits(c: Client) -> None:
     """Each Call has Read chunks of many Segments, and a Write chunk."""
     call = writes(4000)
     segments = [(len(call(0)), c.piece(0, 40))] * 100
@@ -29,32 +30,32 @@ def more_data_than_credits(c):
     messages += [c.message(reads((0, 4000)), write=[[c.piece(1 << 16, 40)] * 100])
                  for _ in range(60)]
     random.Random(1).shuffle(messages)
-    messages = dict(messages)
-    expect(c.answers_to(list(messages.values())) == set(messages), "other Replies")
+    by_xid = dict(messages)
+    expect(c.answers_to(list(by_xid.values())) == set(by_xid), "other Replies")
 
 
 @case()
-def credits_of_nothing_and_of_everything(c):
+def credits_of_nothing_and_of_everything(c: Client) -> None:
     for credits in (0, 1, 0xFFFFFFFF):
         c.replies(credits=credits)
 
 
 #= V1-034, V1-040, V1-125
 @case()
-def as_many_calls_as_credits(c):
+def as_many_calls_as_credits(c: Client) -> None:
     """There is a Receive for each Call: this connection would end at the first RNR NAK."""
     other = c.caller.connect(patient=False)
     for _ in range(4):
         credits = other.replies(credits=0xFFFFFFFF).credits
         credits = min(credits, SENDS)
         other.send_at_once([other.message(credits=0xFFFFFFFF)[1] for _ in range(credits)])
-        got = {other.answer().xid for _ in range(credits)}
+        got = {expect(other.answer(), "no Reply").xid for _ in range(credits)}
         expect(len(got) == credits, len(got), "Replies")
 
 
 #= V1-032, V1-033, V1-040
 @case(stock="does not change the grant of a connection")
-def a_grant_that_changes(c):
+def a_grant_that_changes(c: Client) -> None:
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     before = c.caller.on_server("cat", setting).strip()
     try:
@@ -67,20 +68,21 @@ def a_grant_that_changes(c):
                     expect(0 < granted <= value, granted, "credits, with a setting of", value)
                 count = min(granted, SENDS)
                 connection.send_at_once([connection.message()[1] for _ in range(count)])
-                expect(len({connection.answer().xid for _ in range(count)}) == count, "Replies")
+                answers = [expect(connection.answer(), "no Reply") for _ in range(count)]
+                expect(len({answer.xid for answer in answers}) == count, "Replies")
             other.close()
     finally:
         c.caller.on_server("sh", "-c", f"echo {before} >{setting}")
 
 
-def credits_in_use(connection, times=4):
+def credits_in_use(connection: Client, times: int = 4) -> int:
     """Returns the grant to a client that uses its credits TIMES times."""
     granted = connection.replies(credits=0xFFFFFFFF).credits
     for _ in range(times):
         count = min(granted, SENDS)
         connection.send_at_once([connection.message(credits=0xFFFFFFFF)[1]
                                  for _ in range(count)])
-        answers = [connection.answer() for _ in range(count)]
+        answers = [expect(connection.answer(), "no Reply") for _ in range(count)]
         expect(len({answer.xid for answer in answers}) == count, "Replies")
         granted = answers[-1].credits
     return granted
@@ -89,13 +91,13 @@ def credits_in_use(connection, times=4):
 #= V1-032, V1-033, V1-035
 #= V1-040
 @case(stock="does not change the grant of a connection")
-def a_grant_that_is_raised(c):
+def a_grant_that_is_raised(c: Client) -> None:
     """The grant follows the setting up to twice its previous value, for which the send queue has room, and
     down."""
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     before = c.caller.on_server("cat", setting).strip()
 
-    def set_to(value):
+    def set_to(value: int | str) -> None:
         c.caller.on_server("sh", "-c", f"echo {value} >{setting}")
 
     try:
@@ -111,19 +113,19 @@ def a_grant_that_is_raised(c):
 
 
 @case(counted=False, named=True)
-def receives_of_the_version_that_is_spoken(c):
+def receives_of_the_version_that_is_spoken(c: Client) -> None:
     """A client announces version 2 and speaks version 1. The server frees the Receives of 16 KiB as they
     are used."""
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     usual = c.caller.on_server("cat", setting).strip()
 
-    def free():
+    def free() -> int:
         """Returns the free pages of the server, including the pages in the caches of its processors."""
         return sum(map(int, c.caller.on_server(
             "sh", "-c", "echo 3 >/proc/sys/vm/drop_caches; sleep 0.2; awk "
             "'$1 == \"nr_free_pages\" || $1 == \"count:\" { print $2 }' /proc/zoneinfo").split()))
 
-    def ask(times):
+    def ask(times: int) -> None:
         for _ in range(times):
             for other in others:
                 other.lives()
@@ -147,7 +149,7 @@ def receives_of_the_version_that_is_spoken(c):
 
 #= V1-032, V1-033, V1-040
 @case(counted=False)
-def a_grant_from_the_first_message(c):
+def a_grant_from_the_first_message(c: Client) -> None:
     """An answer before the properties are settled grants no more than the setting, either."""
     setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
     before = c.caller.on_server("cat", setting).strip()
@@ -155,7 +157,7 @@ def a_grant_from_the_first_message(c):
     try:
         other = c.caller.connect(patient=False)
         other.ask(version=9)
-        granted = other.answer().credits
+        granted = expect(other.answer(), "no answer").credits
         expect(0 < granted <= 4, granted, "credits, with a setting of 4")
         other.close()
     finally:
@@ -163,7 +165,7 @@ def a_grant_from_the_first_message(c):
 
 
 @case(counted=False)
-def never_takes_a_reply(c):
+def never_takes_a_reply(c: Client) -> None:
     """The client posts no Receive: its device sends RNR NAKs, and the server's device ends the connection."""
     other = c.caller.connect(receives=0, rnr_retry=0)
     other.post_all([other.message()[1] for _ in range(40)])
@@ -172,7 +174,7 @@ def never_takes_a_reply(c):
 
 
 @case(counted=False, slow=True)
-def never_takes_a_reply_and_says_nothing(c):
+def never_takes_a_reply_and_says_nothing(c: Client) -> None:
     """Its device makes the device of the server repeat messages for ever. No other client may have to wait
     for it."""
     others = [c.caller.connect(receives=0, rnr_retry=7) for _ in range(2)]

@@ -5,6 +5,8 @@ import random
 import re
 import time
 
+from collections.abc import Callable
+
 from pyverbs.enums import (IBV_ACCESS_LOCAL_WRITE, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,
                            IBV_WR_SEND_WITH_IMM)
 from pyverbs.mr import MR
@@ -14,12 +16,16 @@ from verbs import waiting
 from wire import INLINE, RDMA_MSG, RDMA_NOMSG, SECONDS, Lost, Segment, opaque, words
 
 from .base import ALL_ACCESS, CONTENT, STOCK, Skip, case, expect
+from .client import Answer, Arguments, Client
 from .nfs import ACCESS, GETATTR, READ, ROOT, file_handle, reads, rpc, writes
 
 TRACE = "/sys/kernel/tracing/instances/rpcrdma-caller"
 
+# Make the arguments of a message with memory of a connection.
+Makers = tuple[Callable[[Client], Arguments], ...]
 
-def trace(c, *events):
+
+def trace(c: Client, *events: str) -> None:
     """Records EVENTS in TRACE/trace of the server, until the instance is removed."""
     enable = " && ".join(f"echo 1 >{TRACE}/events/{event}/enable" for event in events)
     tracing = TRACE.partition("/instances")[0]
@@ -27,18 +33,18 @@ def trace(c, *events):
                        f"[ ! -d {TRACE} ] || rmdir {TRACE}; mkdir {TRACE} && {enable}")
 
 
-def traced(c):
+def traced(c: Client) -> str:
     return c.caller.on_server("cat", f"{TRACE}/trace")
 
 
-def are_deferred(c, xids):
+def are_deferred(c: Client, xids: list[int]) -> bool:
     """Returns whether the server has deferred all Calls of XIDS."""
     seen = traced(c)
     return all(f"xid={xid:#010x}" in seen for xid in xids)
 
 
 @case()
-def calls_that_are_deferred(c):
+def calls_that_are_deferred(c: Client) -> None:
     """nfsd asks user space for the client's identity. Without an answer for five seconds, it sets the Call
     aside until the answer arrives."""
     handle = opaque(file_handle(c, "content"))
@@ -56,10 +62,9 @@ def calls_that_are_deferred(c):
             time.sleep(0.2)
     finally:
         c.caller.on_server("sh", "-c", f"pkill -CONT -x rpc.mountd; rmdir {TRACE}")
-    got = {}
+    got: dict[int, Answer] = {}
     for _ in xids:
-        answer = c.answer()
-        expect(answer, "no Reply")
+        answer = expect(c.answer(), "no Reply")
         got[answer.xid] = answer
     expect(set(got) == set(xids), "other Replies")
     expect(got[xids[0]].lengths() == [[3000]] and c.got(where) == CONTENT[5:3005], "other data")
@@ -67,44 +72,45 @@ def calls_that_are_deferred(c):
 
 
 @case()
-def the_same_call_twice(c):
+def the_same_call_twice(c: Client) -> None:
     xid, message = c.message(reads((0, 3000)), write=[[c.piece(0, 3000)]])
     c.send_at_once([message] * 8)
-    expect([c.answer().xid for _ in range(8)] == [xid] * 8, "other Replies")
+    expect([expect(c.answer(), "no Reply").xid for _ in range(8)] == [xid] * 8, "other Replies")
 
 
 # Memory that a device refuses.
 
 @case(counted=False)
-def memory_of_nobody(c):
+def memory_of_nobody(c: Client) -> None:
     """Invalid handles in Read, Write and Reply chunks end the connection."""
     call = writes(64)
-    for options in (lambda o: {"kind": RDMA_NOMSG, "read": [(0, o.foreign())]},
-                    lambda o: {"call": call, "read": [(len(call(0)), o.foreign())]},
-                    lambda o: {"call": call, "read": [(len(call(0)), o.piece(0, 32)),
-                                                      (len(call(0)), o.foreign(32))]},
-                    lambda o: {"reply": [o.foreign(512)]},
-                    lambda o: {"call": reads((0, 4000)),
-                               "write": [[o.piece(0, 2000), o.foreign(4096)]]}):
+    makers: Makers = (lambda o: {"kind": RDMA_NOMSG, "read": [(0, o.foreign())]},
+                      lambda o: {"call": call, "read": [(len(call(0)), o.foreign())]},
+                      lambda o: {"call": call, "read": [(len(call(0)), o.piece(0, 32)),
+                                                        (len(call(0)), o.foreign(32))]},
+                      lambda o: {"reply": [o.foreign(512)]},
+                      lambda o: {"call": reads((0, 4000)),
+                                 "write": [[o.piece(0, 2000), o.foreign(4096)]]})
+    for make in makers:
         other = c.caller.connect()
-        other.loses(**options(other))
+        other.loses(**make(other))
         other.close()
 
 
 @case(counted=False)
-def why_a_connection_ends(c):
+def why_a_connection_ends(c: Client) -> None:
     """The trace of the server has the error of the work request, not the flushed work requests behind it."""
     if STOCK:
         raise Skip("the kernel's own server has other events")
     if "siw" in c.caller.on_server("ls", "/sys/class/infiniband"):
         raise Skip("siw does not tell the server")
+    makers: Makers = (lambda o: {"reply": [o.foreign(512)]},
+                      lambda o: {"call": reads((0, 4000)), "write": [[o.foreign(4096)]]})
     try:
         trace(c, "rpcrdma/svcrdma_accept", "rpcrdma/xprtrdma_disconnect")
-        for number, options in enumerate((
-                lambda o: {"reply": [o.foreign(512)]},
-                lambda o: {"call": reads((0, 4000)), "write": [[o.foreign(4096)]]})):
+        for number, make in enumerate(makers):
             other = c.caller.connect()
-            other.loses(**options(other))
+            other.loses(**make(other))
             # The client must not close before the server has polled the error from its completion queue.
             for _ in waiting(SECONDS):
                 events = traced(c)
@@ -118,9 +124,10 @@ def why_a_connection_ends(c):
         c.caller.on_server("rmdir", TRACE)
 
 
-def memory(access=ALL_ACCESS, beyond=0, stale=False, other_domain=False):
+def memory(access: int = ALL_ACCESS, beyond: int = 0, stale: bool = False,
+           other_domain: bool = False) -> Callable[[Client], Segment]:
     """Returns a function that makes a Segment on a connection which the server may not access."""
-    def make(c):
+    def make(c: Client) -> Segment:
         pd = PD(c.id.context) if other_domain else c.pd
         region = MR(pd, 4096, access)
         piece = Segment(region.rkey, 4096, region.buf + beyond)
@@ -133,7 +140,7 @@ def memory(access=ALL_ACCESS, beyond=0, stale=False, other_domain=False):
 
 #= V1-138
 @case(counted=False)
-def memory_that_is_not_for_the_server(c):
+def memory_that_is_not_for_the_server(c: Client) -> None:
     local = IBV_ACCESS_LOCAL_WRITE
     call = writes(4096)
     for make in (memory(local), memory(beyond=100), memory(beyond=-4), memory(stale=True),
@@ -149,7 +156,7 @@ def memory_that_is_not_for_the_server(c):
 
 #= V1-026
 @case(counted=False)
-def memory_of_the_server(c):
+def memory_of_the_server(c: Client) -> None:
     """A client cannot access memory of the server by RDMA."""
     for opcode in (IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE):
         for key in (0, 0x100 + random.randrange(1 << 16)):
@@ -162,7 +169,7 @@ def memory_of_the_server(c):
 
 
 @case(counted=False)
-def memory_of_the_server_that_is_invalidated(c):
+def memory_of_the_server_that_is_invalidated(c: Client) -> None:
     """A Send With Invalidate of the client ends the connection: the server provides no handle."""
     for key in (1, 0x100 + random.randrange(1 << 16)):
         other = c.caller.connect(patient=False)
@@ -176,7 +183,7 @@ def memory_of_the_server_that_is_invalidated(c):
 
 
 @case()
-def a_message_with_immediate_data(c):
+def a_message_with_immediate_data(c: Client) -> None:
     """The server handles a Send with immediate data as any message."""
     xid, message = c.message()
     c.sends += 1
@@ -186,5 +193,5 @@ def a_message_with_immediate_data(c):
 
 
 @case(counted=False)
-def a_message_that_is_too_long(c):
+def a_message_that_is_too_long(c: Client) -> None:
     c.loses(rpc(arguments=bytes(INLINE)))

@@ -7,19 +7,19 @@ from wire import INLINE, RDMA_NOMSG, VERSION, Segment, opaque, words
 
 from .base import CONTENT, LARGE, PAGE, STOCK, TARGET, case, expect
 from .calls import written
-from .client import lists_of
+from .client import Client, lists_of
 from .nfs import (GETATTR, GETFH, GETSIZE, PUTROOTFH, READ, READLINK, ROOT, compound, file_handle,
                   good, path, read_file, reads, rpc, writes)
 
 
 @case(stock="refuses a chunk with an empty Segment")
-def a_reply_chunk(c):
+def a_reply_chunk(c: Client) -> None:
     pieces = [c.piece(0, 10), Segment(0, 0, 0), c.piece(256, 500)]
     answer = c.replies(compound(PUTROOTFH, GETFH), kind=RDMA_NOMSG, reply=pieces)
-    lengths = [piece.length for piece in answer.reply]
+    lengths = [piece.length for piece in answer.reply_chunk()]
     expect(not answer.writes and not answer.payload, answer.message[:80].hex())
     expect(lengths[:2] == [10, 0] and 0 < lengths[2] < 500, lengths)
-    reply = c.got(*answer.reply)
+    reply = c.got(*answer.reply_chunk())
     expect(reply[:8] == words(answer.xid, 1), reply.hex())
     good(reply)
 
@@ -27,10 +27,10 @@ def a_reply_chunk(c):
 #= V1-100, NFS-003, NFS-004
 #= NFS-008
 @case()
-def a_reply_chunk_to_the_byte(c):
+def a_reply_chunk_to_the_byte(c: Client) -> None:
     call = reads((0, 5000))
     answer = c.replies(call, kind=RDMA_NOMSG, reply=[c.piece(0, 8192)])
-    length = answer.reply[0].length
+    length = answer.reply_chunk()[0].length
     expect(length > 5000, length)
     for offered in (length, length - 1, length - 4, 4, 0):
         c.memory.write(bytes([0xAA]) * 8192, 8192)
@@ -39,21 +39,21 @@ def a_reply_chunk_to_the_byte(c):
             c.refuses(call, reply=chunk)
             continue
         answer = c.replies(call, kind=RDMA_NOMSG, reply=chunk)
-        expect(CONTENT[:5000] in c.got(*answer.reply), "other data")
+        expect(CONTENT[:5000] in c.got(*answer.reply_chunk()), "other data")
         expect(c.memory.read(4, 4096 + offered - offered // 2) == bytes([0xAA]) * 4, "too much")
 
 
 @case()
-def a_long_reply_in_pieces(c):
+def a_long_reply_in_pieces(c: Client) -> None:
     """The data of a READ begin and end within a page, between other results and a pad."""
     start, length = PAGE - 1, 40 * PAGE + 2
     call = rpc(READ, opaque(file_handle(c, "large")) + words(0, start, length), 3, ROOT)
     answer = c.replies(call, kind=RDMA_NOMSG, reply=[c.piece(0, length + 1024)])
-    expect(LARGE[start:start + length] in c.got(*answer.reply), "other data")
+    expect(LARGE[start:start + length] in c.got(*answer.reply_chunk()), "other data")
 
 
 @case(stock="executes what it refuses")
-def a_reply_chunk_of_no_segments(c):
+def a_reply_chunk_of_no_segments(c: Client) -> None:
     """A Call whose Reply has no room is not executed either."""
     good(c.replies(writes(4, data=b"good")).payload)
     for chunk in ([], [c.piece(0, 4)], [Segment(0, 0, 0)], [c.piece(0, 19)]):
@@ -67,7 +67,7 @@ def a_reply_chunk_of_no_segments(c):
 
 
 @case(stock="sends more than the client can receive")
-def a_reply_without_room(c):
+def a_reply_without_room(c: Client) -> None:
     """The Reply fits neither inline nor the Reply chunk, of a single Segment and of several."""
     for ranges in (((0, 8000),), ((0, 4052), (0, 4052)), ((0, 2000), (0, 2000), (0, 2000))):
         c.refuses(reads(*ranges))
@@ -75,7 +75,7 @@ def a_reply_without_room(c):
 
 
 @case(stock="sends what its buffer holds")
-def an_inline_reply_to_the_byte(c):
+def an_inline_reply_to_the_byte(c: Client) -> None:
     around = len(c.replies(reads((0, 4))).message) - 4
     expect(len(c.replies(reads((0, INLINE - around))).message) == INLINE, "another length")
     c.refuses(reads((0, INLINE - around + 4)))
@@ -84,7 +84,7 @@ def an_inline_reply_to_the_byte(c):
 #= V1-073, V1-071, NFS-036
 #= CM-013
 @case(stock="lets the operation fail")
-def a_write_chunk_to_the_byte(c):
+def a_write_chunk_to_the_byte(c: Client) -> None:
     for length in (1, 1000, 4097):
         where = c.piece(100, length)
         answer = c.replies(reads((7, length)), write=[[where]])
@@ -100,7 +100,7 @@ def a_write_chunk_to_the_byte(c):
 #= V1-065, V1-108, NFS-037
 #= NFS-038
 @case(stock="answers NULL")
-def write_chunks_without_a_result(c):
+def write_chunks_without_a_result(c: Client) -> None:
     piece = c.piece(0, 64)
     answer = c.replies(compound(PUTROOTFH), write=[[piece], [], [piece, piece]])
     unused = dataclasses.replace(piece, length=0)
@@ -110,18 +110,18 @@ def write_chunks_without_a_result(c):
 
 
 @case()
-def unused_chunks_of_both_kinds(c):
+def unused_chunks_of_both_kinds(c: Client) -> None:
     piece = c.piece(0, 4096)
     answer = c.replies(compound(PUTROOTFH, GETSIZE), kind=RDMA_NOMSG, write=[[piece]],
                        reply=[c.piece(8192, 4096)])
     expect(answer.lengths() == [[0]], answer.lengths())
-    good(c.got(*answer.reply))
+    good(c.got(*answer.reply_chunk()))
     # A Call may use both chunks.
     answer = c.replies(reads((1, 3000)), kind=RDMA_NOMSG, write=[[piece]],
                        reply=[c.piece(8192, 4096)])
     expect(answer.lengths() == [[3000]], answer.lengths())
     expect(c.got(*answer.writes[0]) == CONTENT[1:3001], "other data")
-    good(c.got(*answer.reply))
+    good(c.got(*answer.reply_chunk()))
 
 
 # nfsd reads the result of a second READ into a page that the Reply does not have, unless the results in
@@ -129,14 +129,14 @@ def unused_chunks_of_both_kinds(c):
 BETWEEN = 16 + 28
 
 
-def aligned(count, length=PAGE - BETWEEN):
+def aligned(count: int, length: int = PAGE - BETWEEN) -> list[tuple[int, int]]:
     return [(7 * number, length) for number in range(count)]
 
 
 #= V1-071, V1-074, V1-135
 #= NFS-035, NFS-036, NFS-039
 @case()
-def results_in_several_write_chunks(c):
+def results_in_several_write_chunks(c: Client) -> None:
     ranges = [(1, 2 * PAGE - BETWEEN - 1), (7, PAGE - BETWEEN - 2), (9000, PAGE - BETWEEN)]
     # The third ends with the file.
     lengths = [ranges[0][1], ranges[1][1], 1000]
@@ -163,7 +163,7 @@ def results_in_several_write_chunks(c):
 
 
 @case()
-def results_in_many_write_chunks(c):
+def results_in_many_write_chunks(c: Client) -> None:
     """The number of operations of a COMPOUND; results without a chunk stay in the Reply."""
     for chunks, results in ((12, 12), (9, 12)):
         ranges = aligned(results, PAGE - 16)
@@ -171,7 +171,7 @@ def results_in_many_write_chunks(c):
         reply = [c.piece(1 << 20, 1 << 18)]
         answer = c.replies(reads(*ranges), kind=RDMA_NOMSG, write=offered, reply=reply)
         expect(answer.lengths() == [[PAGE - 16]] * chunks, answer.lengths())
-        inline = c.got(*answer.reply)
+        inline = c.got(*answer.reply_chunk())
         for number, (start, length) in enumerate(ranges):
             data = CONTENT[start:start + length]
             if number < chunks:
@@ -182,19 +182,19 @@ def results_in_many_write_chunks(c):
 
 #= NFS-037
 @case(stock="puts the second result where the first belongs")
-def an_empty_write_chunk_first(c):
+def an_empty_write_chunk_first(c: Client) -> None:
     """The first result is wanted inline, the second in memory."""
     where, reply = c.piece(0, PAGE), [c.piece(65536, 65536)]
     answer = c.replies(reads(*aligned(2, PAGE - 16)), kind=RDMA_NOMSG, write=[[], [where]],
                        reply=reply)
     expect(answer.lengths() == [[], [PAGE - 16]], answer.lengths())
     expect(c.got(*answer.writes[1]) == CONTENT[7:7 + PAGE - 16], "data of the second READ")
-    expect(CONTENT[:PAGE - 16] in c.got(*answer.reply), "data of the first READ")
+    expect(CONTENT[:PAGE - 16] in c.got(*answer.reply_chunk()), "data of the first READ")
 
 
 #= NFS-012, NFS-023
 @case()
-def a_link_in_a_write_chunk(c):
+def a_link_in_a_write_chunk(c: Client) -> None:
     where = c.piece(0, 1024)
     answer = c.replies(rpc(5, opaque(file_handle(c, "link")), 3, ROOT), write=[[where]])
     expect(answer.lengths() == [[len(TARGET)]], answer.lengths())
@@ -209,7 +209,7 @@ def a_link_in_a_write_chunk(c):
 
 #= NFS-011, NFS-013
 @case()
-def version_3_results(c):
+def version_3_results(c: Client) -> None:
     handle = opaque(file_handle(c, "content"))
     where = c.piece(0, 5000)
     answer = c.replies(rpc(READ, handle + words(0, 3, 5000), 3, ROOT), write=[[where]])

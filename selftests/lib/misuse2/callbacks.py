@@ -8,10 +8,10 @@ from misuse.base import Wrong, expect
 from misuse.callbacks import Session, recall_reply
 from misuse.nfs import writes
 
-from .talk import BRS, NO_LISTS, RESPONSE
+from .talk import BRS, NO_LISTS, RESPONSE, Message, Talk
 
 
-def lends(client):
+def lends(client: Talk) -> None:
     """Makes the server recall a delegation of CLIENT: another client begins to write the file."""
     client.caller.on_server("sh", "-c", "echo Y >/proc/fs/lockd/nlm_end_grace")
     name = Session(client, f"caller {client.caller.next_xid()}").lent()
@@ -19,7 +19,7 @@ def lends(client):
     client.caller.connect().ask(writes(4, data=b"data", name=name))
 
 
-def called(client):
+def called(client: Talk) -> Message:
     """Returns the next Call of the server."""
     for _ in waiting(SECONDS):
         expect(client.hear(0) is None, "nothing was asked for")
@@ -29,7 +29,7 @@ def called(client):
 
 
 #= V2-132, V2-168
-def calls_of_the_server(talk):
+def calls_of_the_server(talk: Talk) -> None:
     talk.open((BRS, 1))
     lends(talk)
     call = called(talk)
@@ -39,7 +39,7 @@ def calls_of_the_server(talk):
     talk.lives()
 
 
-def tries(talk, seconds):
+def tries(talk: Talk, seconds: float) -> int:
     """Returns the number of Calls to a client that the server could not send within SECONDS."""
     counter = "/proc/sys/sunrpc/svc_rdma/rdma_stat_cb_unsent"
     before = int(talk.caller.on_server("cat", counter))
@@ -51,7 +51,7 @@ def tries(talk, seconds):
 
 # The server repeats the Call after a pause.
 #= V2-132, V2-170
-def a_client_that_takes_no_calls(talk):
+def a_client_that_takes_no_calls(talk: Talk) -> None:
     talk.open((BRS, 0))
     count = tries(talk, 3)
     expect(1 <= count <= 3, "tried", count, "times in three seconds")
@@ -59,7 +59,7 @@ def a_client_that_takes_no_calls(talk):
 
 
 #= V2-038, V2-047, V2-172
-def a_call_waits_for_a_credit(talk):
+def a_call_waits_for_a_credit(talk: Talk) -> None:
     talk.most = 1
     talk.open((BRS, 1))
     count = tries(talk, 1)

@@ -10,11 +10,11 @@ from misuse.client import lists_of
 from misuse.nfs import GETSIZE, good, reads, rpc, writes
 
 from .talk import (BAD_XDR, MORE, MSG, NOMSG, NO_LISTS, RBSIZ, RCSIZ, READ_CHUNKS, SYSTEM,
-                   WRITE_CHUNKS, a_file)
+                   WRITE_CHUNKS, Talk, a_file)
 
 
 #= V2-098
-def a_reply_chunk(talk):
+def a_reply_chunk(talk: Talk) -> None:
     talk.open()
     pieces = [talk.connection.piece(0, 100), talk.connection.piece(256, 12000)]
     # A Reply that fits a message need not use the chunk.
@@ -25,7 +25,7 @@ def a_reply_chunk(talk):
 
 
 #= V2-101
-def a_reply_chunk_that_is_too_small(talk):
+def a_reply_chunk_that_is_too_small(talk: Talk) -> None:
     """The server sends the Reply in parts."""
     talk.open()
     xid = talk.ask(a_file(), lists_of(reply=[talk.connection.piece(0, 100)]))
@@ -34,7 +34,7 @@ def a_reply_chunk_that_is_too_small(talk):
 
 
 #= V2-097
-def a_long_call_that_need_not_be_one(talk):
+def a_long_call_that_need_not_be_one(talk: Talk) -> None:
     talk.open()
     xid = talk.caller.next_xid()
     call = rpc()(xid)
@@ -46,7 +46,7 @@ def a_long_call_that_need_not_be_one(talk):
 
 #= V2-084, V2-085, V2-089
 #= V2-186
-def a_write_chunk_with_room_to_spare(talk):
+def a_write_chunk_with_room_to_spare(talk: Talk) -> None:
     """The chunk is filled from its first Segment on; the memory behind the result does not change."""
     talk.open()
     memory = talk.connection
@@ -67,14 +67,14 @@ def a_write_chunk_with_room_to_spare(talk):
             expect(behind == b"\xaa" * len(behind), "bytes behind the data")
 
 
-def written(talk, data):
+def written(talk: Talk, data: bytes) -> None:
     """Returns whether these are the first bytes of the file."""
     where = talk.connection.piece(1 << 16, len(data))
     talk.replied(talk.ask(reads((0, len(data)), name="written"), lists_of((), [[where]])))
     expect(talk.connection.got(where) == data, "other data was written")
 
 
-def write(talk, data, *behind):
+def write(talk: Talk, data: bytes, *behind: bytes) -> None:
     """Sends a WRITE with a Read chunk, without pad."""
     call = writes(len(data), *behind)
     position = len(call(0)) - sum(map(len, behind))
@@ -82,7 +82,7 @@ def write(talk, data, *behind):
 
 
 #= V2-091
-def data_without_pad(talk):
+def data_without_pad(talk: Talk) -> None:
     talk.open()
     for length in (1, 2, 3, 999, 5001):
         for behind in ((), (GETSIZE,)):
@@ -92,7 +92,7 @@ def data_without_pad(talk):
 
 
 #= V2-148
-def a_bad_header_has_no_other_effect(talk):
+def a_bad_header_has_no_other_effect(talk: Talk) -> None:
     talk.open()
     write(talk, b"as it was")
     xid = talk.caller.next_xid()
@@ -102,7 +102,7 @@ def a_bad_header_has_no_other_effect(talk):
 
 
 #= V2-149
-def too_many_read_chunks(talk):
+def too_many_read_chunks(talk: Talk) -> None:
     talk.open()
     piece = talk.connection.piece()
     reads_in = [(40 + 8 * number, piece) for number in range(33)]
@@ -110,14 +110,14 @@ def too_many_read_chunks(talk):
 
 
 #= V2-153
-def too_many_write_chunks(talk):
+def too_many_write_chunks(talk: Talk) -> None:
     talk.open()
     chunks = [[talk.connection.piece()] for _ in range(33)]
     talk.refused(talk.ask(lists=lists_of((), chunks)), WRITE_CHUNKS, 32)
 
 
 #= V2-071, V2-185
-def more_than_any_call_has(talk):
+def more_than_any_call_has(talk: Talk) -> None:
     talk.open()
     call = writes(64 << 20)
     piece = talk.connection.piece()
@@ -128,7 +128,7 @@ def more_than_any_call_has(talk):
 
 
 #= V2-053
-def refused_calls_hold_no_receive(talk):
+def refused_calls_hold_no_receive(talk: Talk) -> None:
     """The server posts the Receive of a refused Call again, and grants it."""
     talk.open()
     call = writes(64 << 20)
@@ -142,7 +142,7 @@ def refused_calls_hold_no_receive(talk):
 
 
 #= V2-111, V2-114, V2-115
-def a_handle_that_no_segment_has(talk):
+def a_handle_that_no_segment_has(talk: Talk) -> None:
     """The server does not invalidate a handle that no Segment has: the device would end the connection."""
     talk.open()
     xid = talk.caller.next_xid()
@@ -154,7 +154,7 @@ def a_handle_that_no_segment_has(talk):
 
 
 #= V2-093, V2-103
-def a_write_chunk_that_is_too_small(talk):
+def a_write_chunk_that_is_too_small(talk: Talk) -> None:
     """A Write chunk that is too small stays unused. The result is in the Payload stream: in parts, or in a
     chunk."""
     talk.open()
@@ -177,7 +177,7 @@ def a_write_chunk_that_is_too_small(talk):
 
 
 #= V2-131
-def as_many_segments_as_are_announced(talk):
+def as_many_segments_as_are_announced(talk: Talk) -> None:
     """The server accepts the announced number of Segments, or the number that fits a message."""
     talk.open()
     room = (talk.announced[RBSIZ] - len(words(0, 0, 0, 0, 0, 0) + lists_of(reply=[]) + rpc()(0))) // 16

@@ -7,15 +7,15 @@ from misuse.base import expect
 from misuse.client import lists_of
 from misuse.nfs import rpc
 
-from .talk import BAD_XDR, CONNPROP, ERROR, INVAL_FLAG, INVAL_HTYPE, MORE, MSG, NOMSG, NO_LISTS
+from .talk import BAD_XDR, CONNPROP, ERROR, INVAL_FLAG, INVAL_HTYPE, MORE, MSG, NOMSG, NO_LISTS, Talk
 
 
 #= V2-064
-def another_version(talk):
+def another_version(talk: Talk) -> None:
     talk.open()
     xid = talk.caller.next_xid()
     talk.raw(words(xid, 1, 32, MSG) + NO_LISTS + rpc()(xid))
-    message = talk.hear()
+    message = expect(talk.hear(), "no error message")
     expect(message.message[12:] == words(ERROR, 1, 1, 2), message)
     # The server has counted no credit for the message.
     talk.balance += 1
@@ -23,14 +23,14 @@ def another_version(talk):
 
 
 #= V2-011, V2-145
-def other_types(talk):
+def other_types(talk: Talk) -> None:
     talk.open()
     for kind in (2, 3, 6, 0xFFFFFFFF):
         talk.refused(talk.send(kind, words(0) + NO_LISTS + words(0)), INVAL_HTYPE)
 
 
 #= V2-031, V2-034, V2-035
-def other_flags(talk):
+def other_flags(talk: Talk) -> None:
     talk.open()
     piece = talk.connection.piece()
     for kind, flags, body in ((MSG, 4, words(0) + NO_LISTS), (NOMSG, MORE, words(0) + NO_LISTS),
@@ -42,7 +42,7 @@ def other_flags(talk):
 
 
 #= V2-147
-def cut_headers(talk):
+def cut_headers(talk: Talk) -> None:
     talk.open()
     piece = talk.connection.piece()
     whole = words(0) + lists_of([(40, piece)], [[piece]], [piece, piece])
@@ -51,6 +51,6 @@ def cut_headers(talk):
 
 
 #= V2-026
-def a_direction_that_is_wrong(talk):
+def a_direction_that_is_wrong(talk: Talk) -> None:
     talk.open()
     talk.refused(talk.ask(lambda xid: words(xid, 1, 0, 0, 0, 0)), INVAL_FLAG)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Messages without a meaning, and messages without an end."""
 
+import functools
 import random
 import struct
 import time
+
+from collections.abc import Callable
 
 from pyverbs.pyverbs_error import PyverbsError
 
@@ -11,19 +14,19 @@ from verbs import waiting
 from wire import SECONDS, Lost, words
 
 from misuse.base import CONTENT, QUICK, Wrong, expect
-from misuse.client import lists_of
-from misuse.nfs import GETFH, PUTROOTFH, compound, rpc
+from misuse.client import Client, lists_of
+from misuse.nfs import GETFH, PUTROOTFH, Rpc, compound, rpc
 
 from .talk import (CEILING, CONNPROP, ERROR, MORE, MSG, NOMSG, NO_LISTS, PATIENCE, QUIET, RBSIZ,
                    RCSIZ, RESPONSE, SBSIZ, Talk, a_file, ends, properties)
 
 
 #= V2-064
-def versions_that_nobody_speaks(talk):
+def versions_that_nobody_speaks(talk: Talk) -> None:
     talk.open()
     for version in (0, 3, 0xFFFFFFFF):
         talk.raw(words(talk.caller.next_xid(), version, 1 << 16 | 1, MSG, 0, 0) + NO_LISTS)
-        message = talk.hear()
+        message = expect(talk.hear(), "no error message")
         expect(message.message[12:] == words(ERROR, 1, 1, 2), message)
         # The server has counted no credit for the message.
         talk.balance += 1
@@ -31,7 +34,7 @@ def versions_that_nobody_speaks(talk):
 
 
 #= V2-166
-def errors_of_a_client(talk):
+def errors_of_a_client(talk: Talk) -> None:
     """The server drops error messages that answer no message, with any contents."""
     talk.open()
     for flags in (0, RESPONSE, RESPONSE | MORE):
@@ -45,7 +48,7 @@ def errors_of_a_client(talk):
 
 
 #= V2-029
-def replies_to_nothing(talk):
+def replies_to_nothing(talk: Talk) -> None:
     talk.open()
     for payload in (words(0, 1, 0, 0, 0, 0), words(0, 1), bytes(4000)):
         xid = talk.caller.next_xid()
@@ -55,7 +58,7 @@ def replies_to_nothing(talk):
 
 
 #= V2-033
-def parts_of_a_reply_that_never_ends(talk):
+def parts_of_a_reply_that_never_ends(talk: Talk) -> None:
     """A client that mixes parts with a Call gets no error, because the Call might be a Reply that is
     missing."""
     talk.open()
@@ -65,11 +68,12 @@ def parts_of_a_reply_that_never_ends(talk):
     ends(talk, talk.ask)
 
 
-def more_messages_than_credits(talk):
+def more_messages_than_credits(talk: Talk) -> None:
     """The messages find Receives, or wait for Receives. Waiting is the fault of the sender."""
     talk.open()
     talk.overruns = True
-    talk.balance, waiting_for = 250, set()
+    talk.balance = 250
+    waiting_for: set[int] = set()
     for _ in range(250):
         xid = talk.caller.next_xid()
         waiting_for.add(xid)
@@ -88,14 +92,14 @@ def more_messages_than_credits(talk):
 
 
 #= V2-044, V2-047
-def receives_that_hold_calls_are_not_granted(talk):
+def receives_that_hold_calls_are_not_granted(talk: Talk) -> None:
     """A client that uses all credits and grants none to the server finds a Receive for each message: its
     device would not repeat messages."""
     talk = Talk(talk.caller, rnr_retry=0)
     # The credit of the server is for its properties.
     talk.most = 1
     talk.open()
-    waiting_for = set()
+    waiting_for: set[int] = set()
     for _ in range(20):
         for _ in range(talk.balance):
             xid = talk.caller.next_xid()
@@ -109,13 +113,12 @@ def receives_that_hold_calls_are_not_granted(talk):
     while waiting_for:
         talk.grant(CEILING)
         talk.given = CEILING
-        message = talk.hear()
-        expect(message, "no Reply to", len(waiting_for), "Calls")
+        message = expect(talk.hear(), "no Reply to", len(waiting_for), "Calls")
         waiting_for.discard(message.xid)
 
 
 #= V2-045, V2-052
-def grants_of_nothing_and_of_everything(talk):
+def grants_of_nothing_and_of_everything(talk: Talk) -> None:
     talk.open()
     for credit in (0, 1, 0xFFFF, 0xFFFF0000, 0xFFFFFFFF, 1 << 16 | 0xFFFF):
         xid = talk.caller.next_xid()
@@ -124,14 +127,16 @@ def grants_of_nothing_and_of_everything(talk):
         talk.replied(xid)
 
 
-def leaves_in_the_middle(talk):
+def leaves_in_the_middle(talk: Talk) -> None:
     """The client disconnects in the middle of a Call, of properties, and of a Reply."""
     call = compound(PUTROOTFH, GETFH)(0)
-    for begin in (lambda other: other.part(call[:20], 1, flags=MORE),
-                  lambda other: other.send(CONNPROP, properties((SBSIZ, 4096))[:8], flags=MORE),
-                  lambda other: other.part(words(1, 1, 0, 0), 1, flags=RESPONSE | MORE),
-                  lambda other: other.ask(a_file(), grant=1),
-                  lambda other: other.part(call[:20], 1, lists_of([(20, other.connection.piece())]))):
+    beginnings: tuple[Callable[[Talk], int], ...] = (
+        lambda other: other.part(call[:20], 1, flags=MORE),
+        lambda other: other.send(CONNPROP, properties((SBSIZ, 4096))[:8], flags=MORE),
+        lambda other: other.part(words(1, 1, 0, 0), 1, flags=RESPONSE | MORE),
+        lambda other: other.ask(a_file(), grant=1),
+        lambda other: other.part(call[:20], 1, lists_of([(20, other.connection.piece())])))
+    for begin in beginnings:
         for opened in (False, True):
             other = Talk(talk.caller)
             if opened:
@@ -142,25 +147,27 @@ def leaves_in_the_middle(talk):
 
 
 #= V2-178
-def handles_of_nobody(talk):
+def handles_of_nobody(talk: Talk) -> None:
     """Invalid handles in Read, Write and Reply chunks end the connection."""
     call = compound(PUTROOTFH, GETFH)
     at = len(call(0)) - 8
-    for body in (lambda c: (lists_of([(at, c.foreign(4))]),
-                            lambda xid: call(xid)[:at] + call(xid)[at + 4:]),
-                 lambda c: (lists_of((), [[c.foreign(len(CONTENT))]]), a_file()),
-                 lambda c: (lists_of(reply=[c.foreign(12000)]), a_file())):
+    bodies: tuple[Callable[[Client], tuple[bytes, Rpc]], ...] = (
+        lambda c: (lists_of([(at, c.foreign(4))]), lambda xid: call(xid)[:at] + call(xid)[at + 4:]),
+        lambda c: (lists_of((), [[c.foreign(len(CONTENT))]]), a_file()),
+        lambda c: (lists_of(reply=[c.foreign(12000)]), a_file()))
+    for body in bodies:
         other = Talk(talk.caller).open()
         lists, what = body(other.connection)
-        ends(other, lambda other=other, lists=lists, what=what: other.ask(what, lists))
+        ends(other, functools.partial(other.ask, what, lists))
 
 
-def changed(source, talk):
+def changed(source: random.Random, talk: Talk) -> bytes:
     """Returns a valid message in which some bytes are changed."""
     xid, piece = talk.caller.next_xid(), talk.connection.piece
     call = source.choice((rpc(), a_file(), compound(PUTROOTFH, GETFH)))(xid)
-    lists = lists_of(*source.choice((
-        (), ((), [[piece(0, 4096)]]), ([(len(call), piece(0, 64))], (), [piece(4096, 65536)]))))
+    lists = source.choice((
+        lists_of(), lists_of((), [[piece(0, 4096)]]),
+        lists_of([(len(call), piece(0, 64))], (), [piece(4096, 65536)])))
     kind, body = source.choice(((MSG, words(0) + lists + call),
                                 (CONNPROP, properties((SBSIZ, 4096), (RBSIZ, 4096), (RCSIZ, 16)))))
     flags = source.choice((0, 0, MORE))
@@ -170,7 +177,7 @@ def changed(source, talk):
     return bytes(message)
 
 
-def mutations(talk):
+def mutations(talk: Talk) -> None:
     """The server answers other clients after each changed message."""
     source = random.Random(4711)
     other = Talk(talk.caller)
@@ -186,12 +193,12 @@ def mutations(talk):
 
 
 #= V2-038, V2-048
-def no_message_is_waited_for_for_ever(talk):
+def no_message_is_waited_for_for_ever(talk: Talk) -> None:
     """The server limits its wait for a Reply's credit and for a part, although the client is never silent."""
-    def grant_of_nothing(xid, kind):
+    def grant_of_nothing(xid: int, kind: int) -> bytes:
         return words(xid, 2, CEILING << 16, kind, 0, 0) + NO_LISTS
 
-    def waits(call, credits):
+    def waits(call: Rpc, credits: int) -> Talk:
         client = Talk(talk.caller)
         client.send(CONNPROP, properties((SBSIZ, 4096)), grant=credits)
         client.silent()

@@ -12,7 +12,7 @@ from .talk import BAD_XDR, CONNPROP, MORE, RBSIZ, RSSIZ, SBSIZ, Talk, a_file, pr
 #= V2-001, V2-006, V2-010
 #= V2-058, V2-059, V2-092
 #= V2-136, V2-137, VA-011
-def opens_with_properties(talk):
+def opens_with_properties(talk: Talk) -> None:
     talk.open((SBSIZ, 4096), (RBSIZ, 4096))
     expect(talk.announced[RBSIZ] >= 4096, talk.announced)
     for _ in range(3):
@@ -20,28 +20,28 @@ def opens_with_properties(talk):
 
 
 #= V2-057, V2-119, V2-135
-def opens_with_no_properties(talk):
+def opens_with_no_properties(talk: Talk) -> None:
     talk.open().lives()
 
 
 # With more than one credit, the server announces its properties first.
-def opens_with_a_call(talk):
+def opens_with_a_call(talk: Talk) -> None:
     talk.lives()
     expect(talk.announced, "the server has announced nothing")
     talk.lives()
 
 
 #= V2-054
-def opens_with_a_call_and_one_credit(talk):
+def opens_with_a_call_and_one_credit(talk: Talk) -> None:
     talk.lives(grant=1)
-    expect(talk.announced is None, "the Reply was to go first")
+    expect(not talk.announced, "the Reply was to go first")
     talk.grant(4)
     talk.has_announced()
     talk.lives()
 
 
 #= V2-067
-def opens_with_a_long_call(talk):
+def opens_with_a_long_call(talk: Talk) -> None:
     """There is room for 4096 bytes before the properties are agreed on."""
     xid = talk.caller.next_xid()
     call = rpc()(xid)
@@ -52,7 +52,7 @@ def opens_with_a_long_call(talk):
 
 # The first Reply may have several parts, and each part takes a credit.
 #= V2-039
-def opens_with_a_call_of_a_long_reply(talk):
+def opens_with_a_call_of_a_long_reply(talk: Talk) -> None:
     xid = talk.ask(a_file(), grant=1)
     talk.grant(2)
     talk.grant(16)
@@ -62,7 +62,7 @@ def opens_with_a_call_of_a_long_reply(talk):
     expect(talk.announced, "the server has announced nothing")
 
 
-def announces_itself_late(talk):
+def announces_itself_late(talk: Talk) -> None:
     talk.lives()
     talk.send(CONNPROP, properties((SBSIZ, 4096), (RBSIZ, 1024)))
     talk.lives()
@@ -72,7 +72,7 @@ def announces_itself_late(talk):
 
 
 #= V2-138
-def properties_that_are_left_out(talk):
+def properties_that_are_left_out(talk: Talk) -> None:
     """Properties that the first set leaves out have their defaults."""
     talk.open((SBSIZ, 8192))
     for _ in range(2):
@@ -82,14 +82,14 @@ def properties_that_are_left_out(talk):
 
 
 #= V2-124, V2-140
-def properties_that_nobody_knows(talk):
+def properties_that_nobody_knows(talk: Talk) -> None:
     talk.send(CONNPROP, words(3, 77, 0, SBSIZ, 4, 4096, 78, 3) + b"abc\0")
     talk.silent()
     talk.lives()
 
 
 #= V2-032, V2-139
-def properties_in_parts(talk):
+def properties_in_parts(talk: Talk) -> None:
     whole = properties((SBSIZ, 4096), (RBSIZ, 4096), (RSSIZ, 65536))
     xid = talk.send(CONNPROP, whole[:16], flags=MORE)
     talk.silent()
@@ -100,7 +100,7 @@ def properties_in_parts(talk):
 
 
 #= V2-122, V2-123
-def properties_that_are_malformed(talk):
+def properties_that_are_malformed(talk: Talk) -> None:
     talk.open()
     for body in (b"", words(1), words(1, SBSIZ, 3) + b"abc\0",
                  words(2, SBSIZ, 4, 9, SBSIZ, 4, 9), words(0, 1)):
@@ -108,14 +108,14 @@ def properties_that_are_malformed(talk):
 
 
 #= VA-001, VA-004
-def announces_its_version(talk):
+def announces_its_version(talk: Talk) -> None:
     """The announcement follows the message of RFC 8797 in the private data."""
     data = talk.connection.private_data
     expect(data[:5] == PRIVATE_DATA[:5] and data[8:16] == announcement(2), data.hex())
 
 
 #= VA-005, VA-006, VA-010
-def announcements_of_all_kinds(talk):
+def announcements_of_all_kinds(talk: Talk) -> None:
     """A client may open with either version, independently of its announcement. Without an announcement of
     version 2, the server has Receives of the length of version 1."""
     longest = talk.open().announced[RBSIZ]

@@ -6,7 +6,7 @@ import time
 from wire import words
 
 from misuse.base import CONTENT, Skip, Wrong, expect
-from misuse.client import lists_of
+from misuse.client import Client, lists_of
 from misuse.nfs import GETFH, GETSIZE, PUTROOTFH, compound, rpc
 
 from .talk import (BAD_XDR, CONNPROP, INVAL_FLAG, MORE, MSG, NOMSG, NO_LISTS, PATIENCE, RBSIZ,
@@ -14,7 +14,7 @@ from .talk import (BAD_XDR, CONNPROP, INVAL_FLAG, MORE, MSG, NOMSG, NO_LISTS, PA
 
 
 #= V2-032, V2-041
-def a_call_in_parts(talk):
+def a_call_in_parts(talk: Talk) -> None:
     talk.open()
     for cuts in ((4,), (8, 12), (4, 8, 12, 16, 20, 36)):
         xid = talk.caller.next_xid()
@@ -26,7 +26,7 @@ def a_call_in_parts(talk):
 
 
 #= V2-042
-def a_call_in_parts_with_a_chunk(talk):
+def a_call_in_parts_with_a_chunk(talk: Talk) -> None:
     talk.open()
     xid = talk.caller.next_xid()
     message = compound(PUTROOTFH, GETFH)(xid)
@@ -38,7 +38,7 @@ def a_call_in_parts_with_a_chunk(talk):
 
 
 #= V2-035, V2-036
-def parts_with_a_handle_and_an_empty_end(talk):
+def parts_with_a_handle_and_an_empty_end(talk: Talk) -> None:
     """Each part has a copy of the header, and the last part has nothing else."""
     talk.open()
     xid = talk.caller.next_xid()
@@ -53,7 +53,7 @@ def parts_with_a_handle_and_an_empty_end(talk):
     talk.refused(talk.part(b"", xid, flags=MORE), BAD_XDR)
 
 
-def pad_behind_headers(talk):
+def pad_behind_headers(talk: Talk) -> None:
     """The server ignores zeros behind a message with a length."""
     talk.open()
     talk.send(NOMSG, words(0) + NO_LISTS + bytes(4), 0)
@@ -64,19 +64,19 @@ def pad_behind_headers(talk):
 
 
 #= V2-033
-def parts_of_two_calls(talk):
+def parts_of_two_calls(talk: Talk) -> None:
     talk.open()
     first, second = talk.caller.next_xid(), talk.caller.next_xid()
     talk.part(rpc()(first)[:8], first, flags=MORE)
     talk.part(rpc()(second), second)
-    errors = [talk.hear(), talk.hear()]
+    errors = [expect(talk.hear(), "no error message") for _ in range(2)]
     expect({error.xid for error in errors} == {first, second}, *errors)
     expect(all(error.body == words(INVAL_FLAG) for error in errors), *errors)
     talk.lives()
 
 
 #= V2-037, V2-162
-def parts_without_end(talk):
+def parts_without_end(talk: Talk) -> None:
     talk.open()
     xid = talk.caller.next_xid()
     talk.part(rpc()(xid), xid, flags=MORE)
@@ -96,7 +96,7 @@ def parts_without_end(talk):
     talk.lives()
 
 
-def begins_a_long_call(other):
+def begins_a_long_call(other: Talk) -> int | None:
     """Sends the parts of a long Call without the last part, until the server refuses it. Returns the XID."""
     part = bytes(other.announced[RBSIZ] - 36)
     xid = other.caller.next_xid()
@@ -111,10 +111,10 @@ def begins_a_long_call(other):
     return xid
 
 
-def unfinished(talk, connections, most):
+def unfinished(talk: Talk, connections: list[Client], most: int) -> int:
     """Returns the number of Calls in parts that the server keeps before it refuses a Call for memory."""
     begun = time.monotonic()
-    last = None
+    last: Talk | None = None
     while len(connections) * (700 << 10) <= most:
         if time.monotonic() - begun > PATIENCE - 5:
             raise Skip("this machine sends too slowly: the first Calls are given up before")
@@ -133,13 +133,13 @@ def unfinished(talk, connections, most):
 
 
 #= V2-037
-def parts_of_more_calls_than_there_is_memory_for(talk):
+def parts_of_more_calls_than_there_is_memory_for(talk: Talk) -> None:
     """All clients share the quota for Calls in parts, and the server frees it when their connections end."""
     said = talk.caller.on_server("sed", "-n", "s/^MemTotal: *//p", "/proc/meminfo")
     total = int(said.split()[0]) << 10
     counts = []
     for _ in range(2):
-        connections = []
+        connections: list[Client] = []
         try:
             counts.append(unfinished(talk, connections, total // 16))
         finally:
@@ -151,7 +151,7 @@ def parts_of_more_calls_than_there_is_memory_for(talk):
 
 
 #= V2-040, V2-100, V2-127
-def a_reply_in_parts(talk):
+def a_reply_in_parts(talk: Talk) -> None:
     talk.open()
     stream, parts = talk.parts_of(talk.ask(a_file()))
     expect(CONTENT in stream and parts == 3, parts, "parts")

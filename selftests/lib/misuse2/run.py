@@ -5,6 +5,9 @@ import inspect
 import struct
 import sys
 
+from collections.abc import Callable
+from types import ModuleType
+
 from pyverbs.pyverbs_error import PyverbsError
 
 from wire import Lost
@@ -14,8 +17,11 @@ from misuse.client import Caller
 
 from .talk import Talk
 
+# A test gets a connection of the class that run() is told.
+Test = Callable[[Talk], None]
 
-def tests_of(*modules):
+
+def tests_of(*modules: ModuleType) -> dict[str, Test]:
     """Returns the tests of modules: the functions whose only parameter is `talk`."""
     return {name: value for module in modules for name, value in vars(module).items()
             if inspect.isfunction(value) and value.__module__ == module.__name__
@@ -26,7 +32,7 @@ def tests_of(*modules):
 BY_NAME_ONLY = "parts_of_more_calls_than_there_is_memory_for"
 
 
-def attempt(caller, test, talk):
+def attempt(caller: Caller, test: Test, talk: type[Talk]) -> str:
     """Runs a test. Returns the fault that it has found, if any. A test that cannot run raises Skip."""
     try:
         test(talk(caller))
@@ -38,7 +44,7 @@ def attempt(caller, test, talk):
     return ""
 
 
-def run(tests, usage, talk=Talk):
+def run(tests: dict[str, Test], usage: str | None, talk: type[Talk] = Talk) -> int:
     """Runs the tests that the arguments name."""
     server, port, names = command_line(usage)
     caller = Caller(server, port)

@@ -36,6 +36,8 @@ import sys
 import threading
 import time
 
+from collections.abc import Callable, Iterable, Iterator
+
 MADV_PAGEOUT = 21
 READ_SEGMENTS, WRITE_SEGMENTS = 13, 14     # words of the transport's line
 
@@ -43,8 +45,11 @@ READ_SEGMENTS, WRITE_SEGMENTS = 13, 14     # words of the transport's line
 LINE, LINES = 251, 261
 STEPS = bytes(i * 7 & 0xFF for i in range(2 * 256))
 
+# Writes the file PATH of SIZE bytes, which is local or not.
+Writer = Callable[[str, int, bool], None]
 
-def pattern(size, seed=1):
+
+def pattern(size: int, seed: int = 1) -> bytes:
     """Bytes that differ from page to page and from one seed to the next: each is 7 more than the one
     before it, and each line begins elsewhere."""
     starts = ((seed * 31 + line * (LINE * 7 + 1)) * pow(7, -1, 256) & 0xFF for line in range(LINES))
@@ -52,12 +57,12 @@ def pattern(size, seed=1):
     return (block * (size // len(block) + 1))[:size]
 
 
-def page_buffer(size):
+def page_buffer(size: int) -> memoryview:
     """Returns memory that starts at a page, as direct I/O requires."""
     return memoryview(mmap.mmap(-1, max(size, 1)))[:size]
 
 
-def check(got, wanted, what):
+def check(got: bytes | mmap.mmap, wanted: bytes | bytearray, what: str) -> None:
     if bytes(got) == bytes(wanted):
         return
     if len(got) != len(wanted):
@@ -68,11 +73,11 @@ def check(got, wanted, what):
              f"{got[first]:#04x} instead of {wanted[first]:#04x}")
 
 
-def direct(path, flags):
+def direct(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_DIRECT)
 
 
-def write_once(path, data):
+def write_once(path: str, data: bytes) -> None:
     buffer = page_buffer(len(data))
     buffer[:] = data
     descriptor = direct(path, os.O_WRONLY | os.O_CREAT)
@@ -83,7 +88,7 @@ def write_once(path, data):
         os.close(descriptor)
 
 
-def read_once(path, size, skew=0):
+def read_once(path: str, size: int, skew: int = 0) -> bytes:
     buffer = page_buffer(size + skew)[skew:]
     descriptor = direct(path, os.O_RDONLY)
     try:
@@ -92,23 +97,23 @@ def read_once(path, size, skew=0):
         os.close(descriptor)
 
 
-def put(local, path, size):
+def put(local: str, path: str, size: str) -> None:
     with open(local, "rb") as source:
         write_once(path, source.read(int(size)))
 
 
-def get(local, path, size):
+def get(local: str, path: str, size: str) -> None:
     with open(local, "rb") as source:
         check(read_once(path, int(size)), source.read(int(size)), path)
 
 
-def put_and_get(local, path, *sizes_):
+def put_and_get(local: str, path: str, *sizes_: str) -> None:
     for size in sizes_:
         put(local, f"{path}/file.{size}", size)
         get(local, f"{path}/file.{size}", size)
 
 
-def ask(descriptor, count):
+def ask(descriptor: str, count: str) -> None:
     os.fstat(int(descriptor))
     for number in range(int(count)):
         try:
@@ -120,7 +125,7 @@ def ask(descriptor, count):
             sys.exit(f"{number} were in vain, and the next was not")
 
 
-def counter(mount, word):
+def counter(mount: str, word: int) -> int:
     """Returns a word of the transport's lines of a mount, summed over its connections."""
     here = False
     total = 0
@@ -134,9 +139,9 @@ def counter(mount, word):
     return total
 
 
-def limit(mount, path, way):
+def limit(mount: str, path: str, way: str) -> None:
     """Compares data of sizes around the limit. The counters show whether a size was sent inline."""
-    def inline(size):
+    def inline(size: int) -> bool:
         data = pattern(size, size)
         before = counter(mount, word)
         if way == "put":
@@ -167,18 +172,18 @@ def limit(mount, path, way):
     print(f"# up to {low} bytes go inline")
 
 
-def write_all(descriptor, data, offset=0):
+def write_all(descriptor: int, data: memoryview, offset: int = 0) -> None:
     while data:
         done = os.pwrite(descriptor, data, offset)
         data, offset = data[done:], offset + done
 
 
-def buffered(path, size, _local):
+def buffered(path: str, size: int, _local: bool) -> None:
     with open(path, "wb") as file:
         file.write(pattern(size))
 
 
-def direct_writer(path, size, local, skew=0):
+def direct_writer(path: str, size: int, local: bool, skew: int = 0) -> None:
     """Writes the whole file and then parts of it by direct I/O, and does the same to a local copy."""
     if local:
         buffered(path, size, local)
@@ -196,11 +201,11 @@ def direct_writer(path, size, local, skew=0):
     os.close(descriptor)
 
 
-def unaligned(path, size, local):
+def unaligned(path: str, size: int, local: bool) -> None:
     direct_writer(path, size, local, skew=size % 61 + 1)
 
 
-def mapped(path, size, _local):
+def mapped(path: str, size: int, _local: bool) -> None:
     with open(path, "w+b") as file:
         file.truncate(size)
         if size:
@@ -209,7 +214,7 @@ def mapped(path, size, _local):
                 memory[size // 2:size // 2 + 1] = b"!"
 
 
-def sparse(path, size, _local):
+def sparse(path: str, size: int, _local: bool) -> None:
     with open(path, "wb") as file:
         for offset in range(0, size, 200003):
             file.seek(offset)
@@ -217,7 +222,7 @@ def sparse(path, size, _local):
         file.truncate(size)
 
 
-def overwrite(path, size, local):
+def overwrite(path: str, size: int, local: bool) -> None:
     buffered(path, size, local)
     with open(path, "r+b", buffering=0) as file:
         for seed, offset in enumerate(range(0, size, size // 7 + 1)):
@@ -225,13 +230,13 @@ def overwrite(path, size, local):
             file.write(pattern(min(3001, size - offset), seed))
 
 
-def append(path, size, _local):
+def append(path: str, size: int, _local: bool) -> None:
     for seed in range(9):
         with open(path, "ab") as file:
             file.write(pattern(size, seed))
 
 
-def truncate(path, size, local):
+def truncate(path: str, size: int, local: bool) -> None:
     """Makes the file shorter and longer again, whose end reads as zeros, and writes past its end."""
     buffered(path, size, local)
     os.truncate(path, size // 2 + 1)
@@ -241,7 +246,7 @@ def truncate(path, size, local):
         file.write(b"the end")
 
 
-def vectored(path, size, _local):
+def vectored(path: str, size: int, _local: bool) -> None:
     data = pattern(size)
     parts, at, step = [], 0, 1
     while at < size:
@@ -252,7 +257,7 @@ def vectored(path, size, _local):
             os.writev(file.fileno(), parts[first:first + 500])
 
 
-def offsets(path, size, local):
+def offsets(path: str, size: int, local: bool) -> None:
     buffered(path, size, local)
     with open(path, "r+b", buffering=0) as file:
         for page in range(0, size - 4096, 4096):
@@ -263,11 +268,12 @@ def offsets(path, size, local):
                     os.fsync(file.fileno())
 
 
-WRITERS = {f.__name__: f for f in (buffered, unaligned, mapped, sparse, overwrite, append, truncate,
-                                   vectored, offsets)} | {"direct": direct_writer}
+WRITERS: dict[str, Writer] = {f.__name__: f for f in (buffered, unaligned, mapped, sparse, overwrite, append,
+                                                      truncate, vectored, offsets)}
+WRITERS |= {"direct": direct_writer}
 
 
-def sizes(words):
+def sizes(words: Iterable[str]) -> Iterator[int]:
     """Returns sizes as numbers. A-B is a range, of which about 20 sizes are taken with both ends."""
     for word in words:
         first, _, last = word.partition("-")
@@ -276,13 +282,13 @@ def sizes(words):
         yield int(last or first)
 
 
-def write(local, path, how, *words):
+def write(local: str, path: str, how: str, *words: str) -> None:
     for size in sizes(words):
         WRITERS[how](f"{local}/{how}{size}", size, True)
         WRITERS[how](f"{path}/{how}{size}", size, False)
 
 
-def compare(local, path, how, *words):
+def compare(local: str, path: str, how: str, *words: str) -> None:
     straight = words[-1] in ("direct", "skewed")
     for size in sizes(words[:-1] if straight else words):
         with open(f"{local}/{how}{size}", "rb") as file:
@@ -298,19 +304,19 @@ def compare(local, path, how, *words):
                 check(file.read(), wanted, name)
 
 
-def together(path, count, size):
+def together(path: str, count: str, size: str) -> None:
     """Lets each writer change its file in a loop. Each reader must see whole versions only."""
-    size = int(size)
+    length = int(size)
     names = [f"{path}/together{n}" for n in range(int(count))]
     for name in names:
-        write_once(name, pattern(size, 0))
+        write_once(name, pattern(length, 0))
     children = []
     for number, name in enumerate(names):
         for work in (together_write, together_read):
             child = os.fork()
             if not child:
                 try:
-                    work(name, size, number)
+                    work(name, length, number)
                     os._exit(0)
                 # The child never returns from here.
                 except BaseException as error:  # pylint: disable=broad-exception-caught
@@ -321,10 +327,10 @@ def together(path, count, size):
     if any(statuses):
         sys.exit("a writer or a reader has failed")
     for name in names:
-        check(read_once(name, size), pattern(size, 5), name)
+        check(read_once(name, length), pattern(length, 5), name)
 
 
-def together_write(name, size, number):
+def together_write(name: str, size: int, number: int) -> None:
     for seed in range(1, 6):
         data = pattern(size, seed)
         if number % 2:
@@ -335,7 +341,7 @@ def together_write(name, size, number):
                 os.fsync(file.fileno())
 
 
-def together_read(name, size, number):
+def together_read(name: str, size: int, number: int) -> None:
     """Checks that all groups of 64 bytes of a page have the same version: a page is written as a whole."""
     versions = [pattern(size, seed) for seed in range(6)]
     for _ in range(6):
@@ -353,7 +359,7 @@ def together_read(name, size, number):
 CHURNED = (600, 3500, 5000, 70000, 300001)
 
 
-def churn(path, count, stop):
+def churn(path: str, count: str, stop: str) -> None:
     """Prints the number of rounds in which each process has changed all its files."""
     children = {}
     for number in range(int(count)):
@@ -372,7 +378,7 @@ def churn(path, count, stop):
         sys.exit("a process has failed")
 
 
-def churn_files(path, number, stop):
+def churn_files(path: str, number: int, stop: str) -> int:
     """Writes new files in each round and removes the old files. The name of a file determines its content."""
     seed = 0
     while not os.path.exists(stop):
@@ -384,7 +390,7 @@ def churn_files(path, number, stop):
 
 
 @functools.cache
-def repeats(path):
+def repeats(path: str) -> bool:
     """Tells whether the mount of PATH is of version 3, whose server may execute a request twice.
 
     The duplicate reply cache compares ports, and a new connection over RDMA has a new port.
@@ -395,7 +401,7 @@ def repeats(path):
     return "vers=3" in options.split(",")
 
 
-def churn_file(path, number, size, seed):
+def churn_file(path: str, number: int, size: int, seed: int) -> bool:
     """Writes a file anew. The caller tries again if memory is short."""
     old, new = (f"{path}/{number}-{size}-{seed}" for seed in (seed - 1, seed))
     data = pattern(size, seed * 16 + number)
@@ -423,21 +429,21 @@ def churn_file(path, number, size, seed):
     return True
 
 
-def fill(path, mib):
+def fill(path: str, mib: str) -> None:
     with open(path, "wb") as file:
         for part in range(int(mib)):
             file.write(pattern(1 << 20, part))
         os.fsync(file.fileno())
 
 
-def filled(path, mib):
+def filled(path: str, mib: str) -> None:
     with open(path, "rb") as file:
         for part in range(int(mib)):
             check(file.read(1 << 20), pattern(1 << 20, part), f"{path} at {part} MiB")
         check(file.read(), b"", path)
 
 
-def settled(path):
+def settled(path: str) -> None:
     """Checks that each process has left one file of each size, and no other file."""
     found = [name.split("-") for name in os.listdir(path)]
     for number, size, seed in found:
@@ -449,13 +455,13 @@ def settled(path):
         sys.exit(f"{path} holds {sorted(os.listdir(path))}")
 
 
-def swapped():
+def swapped() -> int:
     """Returns the swapped memory of this process in KiB."""
     with open("/proc/self/status", encoding="ascii") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmSwap:"))
 
 
-def swap(mib):
+def swap(mib: str) -> None:
     size = int(mib) << 20
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     for seed in range(3):
@@ -471,7 +477,7 @@ def swap(mib):
         check(memory, pattern(size, seed), "what was swapped out")
 
 
-def page_by_page(part, seed):
+def page_by_page(part: int, seed: int) -> bytearray:
     """Returns a MiB whose pages contain their place and the round, so that all pages differ."""
     block = bytearray(pattern(1 << 20, seed + part))
     for page in range(0, len(block), mmap.PAGESIZE):
@@ -479,7 +485,7 @@ def page_by_page(part, seed):
     return block
 
 
-def exceed(mib, rounds):
+def exceed(mib: str, rounds: str) -> None:
     """Compares the pages in the order of the writes, and then in another order."""
     count = int(mib)
     memory = mmap.mmap(-1, count << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -494,7 +500,7 @@ def exceed(mib, rounds):
                       f"MiB {part} in round {seed}")
 
 
-def populate(path, count):
+def populate(path: str, count: str) -> None:
     """Makes COUNT entries of a directory: files, directories, symbolic links, and links, which are the fastest."""
     names = [f"{n}" + "x" * (n * 37 % 190) for n in range(int(count))]
     with open(f"{path}/{names[0]}", "wb"):
@@ -513,11 +519,11 @@ def populate(path, count):
     print("\n".join(sorted(names)))
 
 
-def list_names(path):
+def list_names(path: str) -> None:
     print("\n".join(sorted(os.listdir(path))))
 
 
-def list_when_told(path, ready, told):
+def list_when_told(path: str, ready: str, told: str) -> None:
     """Opens the directory first, so that its first RPC lists it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     with open(ready, "wb"):
@@ -527,12 +533,12 @@ def list_when_told(path, ready, told):
     print("\n".join(sorted(os.listdir(descriptor))))
 
 
-def list_each_when_told(path, ready, told):
+def list_each_when_told(path: str, ready: str, told: str) -> None:
     """Lists each directory in a thread. All directories are opened first."""
     descriptors = [os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY) for entry in os.scandir(path)]
-    names = []
+    names: list[str] = []
 
-    def list_one(descriptor):
+    def list_one(descriptor: int) -> None:
         while not os.path.exists(told):
             time.sleep(0.1)
         names.extend(os.listdir(descriptor))
@@ -547,13 +553,13 @@ def list_each_when_told(path, ready, told):
     print("\n".join(sorted(names)))
 
 
-def list_at_once(path, count):
+def list_at_once(path: str, count: str) -> None:
     """Lists all directories of a directory at the same time. Each must have COUNT entries."""
     paths = [entry.path for entry in os.scandir(path)]
     barrier = threading.Barrier(len(paths))
-    found = []
+    found: list[int] = []
 
-    def list_one(name):
+    def list_one(name: str) -> None:
         barrier.wait()
         found.append(len(os.listdir(name)))
 
@@ -566,14 +572,15 @@ def list_at_once(path, count):
         sys.exit(f"there are {found} entries, not {count} in each of {len(paths)} directories")
 
 
-def setxattr(path, size):
+def setxattr(path: str, size: str) -> None:
     try:
         os.setxattr(path, "user.test", pattern(int(size)))
     except OSError as error:
-        sys.exit(f"user.test of {size} bytes: {error.strerror} ({errno.errorcode[error.errno]})")
+        name = error.errno and errno.errorcode[error.errno]
+        sys.exit(f"user.test of {size} bytes: {error.strerror} ({name})")
 
 
-def checkxattr(path, size):
+def checkxattr(path: str, size: str) -> None:
     """Asks with room for the largest value at once: the NFS client offers the server no more memory
     than it is given, and over RDMA a reply that does not fit is an error where TCP truncates it."""
     # getxattr() of os begins with less. The other commands have no memory to spare for this module.
@@ -586,10 +593,11 @@ def checkxattr(path, size):
     check(room.raw[:length], pattern(int(size)), "user.test")
 
 
-COMMANDS = {f.__name__: f for f in (put, get, ask, limit, write, compare, together, churn, settled, fill,
-                                    filled, exceed, swap, populate, list_when_told, list_each_when_told,
-                                    list_at_once, setxattr, checkxattr)}
-COMMANDS |= {"list": list_names, "sizes": put_and_get}
+# Each takes the words behind its name.
+NAMED: tuple[Callable[..., None], ...] = (
+    put, get, ask, limit, write, compare, together, churn, settled, fill, filled, exceed, swap, populate,
+    list_when_told, list_each_when_told, list_at_once, setxattr, checkxattr)
+COMMANDS = {f.__name__: f for f in NAMED} | {"list": list_names, "sizes": put_and_get}
 
 if __name__ == "__main__":
     COMMANDS[sys.argv[1]](*sys.argv[2:])
