@@ -54,7 +54,7 @@ def main() -> int:
         except Skip as why:
             said, note = "", f"SKIP {why}"
         if said and STOCK and test.stock:
-            note, said = f"the kernel's own server {test.stock}: {said}", ""
+            note, said = f"the kernel's own server {test.stock}: {said.splitlines()[0]}", ""
         tap.result(name, said, note, time.monotonic() - begun)
     return tap.status()
 

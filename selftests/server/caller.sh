@@ -21,7 +21,7 @@ for first in 0, 4096:
 # break_rules [NAME...]
 break_rules() {
 	"$here/caller.py" "$SERVER" "$PORT" "$@" >"$local/caller.log" 2>&1 || {
-		grep -A 2 '^not ok' "$local/caller.log" || tail -n 20 "$local/caller.log"
+		grep -A 8 '^not ok' "$local/caller.log" || tail -n 20 "$local/caller.log"
 		return 1
 	}
 	skipped=$(grep SKIP "$local/caller.log") || return 0

@@ -5,8 +5,10 @@ import dataclasses
 import os
 import shlex
 import sys
+import traceback
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pyverbs.enums import IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE
@@ -63,6 +65,21 @@ def expect(fact: Fact | None, *what: object) -> Fact:
     return fact
 
 
+# The folder of the programs, and the functions that run tests.
+PROGRAMS = Path(__file__).parent.parent
+RUNNERS = ("run", "attempt", "expect")
+
+
+def fault_of(error: Exception) -> str:
+    """Returns the fault that a test has found, with the source lines from the test to the expectation."""
+    lines = [f"{type(error).__name__}: {error}"]
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if path.is_relative_to(PROGRAMS) and frame.name not in RUNNERS:
+            lines.append(f"  {path.relative_to(PROGRAMS)}:{frame.lineno}: {frame.name}: {frame.line}")
+    return "\n".join(lines)
+
+
 # A test gets a connection to the server.
 Test = Callable[["Client"], None]
 
@@ -107,8 +124,8 @@ class Tap:
               flush=True)
         if seconds is not None:
             print(f"# {seconds:.2f} s")
-        if said:
-            print(f"# {said}", flush=True)
+        for line in said.splitlines():
+            print(f"# {line}", flush=True)
 
     def status(self) -> int:
         """Returns the exit status."""

@@ -23,7 +23,7 @@ from wire import (RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, SECONDS, VERSION, Chunk, Dec
                   Segment, encoded, words)
 
 from .base import (ALL_ACCESS, ALONE, COMMAND, ERR_CHUNK, ERR_VERS, MEMORY, PAGE, PRIVATE_DATA,
-                   QUIET, Case, Skip, Wrong, expect)
+                   QUIET, Case, Skip, Wrong, expect, fault_of)
 from .nfs import Rpc, rpc
 
 # Segments to read with their Positions.
@@ -382,7 +382,7 @@ class Caller:
             self.leave()
             raise
         except (Lost, Wrong, PyverbsError, struct.error, subprocess.CalledProcessError) as error:
-            said = f"{type(error).__name__}: {error}"
+            said = fault_of(error)
         sends = self.leave()
         if counting and not said:
             received = self.counters()[1] - before[1]

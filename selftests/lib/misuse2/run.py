@@ -12,7 +12,7 @@ from pyverbs.pyverbs_error import PyverbsError
 
 from wire import Lost
 
-from misuse.base import Skip, Tap, Wrong, command_line
+from misuse.base import Skip, Tap, Wrong, command_line, fault_of
 from misuse.client import Caller
 
 from .talk import Talk
@@ -38,7 +38,7 @@ def attempt(caller: Caller, test: Test, talk: type[Talk]) -> str:
         test(talk(caller))
         talk(caller).well()
     except (Lost, Wrong, PyverbsError, struct.error) as error:
-        return f"{type(error).__name__}: {error}"
+        return fault_of(error)
     finally:
         caller.leave()
     return ""
