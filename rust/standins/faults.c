@@ -11,7 +11,9 @@
 #include <linux/irqflags.h>
 #include <linux/moduleparam.h>
 #include <linux/string.h>
+#include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
 
 #include "standins.h"
 
@@ -36,6 +38,11 @@ static uint fault_delay;
 module_param(fault_delay, uint, 0644);
 MODULE_PARM_DESC(fault_delay,
 		 "Microseconds between taking a work request and looking for the next");
+
+static int fault_break = -1;
+module_param(fault_break, int, 0644);
+MODULE_PARM_DESC(fault_break,
+		 "The next queue pair that takes a work request with this opcode breaks before it looks for the next; 128 is a Receive");
 
 /* A device that has failed. */
 int rpcrdma_fault_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask)
@@ -64,6 +71,16 @@ struct ib_cq *rpcrdma_fault_alloc_cq_any(struct ib_device *device, void *private
 	return cq;
 }
 
+/* The device reports late, although the queue pair is destroyed: it has not been silent for ever. */
+void __wrap_ib_free_cq(struct ib_cq *cq)
+{
+	if (READ_ONCE(fault_silent)) {
+		fault_reported(cq, cq->cq_context);
+		flush_work(&cq->work);
+	}
+	__real_ib_free_cq(cq);
+}
+
 /* Takes a completion out of the way of its owner. */
 static void fault_swallowed_done(struct ib_cq *cq, struct ib_wc *wc) {}
 
@@ -85,6 +102,43 @@ static void fault_wait(void)
 
 	if (delay)
 		udelay(delay);
+}
+
+static struct ib_qp *fault_broken;
+static bool fault_is_broken;
+
+static void fault_break_broken(struct work_struct *work)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+
+	(ib_modify_qp)(fault_broken, &attr, IB_QP_STATE);
+	WRITE_ONCE(fault_is_broken, true);
+}
+
+static DECLARE_WORK(fault_breaker, fault_break_broken);
+
+/*
+ * Breaks a queue pair while a task posts work requests to it, and gives the completions time on another
+ * processor. The task may hold a spinlock. Completions that post are handled one after the other anyway.
+ */
+static void fault_break_at(struct ib_qp *qp, int opcode)
+{
+	int ms;
+
+	if (current_work() == &qp->recv_cq->work || !try_cmpxchg(&fault_break, &opcode, -1))
+		return;
+	fault_broken = qp;
+	WRITE_ONCE(fault_is_broken, false);
+	queue_work(system_dfl_wq, &fault_breaker);
+	for (ms = 0; ms < 200 && !READ_ONCE(fault_is_broken); ms++)
+		mdelay(1);
+	mdelay(100);
+}
+
+void __wrap_rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	cancel_work_sync(&fault_breaker);
+	__real_rdma_destroy_qp(id);
 }
 
 int rpcrdma_fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
@@ -118,6 +172,7 @@ int rpcrdma_fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			return ret;
 		}
 		fault_wait();
+		fault_break_at(qp, copy.send.opcode);
 		wr = READ_ONCE(wr->next);
 	}
 	return 0;
@@ -152,6 +207,7 @@ int rpcrdma_fault_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 			return ret;
 		}
 		fault_wait();
+		fault_break_at(qp, IB_WC_RECV);
 		wr = READ_ONCE(wr->next);
 	}
 	fault_report_event(qp);

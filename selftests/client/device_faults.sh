@@ -38,6 +38,7 @@ heal() {
 	fault silent 0
 	fault delay 0
 	fault swallow -1
+	fault break -1
 	fault event -1
 	device_comes_back $on
 }
@@ -88,10 +89,12 @@ has_no_resources() {
 	fail "$left queue pairs are left"
 }
 
-# opcode_of WORK: the number that `enum ib_wr_opcode` has for it. iWARP reads and invalidates at once.
+# opcode_of WORK: the number that `enum ib_wr_opcode` has for it, or `enum ib_wc_opcode` for a Receive. iWARP reads and
+# invalidates at once.
 opcode_of() {
 	case $1-$type in
 	send-*) echo 2 ;;
+	receive-*) echo 128 ;;
 	read-siw) echo 11 ;;
 	read-*) echo 4 ;;
 	esac
@@ -171,25 +174,26 @@ event_happens() {
 	[ "$($on cat $parameters/fault_event)" = -1 ] || fail "no Receive was posted"
 }
 
-# A device looks for the next work request a while after it has taken one. Meanwhile that may complete, be
-# flushed, and its connection be gone.
+# work_requests_are_read_late SIDE VERSION WORK...: a device looks for the next work request a while after it has taken
+# one. Meanwhile the first may complete, and, if it is one of WORK, is flushed.
 work_requests_are_read_late() {
 	fails_on "$1"
 	VERS=$2
+	shift 2
 	mount_export nconnect=2
 	fault delay 300
-	begin_io 6
-	for _ in $(seq "$3"); do
+	begin_io 1
+	for work in "$@"; do
 		sleep 1
-		fault event 1
 		count=$(new_connections)
+		fault break "$(opcode_of "$work")"
 		for _ in $(seq 60); do
 			[ "$(new_connections)" = "$count" ] || break
 			sleep 0.2
 		done
 	done
 	end_io
-	[ "$count" -gt 0 ] || fail "no connection has broken"
+	[ "$count" -ge $# ] || fail "$count of $# connections have broken"
 }
 
 frozen=/run/rpcrdma-test-frozen
@@ -333,8 +337,8 @@ tests \
 	"completions_get_lost server read send" \
 	"events_end_connections client" \
 	"events_end_connections server" \
-	"work_requests_are_read_late client 4.2 5" \
-	"work_requests_are_read_late server 3 5" \
+	"work_requests_are_read_late client 4.2 send send" \
+	"work_requests_are_read_late server 3 receive read receive read send" \
 	"device_goes_while_threads_are_stuck rdma" \
 	"device_goes_while_threads_are_stuck tcp" \
 	"device_goes_while_clients_wait all_addresses" \
