@@ -375,6 +375,16 @@ class House(Lint):
         self.assertIn("rust/a/x.rs:1: SAFETY: it is valid.\n", shown)
         self.assertIn("an invariant: 50 % (1 of 2)", shown)
 
+    def test_words_of_doc_comments(self):
+        shown = self.figures(a__x="//! What it is.\n/// Posts a Send.\n// What a comment.\nfn f() {}\n")
+        self.assertIn('"what" in 1,000 words of doc comments: 166.7 (1 of 6)', shown)
+
+    def test_errors_of_a_function(self):
+        shown = self.figures(rdma__x="/// # Errors\n///\n/// `EIO`.\nfn told() -> Result {\n}\n"
+                                     "fn untold() -> Result {\n}\n")
+        self.assertIn("rust/rdma/x.rs:6: fn untold has no errors\n", shown)
+        self.assertIn("have `# Errors`: 50 % (1 of 2)", shown)
+
 
 if __name__ == "__main__":
     unittest.main()
