@@ -113,10 +113,10 @@ tests() {
 		! selected "$words" || set -- "$@" "$words"
 	done
 	echo "1..$#"
-	number=0
+	test_number=0
 	failed=0
 	for words; do
-		number=$((number + 1))
+		test_number=$((test_number + 1))
 		name=$(echo "$words" | tr '_' ' ')
 		run_test $words
 		status=$?
@@ -136,9 +136,9 @@ tests() {
 		case $status in
 		0)
 			grep '^# ' "$scratch/log"
-			echo "ok $number $name"
+			echo "ok $test_number $name"
 			;;
-		"$KSFT_SKIP") echo "ok $number $name # SKIP $(sed -n 's/^SKIP //p' "$scratch/log")" ;;
+		"$KSFT_SKIP") echo "ok $test_number $name # SKIP $(sed -n 's/^SKIP //p' "$scratch/log")" ;;
 		esac
 	done
 	[ $failed = 0 ]
@@ -149,7 +149,7 @@ tests() {
 not_ok() {
 	sed 's/^/# /' "$scratch/log"
 	echo "# $1"
-	echo "not ok $number $name"
+	echo "not ok $test_number $name"
 	failed=$((failed + 1))
 }
 

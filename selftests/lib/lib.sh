@@ -93,7 +93,8 @@ mount_export() {
 	mount -t nfs -o "proto=rdma,port=$PORT,vers=$VERS${MOUNT_OPTIONS:+,$MOUNT_OPTIONS}${1:+,$1}" \
 		"${address:-$SERVER}:$EXPORT" "$mnt" || return
 	mounted_options=${1:-}
-	dir=$mnt/rpcrdma-test.$$
+	# A file that is removed while it is open stays in its directory for a while.
+	dir=$mnt/rpcrdma-test.$$.$test_number
 	mkdir -p "$dir"
 }
 
