@@ -5,14 +5,17 @@
 //! They are in the [`Pool`], or with the sender ([`Idles`]), which takes all of the pool when it has no idle
 //! registration. So most Calls take a registration without a lock or an atomic operation.
 
-use crate::{
-    rdma::mr::{
-        Idle,
-        IdleStack,
-        Mr,
-        MrList, //
-    },
-    support::racy::Racy, //
+use crate::rdma::mr::{
+    Idle,
+    IdleStack,
+    Mr,
+    MrList, //
+};
+use kernel::sync::atomic::{
+    Atomic,
+    Full,
+    Relaxed,
+    Release, //
 };
 
 /// The most pages of a small registration: enough for the I/O of databases and for metadata.
@@ -81,7 +84,7 @@ pub(super) struct Pool {
     small: IdleStack,
     large: IdleStack,
     /// A sender waits for a registration.
-    wanted: Racy<bool>,
+    wanted: Atomic<bool>,
 }
 
 impl Pool {
@@ -89,7 +92,7 @@ impl Pool {
         Self {
             small: IdleStack::new(),
             large: IdleStack::new(),
-            wanted: Racy::new(false),
+            wanted: Atomic::new(false),
         }
     }
 
@@ -118,20 +121,17 @@ impl Pool {
     /// a registration that was put before this woke no sender.
     ///
     /// `Self::put` adds a registration, and then checks for a waiting sender. The sender notes that it
-    /// waits, and then takes registrations. Adding and taking are full barriers, so one sees the other.
+    /// waits, and then takes registrations. Adding and taking are full barriers, so one sees the other. The mark of
+    /// the transport by which the caller is woken must be set before: [`Self::take_wanted`] sees it then.
     pub(super) fn want(&self) {
-        self.wanted.set(true);
+        self.wanted.store(true, Release);
     }
 
-    /// Returns whether a sender waits, and clears that. The caller then wakes the sender, so it does no harm
-    /// if two callers do, or if the sender waits again meanwhile.
+    /// Returns whether a sender waits, and clears that. The caller then wakes the sender. The exchange is a full
+    /// barrier, so that the caller sees the mark by which the sender is woken, and clears no later wish.
     #[inline]
     pub(super) fn take_wanted(&self) -> bool {
-        let wanted = self.wanted.get();
-        if wanted {
-            self.wanted.set(false);
-        }
-        wanted
+        self.wanted.load(Relaxed) && self.wanted.xchg(false, Full)
     }
 
     /// Takes a registration of the size that is not meant for `pages` pages. Also returns whether a sender
