@@ -101,6 +101,24 @@ notices_the_end_of_an_idle_connection() {
 	good
 }
 
+# The client spares a server that ends each connection before it answers.
+reconnects_with_pauses() {
+	mount_through_the_peer
+	before=$(transport connect_count)
+	strike hang_up 1000
+	get &
+	reader=$!
+	sleep 10
+	count=$(($(transport connect_count) - before))
+	strike hang_up
+	outcome
+	wait $reader
+	cmp "$local/got" "$local/file"
+	note "$count connections in 10 s"
+	[ "$count" -ge 8 ] || fail "the client connects too seldom"
+	[ "$count" -le 20 ] || fail "the client connects too often"
+}
+
 # Prints the number of the client's resources of each kind on the device.
 resources() {
 	for kind in cq mr pd cm_id; do
@@ -135,5 +153,6 @@ tests_with_faults \
 	"connection_request" \
 	"the_announced_threshold_is_used" \
 	"notices_the_end_of_an_idle_connection" \
+	"reconnects_with_pauses" \
 	"connections_leave_nothing" \
 	"in_version_2 negotiated begins_with small_receives bad_properties"

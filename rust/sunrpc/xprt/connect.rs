@@ -37,7 +37,10 @@ use crate::{
 };
 use core::mem::replace;
 use kernel::{
-    ffi::c_ulong,
+    ffi::{
+        c_int,
+        c_ulong, //
+    },
     new_spinlock,
     prelude::*,
     sync::SpinLock,
@@ -54,6 +57,10 @@ pub(super) const BIND_TIMEOUT: c_ulong = 60 * HZ;
 /// The wait after the first failed attempt. Each further failure doubles it, up to `TIMEOUT` or the value of
 /// the upper layer (NFSv4: half a lease), until a message arrives.
 pub(super) const FIRST_BACKOFF: c_ulong = HZ;
+/// The number of connections without a Reply that are made at once, one after the other.
+const MADE_AT_ONCE: u32 = 2;
+/// The wait before the next connection without a Reply. Each further connection doubles it, up to `FIRST_BACKOFF`.
+const FIRST_PAUSE: c_ulong = HZ / 10;
 /// An idle connection is closed after this time.
 pub(super) const IDLE_TIMEOUT: c_ulong = 5 * 60 * HZ;
 /// The shortest time-out that an administrator's shorter connect time-out leads to.
@@ -101,6 +108,33 @@ struct ConnectState<C> {
     stage: ConnectStage<C>,
     /// The server that the last attempt did not reach: the next attempt has to wait.
     failed: Option<SockAddr>,
+    /// The number of connections that were installed since the last Reply.
+    fruitless: u32,
+    /// The number of Replies when the last connection was installed.
+    replies: usize,
+}
+
+impl<C> ConnectState<C> {
+    /// Notes that a connection is being installed, after `replies` Replies.
+    fn installed(&mut self, replies: usize) {
+        self.fruitless = match self.replies == replies {
+            true => self.fruitless.saturating_add(1),
+            false => 1,
+        };
+        self.replies = replies;
+    }
+
+    /// Returns the wait before the next connection, after `replies` Replies. A server that ends each connection before
+    /// it answers is spared, and a server that works is connected to at once.
+    fn pause(&self, replies: usize) -> c_ulong {
+        if self.replies != replies {
+            return 0;
+        }
+        match self.fruitless.checked_sub(MADE_AT_ONCE) {
+            Some(more) => (FIRST_PAUSE << more.min(HZ.ilog2())).min(FIRST_BACKOFF),
+            None => 0,
+        }
+    }
 }
 
 /// The state of connecting of a transport.
@@ -122,7 +156,12 @@ impl<C: Unpin> Connecting<C> {
     /// Initializes the state without a connection or an attempt.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            state <- new_spinlock!(ConnectState { stage: ConnectStage::Idle, failed: None }),
+            state <- new_spinlock!(ConnectState {
+                stage: ConnectStage::Idle,
+                failed: None,
+                fruitless: 0,
+                replies: 0,
+            }),
         })
     }
 
@@ -130,11 +169,15 @@ impl<C: Unpin> Connecting<C> {
     /// under way. Context: process, does not sleep. The send lock is held.
     fn next(&self, xprt: &Xprt) -> NextStep<C> {
         let mut state = self.state.lock();
+        let replies = read_once!(xprt, stat.recvs);
         match replace(&mut state.stage, ConnectStage::Idle) {
             ConnectStage::Ready {
                 attempt,
                 connection,
-            } => return NextStep::Install(attempt, connection),
+            } => {
+                state.installed(replies);
+                return NextStep::Install(attempt, connection);
+            }
             ConnectStage::Idle => {
                 let attempt = Attempt {
                     peer: xprt.peer(),
@@ -142,7 +185,7 @@ impl<C: Unpin> Connecting<C> {
                 };
                 let delay = match state.failed {
                     Some(failed) if failed == attempt.peer => back_off(xprt),
-                    _ => 0,
+                    _ => state.pause(replies),
                 };
                 state.stage = ConnectStage::Trying {
                     attempt,
@@ -178,18 +221,17 @@ impl<C: Unpin> Connecting<C> {
         )
     }
 
-    /// Notes the result of an attempt. Returns the status that tasks are woken with, and a connection
-    /// that was given up, which the caller drops.
-    fn made(
-        &self,
-        attempt: Attempt,
-        result: Result<C, ConnectError>,
-    ) -> (kernel::ffi::c_int, Option<C>) {
+    /// Notes the result of an attempt, and wakes the tasks that wait for it. Returns a connection that was given
+    /// up, which the caller drops.
+    ///
+    /// The tasks are woken under the lock, before a task can install the connection: a task that waits for the Reply
+    /// to a Call on that connection would send its Call again, which ends the connection.
+    fn made(&self, xprt: &Xprt, attempt: Attempt, result: Result<C, ConnectError>) -> Option<C> {
         let again = EAGAIN.to_errno();
         let mut state = self.state.lock();
         let given_up = matches!(state.stage, ConnectStage::Trying { given_up: true, .. });
         state.stage = ConnectStage::Idle;
-        match result {
+        let (status, left) = match result {
             Ok(connection) if given_up => (again, Some(connection)),
             Ok(connection) => {
                 state.failed = None;
@@ -205,7 +247,9 @@ impl<C: Unpin> Connecting<C> {
                 state.failed = is_its.then_some(attempt.peer);
                 (if given_up { again } else { error.to_errno() }, None)
             }
-        }
+        };
+        wake_pending(xprt, status);
+        left
     }
 
     /// Gives up a connection that is ready, and an attempt, unless the attempt is to reach `wanted`.
@@ -309,9 +353,7 @@ pub(super) unsafe extern "C" fn connect_callback<T: Transport>(
             // SAFETY: an atomic operation on `state`; this call has set the mark.
             unsafe { bindings::xprt_clear_connecting(xprt) };
             connected(&this.xprt, &lock, attempt.since);
-            // SAFETY: xprt_wake_pending_tasks() takes the lock of the queue. `destroy` cancels this work, so the
-            // transport is alive.
-            unsafe { bindings::xprt_wake_pending_tasks(xprt, EAGAIN.to_errno()) };
+            wake_pending(&this.xprt, EAGAIN.to_errno());
         }
     }
 }
@@ -331,17 +373,19 @@ unsafe extern "C" fn worker_callback<T: Transport>(work: *mut bindings::work_str
     let _nofs = NofsScope::enter();
     let _reserves = this.xprt.reserves("connecting");
     let shared = this.shared();
-    let mut status = EAGAIN.to_errno();
-    if let Some(attempt) = shared.connecting.attempt() {
-        let result = shared
-            .transport
-            .connect(&this.xprt, attempt.peer, || shared.connecting.is_given_up());
-        let (woken_with, left) = shared.connecting.made(attempt, result);
-        drop(left);
-        status = woken_with;
-    }
-    // SAFETY: the transport is alive: `destroy` waits for this worker.
-    unsafe { bindings::xprt_wake_pending_tasks(this.xprt.as_raw(), status) };
+    let Some(attempt) = shared.connecting.attempt() else {
+        return wake_pending(&this.xprt, EAGAIN.to_errno());
+    };
+    let result = shared
+        .transport
+        .connect(&this.xprt, attempt.peer, || shared.connecting.is_given_up());
+    drop(shared.connecting.made(&this.xprt, attempt, result));
+}
+
+/// Wakes the tasks that wait on the transport's `pending` queue. Context: process, does not sleep.
+fn wake_pending(xprt: &Xprt, status: c_int) {
+    // SAFETY: xprt_wake_pending_tasks() takes the lock of the queue. The transport is alive while borrowed.
+    unsafe { bindings::xprt_wake_pending_tasks(xprt.as_raw(), status) };
 }
 
 /// Queues a work of a transport on sunrpc's queue, to run `delay` jiffies from now, or changes the delay
