@@ -91,6 +91,13 @@ unsafe impl Node for RwContext {
     const LINK: usize = offset_of!(Self, link);
 }
 
+/// Returns whether memory that could not be mapped for RDMA Reads or Writes could not be mapped at another time
+/// either. Other errors pass: no memory, or no room in the bounce buffers of the platform (`EIO` of
+/// dma_map_sgtable()).
+pub(crate) fn is_final(error: Error) -> bool {
+    error == EINVAL || error == EFAULT || error == errno::message_size()
+}
+
 impl RwContext {
     /// Allocates a context that is not initialised. Context: process, may sleep.
     ///

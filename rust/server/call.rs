@@ -43,7 +43,10 @@ use crate::{
             Pull,
             PullBox, //
         },
-        rw::Remote, //
+        rw::{
+            is_final,
+            Remote, //
+        },
     },
     sunrpc::svc::rqst::{
         Delivered,
@@ -412,11 +415,10 @@ impl Open<'_> {
             self.end_rounds();
         }
         self.end_pulling();
-        if error == ENOMEM {
-            Begun::Lost(EndReason::NoMemory)
-        } else {
-            // The error is final: another attempt would fail as well.
+        if is_final(error) {
             Begun::Refused(*fixed, ErrorReport::System)
+        } else {
+            Begun::Lost(EndReason::NoMemory)
         }
     }
 

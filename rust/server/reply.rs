@@ -53,6 +53,7 @@ use crate::{
         },
     },
     rdma::rw::{
+        is_final,
         Remote,
         Write, //
     },
@@ -269,13 +270,12 @@ impl Open<'_> {
         }
         match self.write(reply, response) {
             Ok(write) => Ok(Some(write)),
-            // The client sends the Call again, by another connection.
-            Err(error) if error == ENOMEM => Err(ReplyError::Close(EndReason::NoMemory)),
             Err(error) if error == errno::timed_out() => {
                 Err(ReplyError::Close(EndReason::Unresponsive))
             }
-            // Another attempt of the client's would meet the same.
-            Err(_) => Err(ReplyError::Refuse(ErrorReport::System)),
+            Err(error) if is_final(error) => Err(ReplyError::Refuse(ErrorReport::System)),
+            // The client sends the Call again, by another connection.
+            Err(_) => Err(ReplyError::Close(EndReason::NoMemory)),
         }
     }
 
@@ -320,8 +320,8 @@ impl Open<'_> {
     /// # Errors
     ///
     /// `ENOMEM`; `ETIMEDOUT`: other Replies do not give registrations back, or the connection has to be closed.
-    /// Any other error is final: the Reply needs more than the queue pair has, or the device's driver or IOMMU
-    /// refuses the memory.
+    /// `EMSGSIZE`: the Reply needs more than the queue pair has. The error of the device's driver or of the DMA API,
+    /// which may be [final](is_final).
     fn write(
         &self,
         reply: &mut SvcReply<'_, ServerMessage>,
@@ -355,6 +355,8 @@ impl Open<'_> {
                     write.undo(qp);
                     fsleep(PAUSE);
                 }
+                // The queue pair has too few registrations.
+                Err(error) if error == EAGAIN => break errno::message_size(),
                 Err(error) => break error,
             }
         };

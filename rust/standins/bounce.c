@@ -272,12 +272,24 @@ static void bounce_rw_free(struct bounce_rw *rw)
 	kfree(rw);
 }
 
+static uint mapping_errors;
+module_param(mapping_errors, uint, 0644);
+MODULE_PARM_DESC(mapping_errors, "The next rdma_rw contexts whose memory does not fit the bounce buffers");
+
+/* Fails as dma_direct_map_sg() does when swiotlb is full. */
+static int bounce_is_full(void)
+{
+	uint errors = READ_ONCE(mapping_errors);
+
+	return errors && try_cmpxchg(&mapping_errors, &errors, errors - 1) ? -EIO : 0;
+}
+
 int __wrap_rdma_rw_ctx_init_bvec(struct rdma_rw_ctx *ctx, struct ib_qp *qp, u32 port,
 				 const struct bio_vec *bvecs, u32 nr_bvec, struct bvec_iter iter,
 				 u64 remote_addr, u32 rkey, enum dma_data_direction dir)
 {
 	struct bounce_rw *rw;
-	int ret = bounce_link(bvecs, nr_bvec);
+	int ret = bounce_link(bvecs, nr_bvec) ?: bounce_is_full();
 	u32 i;
 
 	if (ret)

@@ -127,6 +127,27 @@ few_pieces_in_a_work_request() {
 	on_server dmesg | tail -n 5 | grep "queues are too short"
 }
 
+# The bounce buffers of the server are full for a moment. The client sends the Call again, and its task gets no error.
+no_room_to_bounce() {
+	needs_server_command
+	errors=/sys/module/rpcrdma/parameters/mapping_errors
+	on_server test -e $errors || skip "the server's module is not built with BOUNCE=y"
+	VERS=3
+	mount_export nolock,noac
+	head -c 300000 /dev/urandom >"$local/file"
+	before=$(transport connect_count)
+	on_server sh -c "echo 1 >$errors"
+	"$here/fileio.py" put "$local/file" "$dir/file" 300000
+	[ "$(on_server cat $errors)" = 0 ] || fail "no RDMA Read has failed"
+	on_server sh -c "echo 1 >$errors"
+	"$here/fileio.py" get "$local/file" "$dir/file" 300000
+	[ "$(on_server cat $errors)" = 0 ] || fail "no RDMA Write has failed"
+	count=$(($(transport connect_count) - before))
+	note "$count new connections"
+	[ $count -ge 2 ] || fail "a connection has survived"
+	[ "$(transport bad_reply)" = 0 ] || fail "a Reply was bad"
+}
+
 # The server's device registers all memory, page by page. These READs and WRITEs need more registrations
 # than the connection has. They wait for each other, and the connection stays.
 registrations_run_out() {
@@ -145,4 +166,5 @@ tests \
 	"what_cannot_be_joined_ends_its_rpc" \
 	"the_task_that_sends_goes_on" \
 	"few_pieces_in_a_work_request" \
+	"no_room_to_bounce" \
 	"registrations_run_out"
