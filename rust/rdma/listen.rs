@@ -69,7 +69,8 @@ pub(crate) trait Accept: Send + Sync + 'static {
     /// Context: process, may sleep. Does not drop the listener.
     fn listener_lost(&self);
 
-    /// Reports that the device of a request is removed. The removal waits until the request is dropped.
+    /// Reports that the client of a request has given up, or that the device is removed. The removal waits until the
+    /// request is dropped.
     ///
     /// Context: process, may sleep. Does not drop the request, whose handler mutex is held.
     fn lost(&self, request: RequestId);
@@ -361,6 +362,14 @@ unsafe extern "C" fn listen_callback<A: Accept>(
             } else if event.event == bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL {
                 acceptor.lost(RequestId::of(id));
             }
+            0
+        }
+        // A client that gives up while it waits. A listener gets none of these events.
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED
+        | bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE
+        | bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR
+        | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => {
+            acceptor.lost(RequestId::of(id));
             0
         }
         _ => 0,

@@ -46,7 +46,7 @@ const MOST_WAITING: u32 = 1024;
 /// Why a client is refused, for traces.
 const CLOSING: &str = "the listener goes away";
 const BACKLOG_FULL: &str = "too many wait";
-const NO_DEVICE: &str = "the device goes away";
+const LOST: &str = "the client has given up, or the device goes away";
 
 /// How long to wait before an address is tried again that no device has, in milliseconds.
 const RETRY: Msecs = 1_000;
@@ -70,7 +70,7 @@ struct ListenerState {
     address: SockAddr,
     /// `id` hears nothing any more, since the device goes away, or the address has moved.
     listener_lost: bool,
-    /// Requests whose device goes away.
+    /// Requests whose client has given up, or whose device goes away.
     lost: ConnectRequests,
     /// Drops ids that a device waits for, and listens anew.
     caretaker: Option<Pin<KBox<Clock<Caretaker>>>>,
@@ -148,7 +148,7 @@ impl Tick for Caretaker {
         let address = state.address;
         drop(state);
         drop(old);
-        refuse(lost, NO_DEVICE);
+        refuse(lost, LOST);
         if !listener_lost {
             return None;
         }

@@ -135,6 +135,36 @@ waiting_clients_are_refused() {
 	grep "$rejected" "$local/waiting" || fail "not refused: $(tail -n 1 "$local/waiting")"
 }
 
+# Prints the number of connection manager ids of the server's module.
+ids_of_server() {
+	on_server rdma resource show cm_id | awk '/\[rpcrdma\]/ { n++ } END { print n + 0 }'
+}
+
+# The request of a client that gives up leaves the listener, although no thread takes it. In the C module it waits
+# for a thread.
+clients_that_give_up_leave() {
+	needs_server_command
+	needs_crowd
+	on_server sh -c 'command -v nfsdctl rdma' >/dev/null || skip "the server needs nfsdctl and rdma"
+	defer begin_again
+	on_server nfsdctl threads 0
+	on_server nfsdctl listener "+rdma:$SERVER:20057"
+	before=$(ids_of_server)
+	timeout 60 "$here/crowd.py" "$SERVER" 20057 4 4 >"$local/waiting" 2>&1 &
+	for _ in $(seq 60); do
+		[ "$(ids_of_server)" -lt $((before + 4)) ] || break
+		sleep 0.5
+	done
+	[ "$(ids_of_server)" -ge $((before + 4)) ] || fail "$(ids_of_server) clients wait: $(cat "$local/waiting")"
+	pkill -KILL -f "crowd.py $SERVER 20057"
+	wait
+	for _ in $(seq 20); do
+		[ "$(ids_of_server)" != "$before" ] || return 0
+		sleep 0.5
+	done
+	fail "$(($(ids_of_server) - before)) requests are left"
+}
+
 # The result of clients that connect at any moment, a line for each time: all are served in the end,
 # or a client is rejected. A client that does not notice that a listener has ended (todo.rst) delays
 # the end of its crowd.
@@ -288,6 +318,7 @@ tests \
 	"listeners_have_addresses" \
 	"bad_listeners_are_refused" \
 	"waiting_clients_are_refused" \
+	"clients_that_give_up_leave" \
 	"listeners_under_a_crowd 10" \
 	"the_module_stays_while_it_listens" \
 	"namespace_goes_away last" \
