@@ -322,7 +322,7 @@ impl<H: Handler> Qp<H> {
     }
 
     /// Returns whether memory is registered for RDMA Reads (`FromDevice`), or Writes (`ToDevice`).
-    fn registers(&self, direction: Direction) -> bool {
+    pub(crate) fn registers(&self, direction: Direction) -> bool {
         match direction {
             Direction::FromDevice => self.registers.reads,
             Direction::ToDevice => self.registers.writes,

@@ -40,6 +40,7 @@ use crate::{
         },
     },
     rdma::{
+        dma::Direction,
         pull::{
             IdlePulls,
             PullBox, //
@@ -384,6 +385,8 @@ impl ConnectionLink {
         terms: Terms,
         sizes: &ServerSizes,
     ) -> Result<Arc<Self>> {
+        // Known since the first queue pair was made.
+        let registers_writes = endpoint.qp().registers(Direction::ToDevice);
         let gate = Gate::new(endpoint)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -392,7 +395,7 @@ impl ConnectionLink {
                 terms,
                 recv_len: sizes.recv_len(Version::V1),
                 called: Atomic::new(0),
-                registers_writes: sizes.registers_writes,
+                registers_writes,
                 registering <- new_mutex!(()),
             }),
             GFP_KERNEL,

@@ -86,8 +86,6 @@ pub(super) struct ServerSizes {
     /// The most credits that there will ever be Receives for.
     pub(super) grants: u32,
     remote_invalidation: bool,
-    /// The device registers memory for RDMA Writes, as far as is known.
-    pub(super) registers_writes: bool,
     call_bytes: u32,
 }
 
@@ -164,7 +162,6 @@ impl ServerSizes {
             reads,
             grants: resources.grants,
             remote_invalidation: device.memory_management,
-            registers_writes: registers.writes,
             call_bytes: most,
         })
     }
