@@ -6,7 +6,15 @@
 //! do the same with relaxed order, but call a function of the kernel for each access, which is
 //! measurable on the path of an RPC.
 
+use crate::bindings;
 use core::cell::UnsafeCell;
+
+/// Orders all accesses to memory before the call before all accesses after it. A comment at the call names the
+/// barrier that it pairs with. Context: any.
+pub(crate) fn full_barrier() {
+    // SAFETY: smp_mb() orders accesses to memory and makes none.
+    unsafe { bindings::rpcrdma_full_barrier() };
+}
 
 /// A value that is read and written whole, without any order to other accesses.
 ///

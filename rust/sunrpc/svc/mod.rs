@@ -26,6 +26,7 @@ use crate::{
             Net,
             SockAddr, //
         },
+        racy::full_barrier, //
     },
 };
 use core::ptr::NonNull;
@@ -235,12 +236,12 @@ impl SvcHandle {
     /// Asks for a thread of the service, if there is work for one and the connection [has
     /// space](SvcConnection::has_space). Context: process, does not sleep.
     ///
-    /// If a task clears or sets a flag of the transport at the same time, either this call sees the flag, or that task
-    /// sees all that was stored before this call.
+    /// A task that changes a flag of the transport at the same time asks for a thread, too. Either this call sees the
+    /// flag, or that task sees the stores before this call when it asks whether the connection has space.
     pub(crate) fn enqueue(&self) {
-        // Pairs with the barriers between the flags and the calls of svc_xprt_enqueue() in net/sunrpc/svc_xprt.c.
-        // SAFETY: smp_mb() orders accesses to memory and makes none.
-        unsafe { bindings::rpcrdma_full_barrier() };
+        // Between the stores and the read of the flags in svc_xprt_ready(), as in svc_xprt_resource_released(). Pairs
+        // with the barrier of `ops::SvcVTable::has_wspace_callback`.
+        full_barrier();
         // SAFETY: alive by the type invariant; a transport that is dead stays busy, and is not
         // queued any more.
         unsafe { bindings::svc_xprt_enqueue(self.as_raw()) };

@@ -27,6 +27,7 @@ use crate::{
             Net,
             SockAddr, //
         },
+        racy::full_barrier, //
     },
 };
 use core::{
@@ -215,7 +216,13 @@ impl<T: Service> SvcVTable<T> {
     unsafe extern "C" fn has_wspace_callback(xprt: *mut bindings::svc_xprt) -> c_int {
         // SAFETY: svc_xprt_ready() calls with a transport of ours to which its caller has a reference.
         match unsafe { SvcInstance::<T>::part(xprt) } {
-            Some(SvcPart::Connection(connection)) => connection.has_space().into(),
+            Some(SvcPart::Connection(connection)) if !connection.has_space() => {
+                // The caller may have changed a flag, which smp_rmb() of svc_xprt_ready() does not order before
+                // this load. Without the barrier, space that came meanwhile is not seen, and `SvcHandle::enqueue`,
+                // with whose barrier this pairs, may not have seen the flag.
+                full_barrier();
+                connection.has_space().into()
+            }
             _ => 1,
         }
     }

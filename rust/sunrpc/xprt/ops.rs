@@ -22,7 +22,8 @@ use crate::{
     sunrpc::address,
     support::{
         errno,
-        memalloc::NoWaitScope, //
+        memalloc::NoWaitScope,
+        racy::full_barrier, //
     },
 };
 use core::{
@@ -124,8 +125,7 @@ impl<T: Transport> XprtVTable<T> {
         unsafe { bindings::xprt_add_backlog_noncongested(this.xprt.as_raw(), task) };
         // A slot that came free before the task was on the queue woke no task: look again. Pairs
         // with the barrier of `SlotTable::put`.
-        // SAFETY: smp_mb() orders accesses to memory and makes none.
-        unsafe { bindings::rpcrdma_full_barrier() };
+        full_barrier();
         Self::serve_backlog(this);
     }
 
