@@ -29,6 +29,22 @@ class Lint(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
 
+class FileLint(Lint):
+    """Runs a lint over a file made for the test."""
+
+    def verdict(self, name, text):
+        raise NotImplementedError
+
+    def assert_refused(self, name, text, message):
+        status, output = self.verdict(name, text)
+        self.assertEqual(status, 1, output)
+        self.assertIn(message, output)
+
+    def assert_taken(self, name, text):
+        status, output = self.verdict(name, text)
+        self.assertEqual(status, 0, output)
+
+
 class Map(Lint):
     CODE = "fn a() { b() }\nfn b() {}\nfn c() { d(); }\nfn d() {}\n"
 
@@ -97,20 +113,14 @@ class Events(Lint):
         self.assertEqual((status, output), (1, "Event is not the_event in camel case\n"))
 
 
-class Layers(Lint):
+class Layers(FileLint):
     def verdict(self, name, text):
         self.write("rust/rpcrdma_main.rs", "mod client;\n")
         self.write(f"rust/{name}", text)
         return self.run_lint("layers", self.top / "rust")
 
     def assert_refused(self, name, text, message):
-        status, output = self.verdict(name, text)
-        self.assertEqual(status, 1, output)
-        self.assertIn(f"rust/{name}:{message}", output)
-
-    def assert_taken(self, name, text):
-        status, output = self.verdict(name, text)
-        self.assertEqual(status, 0, output)
+        super().assert_refused(name, text, f"rust/{name}:{message}")
 
     def test_client_may_use_the_safe_layers(self):
         self.assert_taken("client/a.rs", "use crate::{proto::plan, rdma, sunrpc::Xprt};\n"
@@ -161,21 +171,12 @@ class Layers(Lint):
                                          "fn f<'a>(x: &'a u8, y: char) { g('\"', \"crate::server::x\") }\n")
 
 
-class Unsafe(Lint):
+class Unsafe(FileLint):
     SAFE = "// SAFETY: the lock is held.\n"
 
     def verdict(self, name, text, update=True):
         self.write(f"rust/{name}", text)
         return self.run_lint("unsafe", *["--update"] * update, self.top / "rust", self.top / "budget")
-
-    def assert_refused(self, name, text, message):
-        status, output = self.verdict(name, text)
-        self.assertEqual(status, 1, output)
-        self.assertIn(message, output)
-
-    def assert_taken(self, name, text):
-        status, output = self.verdict(name, text)
-        self.assertEqual(status, 0, output)
 
     def test_a_reason_is_wanted(self):
         self.assert_taken("rdma/a.rs", f"{self.SAFE}unsafe impl Send for X {{}}\n")
@@ -230,36 +231,29 @@ class Unsafe(Lint):
         self.assertIn("rust/rdma: unsafe blocks fell from 1 to 0", output)
 
 
-class Prose(Lint):
+class Prose(FileLint):
     def verdict(self, name, text):
         self.write(name, text)
         return self.run_lint("prose", self.top)
 
     def test_the_beginning_of_a_doc_comment(self):
         for beginning in ("Whether it is.", "As [`f`].", "How many there are."):
-            status, output = self.verdict("rust/a.rs", f"/// {beginning}\n")
-            self.assertEqual(status, 1)
-            self.assertIn("rust/a.rs:1: a doc comment begins with", output)
-        status, output = self.verdict("rust/a.rs", "/// Returns\n/// As [`f`] does.\n// Whether.\n")
-        self.assertEqual(status, 0, output)
+            self.assert_refused("rust/a.rs", f"/// {beginning}\n", "rust/a.rs:1: a doc comment begins with")
+        self.assert_taken("rust/a.rs", "/// Returns\n/// As [`f`] does.\n// Whether.\n")
 
     def test_the_doc_of_a_function_begins_with_a_verb(self):
         for doc in ("The number.", "Has the number told.", "When it is time."):
-            status, output = self.verdict("rust/a.rs", f"/// {doc}\n#[inline]\npub(crate) fn f() {{}}\n")
-            self.assertEqual(status, 1, doc)
-            self.assertIn("rust/a.rs:1: the doc of a function begins with a verb", output)
+            self.assert_refused("rust/a.rs", f"/// {doc}\n#[inline]\npub(crate) fn f() {{}}\n",
+                                "rust/a.rs:1: the doc of a function begins with a verb")
         for doc in ("Asks the peer.", "# Safety", "Context: any."):
-            status, output = self.verdict("rust/a.rs", f"/// {doc}\nunsafe fn f() {{}}\n")
-            self.assertEqual(status, 0, output)
+            self.assert_taken("rust/a.rs", f"/// {doc}\nunsafe fn f() {{}}\n")
 
     def test_contexts(self):
+        complaint = "rust/a.rs:1: the context is one of: any; process, may sleep;"
         for text in ("/// Context: process, sleeps.", "/// Context: may\n/// sleep.", "/// Context: any; locked."):
-            status, output = self.verdict("rust/a.rs", f"{text}\n")
-            self.assertEqual(status, 1, text)
-            self.assertIn("rust/a.rs:1: the context is one of: any; process, may sleep;", output)
+            self.assert_refused("rust/a.rs", f"{text}\n", complaint)
         for text in ("/// Context: any.", "/// Context: process,\n    /// may sleep. Locked.", "Context::new()"):
-            status, output = self.verdict("rust/a.rs", f"{text}\n")
-            self.assertEqual(status, 0, output)
+            self.assert_taken("rust/a.rs", f"{text}\n")
 
     def test_errors(self):
         sentence = "a.rs:1: fn f returns a Result: its doc needs a section `# Errors`"
@@ -295,16 +289,14 @@ class Prose(Lint):
             self.assertEqual(status, 0, output)
 
 
-class Text(Lint):
+class Text(FileLint):
     def verdict(self, name, text):
         self.write(name, text)
         subprocess.run(["git", "init", "-q", self.top], check=True)
         return self.run_lint("text", self.top)
 
     def assert_refused(self, name, text, message):
-        status, output = self.verdict(name, text)
-        self.assertEqual(status, 1, output)
-        self.assertIn(f"{name}:{message}", output)
+        super().assert_refused(name, text, f"{name}:{message}")
 
     def test_tidy_files_are_taken(self):
         self.write("empty.py", "")
