@@ -71,15 +71,15 @@ class Greedy:
         self.client = Client(caller, private_data=data, receives=receives, resources=outstanding)
         caller.kept.append(self.client)
         self.caller, self.announced, self.messages = caller, False, 0
-        # Whether the Call with an XID has had its Reply.
-        self.waits: dict[int, bool] = {}
+        # The XIDs of the Calls. The value is true after the Reply.
+        self.answered: dict[int, bool] = {}
 
     def header(self, kind: int, xid: int, grant: int, flags: int = 0) -> bytes:
         return words(xid, 2, CEILING << 16 | grant, kind, flags)
 
     def call(self, call: Rpc, lists: bytes, grant: int) -> bytes:
         xid = self.caller.next_xid()
-        self.waits[xid] = False
+        self.answered[xid] = False
         header = words(xid, 1, 32, MSG) if self.version == 1 else self.header(MSG, xid, grant) + words(0)
         return header + lists + call(xid)
 
@@ -115,10 +115,10 @@ class Greedy:
         while (message := self.client.next_message()) is not None:
             xid, _, _, kind = struct.unpack_from(">4I", message)
             flags = struct.unpack_from(">I", message, 16)[0] if self.version == 2 else RESPONSE
-            if xid in self.waits:
+            if xid in self.answered:
                 expect(kind in (MSG, NOMSG), "an error message:", message[:64].hex())
                 self.messages += 1
-                self.waits[xid] = not flags & MORE
+                self.answered[xid] = not flags & MORE
             elif kind == CONNPROP:
                 self.announced = True
 
@@ -148,7 +148,7 @@ class Greedy:
 
 
 def answered(clients: list[Greedy]) -> int:
-    return sum(sum(client.waits.values()) for client in clients)
+    return sum(sum(client.answered.values()) for client in clients)
 
 
 def hold(caller: Caller, version: int, how: str, ready: str, stop: str) -> int:
@@ -181,7 +181,7 @@ def hold(caller: Caller, version: int, how: str, ready: str, stop: str) -> int:
         if answered(clients) == CONNECTIONS * CALLS:
             print("the last Reply came", round(time.monotonic() - relented, 1), "seconds later")
             return 0
-    missing = {number: CALLS - sum(client.waits.values()) for number, client in enumerate(clients)}
+    missing = {number: CALLS - sum(client.answered.values()) for number, client in enumerate(clients)}
     raise Wrong(f"the server owes Replies in the end: {missing}")
 
 

@@ -115,15 +115,20 @@ bad_listeners_are_refused() {
 	serves "$PORT"
 }
 
-# A client that waits for a listener without threads is refused when the listener ends, instead of
-# waiting for its time-out. The C module does not refuse these clients.
-waiting_clients_are_refused() {
+# Adds a listener at port 20057 of a server without threads, until the test ends.
+listens_without_threads() {
 	needs_server_command
 	needs_crowd
 	on_server sh -c 'command -v nfsdctl' >/dev/null || skip "the server needs nfsdctl"
 	defer begin_again
 	on_server nfsdctl threads 0
 	on_server nfsdctl listener "+rdma:$SERVER:20057"
+}
+
+# A client that waits for a listener without threads is refused when the listener ends, instead of
+# waiting for its time-out. The C module does not refuse these clients.
+waiting_clients_are_refused() {
+	listens_without_threads
 	timeout 60 "$here/crowd.py" "$SERVER" 20057 4 4 >"$local/waiting" 2>&1 &
 	crowd=$!
 	sleep 3
@@ -143,12 +148,8 @@ ids_of_server() {
 # The request of a client that gives up leaves the listener, although no thread takes it. In the C module it waits
 # for a thread.
 clients_that_give_up_leave() {
-	needs_server_command
-	needs_crowd
-	on_server sh -c 'command -v nfsdctl rdma' >/dev/null || skip "the server needs nfsdctl and rdma"
-	defer begin_again
-	on_server nfsdctl threads 0
-	on_server nfsdctl listener "+rdma:$SERVER:20057"
+	listens_without_threads
+	on_server sh -c 'command -v rdma' >/dev/null || skip "the server needs rdma"
 	before=$(ids_of_server)
 	timeout 60 "$here/crowd.py" "$SERVER" 20057 4 4 >"$local/waiting" 2>&1 &
 	for _ in $(seq 60); do
