@@ -71,7 +71,7 @@ struct ib_cq *rpcrdma_fault_alloc_cq_any(struct ib_device *device, void *private
 	return cq;
 }
 
-/* The device reports late, although the queue pair is destroyed: it has not been silent for ever. */
+/* A silent device reports the completions when its queue pair has been destroyed. */
 void __wrap_ib_free_cq(struct ib_cq *cq)
 {
 	if (READ_ONCE(fault_silent)) {
