@@ -851,7 +851,9 @@ fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: ReceivedForm) ->
             reply.trim_head(len);
             //= V1-068
             stats.total_rdma_reply.add(u64::from(written));
-            Ok((padded_len(len as u32) + padded_len(written)) as usize)
+            // The pad may be in the chunk, too.
+            let in_pages = written.min(reply.page_len());
+            Ok((padded_len(len as u32) + padded_len(in_pages)) as usize)
         }
         ReceivedForm::ReplyChunk { len } => {
             stats.total_rdma_reply.add(u64::from(len));

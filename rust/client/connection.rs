@@ -18,9 +18,15 @@ use crate::{
         Backchannel,
         XprtHandle, //
     },
-    support::racy::Racy, //
+    support::{
+        memory::Scratch,
+        racy::Racy, //
+    },
 };
-use kernel::sync::Arc;
+use kernel::sync::{
+    Arc,
+    SetOnce, //
+};
 
 /// The requester's side of a connection.
 pub(crate) struct Client {
@@ -34,6 +40,8 @@ pub(crate) struct Client {
     pub(super) history: Arc<History>,
     /// The idle registrations of the connection.
     pub(super) pool: Pool,
+    /// Memory for pad, if the server may demand it. The registrations of the connection end before this.
+    pub(super) scratch: SetOnce<Scratch>,
     /// True if properties may have arrived since the sender has looked (version 2). Properties that arrive
     /// before a Reply are seen by the sender of each Call after that Reply.
     pub(super) peer_limits_changed: Racy<bool>,
@@ -55,6 +63,7 @@ impl Client {
         Self {
             history,
             pool: Pool::new(),
+            scratch: SetOnce::new(),
             peer_limits_changed: Racy::new(false),
             cid,
             xprt,

@@ -89,6 +89,10 @@ use crate::{
             Entered,
             Gate, //
         },
+        memory::{
+            Scratch,
+            Span, //
+        },
         net::SockAddr,
         trace,
         work::Job, //
@@ -166,6 +170,13 @@ impl SendSide {
     /// `ENOMEM`: there is no memory.
     pub(super) fn begin(&mut self) -> Result {
         self.refresh_limits();
+        if self.limits.pads {
+            self.endpoint
+                .shared()
+                .role
+                .scratch
+                .populate(Scratch::new()?);
+        }
         if self.limits.version == Version::V2 {
             self.ticker = Some(Ticker::new(self.endpoint.clone())?);
         }
@@ -818,6 +829,7 @@ fn map(
         PartName::Head => sunrpc::XdrPart::Head,
         PartName::Pages => sunrpc::XdrPart::Pages,
         PartName::Tail => sunrpc::XdrPart::Tail,
+        PartName::Pad => return map_pad(side, rqst, range.end),
     };
     let (span, direction) = match chunk {
         ChunkRole::Read(_) => (rqst.call().span(part, range), Direction::ToDevice),
@@ -825,9 +837,43 @@ fn map(
             (rqst.receive().span(part, range), Direction::FromDevice)
         }
     };
-    let Ok(span) = span else {
-        return Err(XprtSendError::TooLarge);
-    };
+    match span {
+        Ok(span) => map_span(side, rqst, span, direction),
+        Err(_) => Err(XprtSendError::TooLarge),
+    }
+}
+
+/// Maps the memory for pad.
+///
+/// # Errors
+///
+/// As for [`map`].
+#[cold]
+fn map_pad(side: &mut SendSide, rqst: &RdmaRqst, len: u32) -> Result<Mr<Mapped>, XprtSendError> {
+    let shared = side.endpoint.shared().clone();
+    match shared
+        .role
+        .scratch
+        .as_ref()
+        .and_then(|memory| memory.span(len))
+    {
+        Some(span) => map_span(side, rqst, span, Direction::FromDevice),
+        None => Err(XprtSendError::TooLarge),
+    }
+}
+
+/// Maps memory for the device.
+///
+/// # Errors
+///
+/// As for [`map`].
+#[inline(always)]
+fn map_span(
+    side: &mut SendSide,
+    rqst: &RdmaRqst,
+    span: Span<'_>,
+    direction: Direction,
+) -> Result<Mr<Mapped>, XprtSendError> {
     let Some(mr) = side.take_mr(span.page_count()) else {
         return Err(XprtSendError::NoBuffer);
     };

@@ -2,8 +2,13 @@
 
 //! Pieces of kernel memory that one layer names and another registers.
 
+use super::memalloc::GFP_NORETRY;
 use crate::bindings;
 use core::ptr::NonNull;
+use kernel::{
+    page::Page,
+    prelude::*, //
+};
 
 /// Size of a page as a `u32`.
 pub(crate) const PAGE_SIZE: u32 = kernel::page::PAGE_SIZE as u32;
@@ -39,6 +44,30 @@ pub(crate) enum Memory<'a> {
     Contiguous(NonNull<bindings::page>),
     /// In these pages, one after the other.
     Pages(&'a [*mut bindings::page]),
+}
+
+/// Memory that devices may write, and that no code reads.
+pub(crate) struct Scratch(Page);
+
+impl Scratch {
+    /// Allocates the memory, a page. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: there is no memory.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(Page::alloc_page(GFP_NORETRY)?))
+    }
+
+    /// Returns the first `len` bytes, at most a page. The memory must not be freed while a device may write it.
+    pub(crate) fn span(&self, len: u32) -> Option<Span<'_>> {
+        let page = NonNull::new(self.0.as_ptr().cast())?;
+        if len == 0 || len > PAGE_SIZE {
+            return None;
+        }
+        // SAFETY: a page of the direct map, which `self` has. The bytes lie in it.
+        Some(unsafe { Span::contiguous(page, 0, len) })
+    }
 }
 
 impl<'a> Span<'a> {

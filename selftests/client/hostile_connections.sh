@@ -101,6 +101,31 @@ notices_the_end_of_an_idle_connection() {
 	good
 }
 
+# Servers from before RFC 8166 send no private data, and demand room for padding in a Write chunk. Other servers get no
+# such room.
+#= V1-070
+has_room_for_pad() {
+	mount_through_the_peer
+	strike no_private_data
+	good
+	outcome
+	for size in 16381 16382 16383 16384; do
+		strike demands_room_for_pad
+		dd if="$dir/file" of="$local/got" bs=$size count=1 iflag=direct 2>"$local/dd"
+		outcome | tee "$local/outcome"
+		grep -q padded "$local/outcome"
+		cmp -n $size "$local/got" "$local/file"
+	done
+	[ "$(transport bad_reply)" = 0 ] || fail "a Reply was bad"
+	strike hang_up
+	good
+	outcome
+	strike demands_room_for_pad
+	! dd if="$dir/file" of="$local/got" bs=16383 count=1 iflag=direct 2>"$local/dd" || fail "a Segment for padding"
+	outcome
+	good
+}
+
 # The client spares a server that ends each connection before it answers.
 reconnects_with_pauses() {
 	mount_through_the_peer
@@ -153,6 +178,7 @@ tests_with_faults \
 	"connection_request" \
 	"the_announced_threshold_is_used" \
 	"notices_the_end_of_an_idle_connection" \
+	"has_room_for_pad" \
 	"reconnects_with_pauses" \
 	"connections_leave_nothing" \
 	"in_version_2 negotiated begins_with small_receives bad_properties"

@@ -122,6 +122,8 @@ class Reply:
         self.invalidate: int | None = None
         self.answer: bytes = answer
         payload, data = reduced(call, answer)
+        # The data of a READ.
+        self.data: bytes = data
         self.writes: list[Chunk] = [connection.fill(chunk, data) for chunk in call.writes[:1]]
         self.writes += [connection.fill(chunk, b"") for chunk in call.writes[1:]]
         self.payload: bytes = payload

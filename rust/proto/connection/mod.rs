@@ -461,6 +461,8 @@ pub struct Connection<R = ()> {
     config: Config,
     negotiation: Negotiation,
     cm: cm_private::Agreement,
+    /// The peer has sent the message of RFC 8797.
+    has_cm_private: bool,
     calls: CallCredits,
     send: SendCredits,
     recv: RecvCredits,
@@ -577,6 +579,7 @@ impl<R: Recorder> Connection<R> {
             config,
             negotiation,
             cm: cm_private::Agreement::new(&config.cm_private, &CmPrivate::decode(peer)),
+            has_cm_private: CmPrivate::find(peer).is_some(),
             calls: CallCredits::new(config.calls),
             send: SendCredits::new(send),
             recv: RecvCredits::new(config.ceiling, recv),
@@ -784,6 +787,10 @@ impl<R: Recorder> Connection<R> {
             }
             limits.continued_recv = self.config.continued;
             limits.longest_recv = self.config.continued;
+        }
+        //= D-54
+        if limits.version == Version::V1 && self.side == Side::Client && !self.has_cm_private {
+            *limits = limits.with_pads();
         }
         //= V1-133, V2-170, D-49
         if self.side == Side::Server {

@@ -7,10 +7,14 @@ import struct
 
 from typing import TYPE_CHECKING
 
+from wire import padded, words
+
 from .base import READ, hang_up_and_announce, spoils, strikes
 
 if TYPE_CHECKING:
     from peer import Peer, Reply
+
+NFS3ERR_INVAL = 22
 
 
 @strikes(READ, "costs_the_connection")
@@ -67,6 +71,19 @@ def segments_of_reads(peer: Peer, reply: Reply) -> str:
     handles = {segment.handle for segment in peer.segments}
     high = {segment.offset >> 32 for segment in peer.segments}
     return f"{len(handles)} handles, {len(high)} upper halves of offsets"
+
+
+@strikes(READ)
+def demands_room_for_pad(_: Peer, reply: Reply) -> str:
+    """Refuses a READ if the Write chunk has no room for the XDR padding of the data. Otherwise writes the padding."""
+    chunk, data = reply.call.writes[0], padded(reply.data)
+    has_room = sum(segment.length for segment in chunk) >= len(data)
+    reply.writes = [reply.connection.fill(chunk, data if has_room else b"")]
+    if not has_room:
+        reply.payload = words(reply.xid, 1, 0, 0, 0, 0, NFS3ERR_INVAL, 0)
+    reply.send()
+    segments = [segment.length for segment in chunk]
+    return f"{'padded' if has_room else 'refused'}, Segments of {segments}"
 
 
 @strikes(READ, "connects_with")

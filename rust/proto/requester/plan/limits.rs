@@ -5,6 +5,7 @@
 use crate::proto::{
     requester::plan::{
         Buf,
+        Item,
         Part,
         PartName,
         PlanError, //
@@ -47,6 +48,9 @@ pub struct Limits {
     pub reduced_long_call: bool,
     /// A Call may have a Write list and a Reply chunk.
     pub write_and_reply: bool,
+    /// A Write chunk has room for the pad of its item: a Segment of its own.
+    //= D-54
+    pub pads: bool,
     /// The most bytes of Payload stream that may be sent in several messages; 0 for version 1.
     //= V2-129
     pub continued_send: u32,
@@ -84,6 +88,7 @@ impl Limits {
             reduced_long_call: false,
             //= D-38
             write_and_reply: false,
+            pads: false,
             continued_send: 0,
             continued_recv: 0,
             longest_send: 0,
@@ -116,6 +121,26 @@ impl Limits {
         }
     }
 
+    /// Returns the limits for a server that may demand room for pad: a chunk may have a Segment more.
+    pub(in crate::proto) const fn with_pads(self) -> Self {
+        let more = self.chunk_segments.saturating_add(1);
+        Self {
+            pads: true,
+            chunk_segments: if more <= Self::NFS_SAFE_SEGMENTS {
+                more
+            } else {
+                self.chunk_segments
+            },
+            ..self
+        }
+    }
+
+    /// Returns the number of Segments for the pad of a result.
+    #[inline]
+    pub(super) const fn pad_segments(&self, item: &Item) -> u32 {
+        (self.pads && item.has_pad()) as u32
+    }
+
     /// Returns the size of the regions that memory is cut into.
     #[inline]
     pub(super) fn cut(&self) -> SegmentSizing {
@@ -137,6 +162,19 @@ impl Limits {
     #[inline]
     pub(super) fn segments(&self, buf: &Buf, range: Range<u32>) -> Result<u32, PlanError> {
         self.segments_of_all(buf, core::iter::once(range))
+    }
+
+    /// Counts the Segments of the Write chunk of a result, with the Segment for its pad, or says that no chunk can
+    /// hold it.
+    #[inline]
+    pub(super) fn segments_of_result(&self, buf: &Buf, item: &Item) -> Result<u32, PlanError> {
+        let segments = self.segments(buf, item.range())?;
+        let count = segments.saturating_add(self.pad_segments(item));
+        if count <= self.chunk_segments {
+            Ok(count)
+        } else {
+            Err(PlanError::TooManySegments)
+        }
     }
 
     /// Counts the Segments of a chunk over `ranges`, or says that no chunk can hold them.

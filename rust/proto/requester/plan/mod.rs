@@ -42,9 +42,10 @@
 //!
 //! The XDR pad behind a reduced item leaves the Payload stream together with the item and is in
 //! no chunk: the Responder supplies it to a Read chunk and never writes it into a Write chunk.
-//! Hence a chunk is exactly as long as its item, also when that is no multiple of four. Writing
-//! pad would need a Segment more for every odd length, and memory behind the caller's buffer;
-//! peers that write pad all the same have been wrong since RFC 5666 was clarified.
+//! Hence a chunk is exactly as long as its item, also when that is no multiple of four.
+//!
+//! Servers from before RFC 8166 may demand room for the pad in a Write chunk. With [`Limits::pads`], a Write chunk
+//! for such an item ends with a Segment for the pad ([`PartName::Pad`]), in memory that belongs to no RPC.
 //!
 //! # Example
 //!
@@ -158,6 +159,8 @@ pub struct Plan {
     cut: SegmentSizing,
     /// A region with a part of a page has no other memory.
     whole_pages: bool,
+    /// A Write chunk ends with a Segment for the pad of its item.
+    pads: bool,
 }
 
 /// The first region to register, which nearly always is the only one. It says nothing when there
@@ -237,6 +240,7 @@ impl Plan {
             first: First::NONE,
             cut: SegmentSizing::NONE,
             whole_pages: false,
+            pads: false,
         }
     }
 
@@ -424,6 +428,7 @@ fn place_reply(
     let (buf, cut) = (&call.receive, limits.cut());
     match call.results {
         _ if limits.whole_pages => {}
+        [item] if limits.pad_segments(item) != 0 => {}
         [item] if !call.protected && limits.write_chunks != 0 && buf.pages_are(item) => {
             if let Some(segments) = cut.regions(&buf.pages, 0, item.len) {
                 let header = longer(fixed, WRITE_CHUNK_LEN, Segment::ENCODED_LEN, segments);
@@ -561,6 +566,7 @@ fn plan_chunks(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError>
         first: First::NONE,
         cut: limits.cut(),
         whole_pages: limits.whole_pages,
+        pads: limits.pads,
     };
     if plan.segments() != 0 {
         let (chunk, range) = first_range(&plan, call);
@@ -612,7 +618,7 @@ fn plan_results(
                 break;
             }
             //= V1-063, V2-083, V1-070
-            let Ok(segments) = limits.segments(&call.receive, item.range()) else {
+            let Ok(segments) = limits.segments_of_result(&call.receive, item) else {
                 break;
             };
             let header = planned.header.with_write(segments);

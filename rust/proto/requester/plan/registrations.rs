@@ -10,7 +10,10 @@ use crate::proto::{
         PartName,
         Plan, //
     },
-    wire::types::Position, //
+    wire::{
+        types::Position,
+        xdr::padded_len, //
+    },
 };
 use core::ops::Range;
 
@@ -19,7 +22,7 @@ use core::ops::Range;
 pub struct Registration {
     /// The chunk that it belongs to.
     pub chunk: ChunkRole,
-    /// The part of the Call, for a Read chunk, or else of the Reply.
+    /// The part of the Call, for a Read chunk, or else of the Reply, or the memory for pad.
     pub part: PartName,
     /// The bytes of that part, counted from its start.
     pub range: Range<u32>,
@@ -53,6 +56,22 @@ struct Many {
     index: usize,
     chunk: ChunkRole,
     range: Range<u32>,
+    /// The Segment for pad behind the range.
+    pad: Option<Registration>,
+}
+
+/// The length of the Segment for pad.
+const PAD_SEGMENT: u32 = 4;
+
+/// Returns the Segment for pad behind a range.
+fn pad_behind(plan: &Plan, chunk: ChunkRole, range: &Range<u32>) -> Option<Registration> {
+    let len = range.end.saturating_sub(range.start);
+    let has_pad = plan.pads && matches!(chunk, ChunkRole::Write(_)) && padded_len(len) != len;
+    has_pad.then_some(Registration {
+        chunk,
+        part: PartName::Pad,
+        range: 0..PAD_SEGMENT,
+    })
 }
 
 impl Many {
@@ -62,6 +81,7 @@ impl Many {
         let First { start, end, .. } = plan.first;
         Self {
             index: 0,
+            pad: pad_behind(plan, chunk, &range),
             chunk,
             range: range.start.saturating_add(end.saturating_sub(start))..range.end,
         }
@@ -69,8 +89,12 @@ impl Many {
 
     fn next(&mut self, plan: &Plan, call: &CallShape<'_>) -> Option<Registration> {
         while self.range.start >= self.range.end {
+            if let Some(pad) = self.pad.take() {
+                return Some(pad);
+            }
             self.index = self.index.saturating_add(1);
             (self.chunk, self.range) = ranges(plan, call).nth(self.index)?;
+            self.pad = pad_behind(plan, self.chunk, &self.range);
         }
         let buf = call.buf(self.chunk);
         let (part, range) = plan.cutter().first_region(buf, &self.range);

@@ -37,6 +37,8 @@ pub enum PartName {
     Pages,
     /// `tail[0]`.
     Tail,
+    /// Memory that no RPC uses, for XDR pad that the peer may write.
+    Pad,
 }
 
 impl Buf {
@@ -123,6 +125,12 @@ impl Item {
         } else {
             rest
         }
+    }
+
+    /// Returns whether pad follows the item.
+    #[inline]
+    pub(super) const fn has_pad(&self) -> bool {
+        padded_len(self.len) != self.len
     }
 
     #[inline]

@@ -91,12 +91,17 @@ pub fn buf(head: u32, pages: u32, tail: u32) -> Buf {
     }
 }
 
+/// Where the memory for pad begins, from the start of a message.
+pub const PAD: u32 = 1 << 31;
+
 /// Which bytes of the message in `buf` a plan wants registered.
 pub fn stream_range(buf: &Buf, region: &Registration) -> Range<u32> {
     let before = match region.part {
         PartName::Head => 0,
         PartName::Pages => buf.head.len,
         PartName::Tail => buf.head.len + buf.pages.len,
+        // Behind all messages.
+        PartName::Pad => PAD,
     };
     before + region.range.start..before + region.range.end
 }

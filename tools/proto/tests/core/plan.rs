@@ -82,6 +82,51 @@ fn large_read_gets_a_write_chunk_as_long_as_the_item() {
     );
 }
 
+/// For a server that may demand room for pad, the Write chunk of an item with pad ends with a Segment for it.
+//= V1-070 (test)
+#[test]
+fn a_write_chunk_may_have_room_for_pad() {
+    let limits = Limits {
+        pads: true,
+        ..Limits::v1(4096, 4096)
+    };
+    let planned = |len: u32, limits: &Limits| {
+        let receive = buf(128, len, pad_len(len));
+        let results = [receive.page_item()];
+        let call = shape(buf(100, 0, 0), &[], receive, &results);
+        let plan = plan(&call, limits).unwrap();
+        (plan, regions(&call, limits))
+    };
+    let write = ChunkRole::Write(0);
+    for len in [8189, 8190, 8191] {
+        let (plan, chunks) = planned(len, &limits);
+        assert_eq!(
+            (plan.write_bytes, plan.write_segments, plan.segments()),
+            (len, 2, 2)
+        );
+        assert_eq!(plan.header_len, 28 + 8 + 32);
+        let expected = vec![(PartName::Pages, 0..len), (PartName::Pad, 0..4)];
+        assert_eq!(chunks, [(write, expected)]);
+    }
+    let (whole, chunks) = planned(8192, &limits);
+    assert_eq!(whole.write_segments, 1);
+    assert_eq!(chunks, [(write, vec![(PartName::Pages, 0..8192)])]);
+    // The Segment counts: 8191 bytes are two Segments here.
+    let receive = buf(128, 8191, 1);
+    let results = [receive.page_item()];
+    let call = shape(buf(100, 0, 0), &[], receive, &results);
+    let of = |chunk_segments| {
+        let few = Limits {
+            segment_pages: 1,
+            chunk_segments,
+            ..limits
+        };
+        plan(&call, &few).map(|plan| plan.write_segments)
+    };
+    assert_eq!(of(3), Ok(3));
+    assert_eq!(of(2), Err(PlanError::TooManySegments));
+}
+
 #[test]
 fn large_reply_without_eligible_result_gets_a_reply_chunk() {
     let call = shape(buf(100, 0, 0), &[], buf(128, 65536, 0), &[]);
@@ -346,6 +391,10 @@ fn register(limits: &Limits, buf: &Buf, region: &Registration) -> (Segment, Rang
         PartName::Head => buf.head,
         PartName::Pages => buf.pages,
         PartName::Tail => buf.tail,
+        PartName::Pad => Part {
+            len: 4,
+            page_offset: 0,
+        },
     };
     let Range { start, end } = region.range.clone();
     assert!(start < end && end <= part.len);

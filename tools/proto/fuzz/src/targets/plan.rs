@@ -75,6 +75,7 @@ fn limits(source: &mut Source<'_>) -> Limits {
     limits.whole_pages = flags >= 0x80;
     limits.reduced_long_call = source.flag();
     limits.write_and_reply = source.flag();
+    limits.pads = source.flag();
     limits
 }
 
@@ -179,6 +180,7 @@ fn place_of(buf: &Buf, region: &Registration) -> (u32, u32) {
         PartName::Head => buf.head.page_offset,
         PartName::Pages => buf.pages.page_offset,
         PartName::Tail => buf.tail.page_offset,
+        PartName::Pad => 0,
     };
     (base + region.range.start, base + region.range.end)
 }
