@@ -164,7 +164,7 @@ impl<H: Pulls> WorkRequest for Pull<H> {
     }
 }
 
-impl<H: Pulls> Qp<H> {
+impl<H: Pulls> QpRef<H> {
     /// Posts a Pull, with one doorbell; `waiter` comes back when the data is there.
     ///
     /// Context: any. `queue` has room, and is locked by the caller with the lock of
@@ -182,7 +182,7 @@ impl<H: Pulls> Qp<H> {
     ) -> Result {
         let cqe = ptr::from_mut(&mut *pull).cast();
         let transfer = &mut pull.transfer;
-        if transfer.is_empty() || !transfer.is_of(self.id()) {
+        if transfer.is_empty() || !queue.is_of(self) || !transfer.is_of(queue.id()) {
             return Err(EINVAL);
         }
         queue.reserve(transfer.work_requests());

@@ -214,6 +214,16 @@ pub(crate) struct SendQueue<H: Handler> {
 }
 
 impl<H: Handler> SendQueue<H> {
+    /// Returns the identity of the queue pair.
+    pub(super) fn id(&self) -> QpId {
+        self.qp
+    }
+
+    /// Returns whether it is the send queue of `qp`.
+    pub(super) fn is_of(&self, qp: &QpRef<H>) -> bool {
+        self.raw == qp.as_raw().addr()
+    }
+
     /// Creates the accounts of a send queue, before there is a queue pair.
     pub(crate) const fn new() -> Self {
         Self {
@@ -334,7 +344,7 @@ impl<H: Handler> QpRef<H> {
             chain = inner.register_wr(queue.qp, unit, chain);
             count += 1;
         });
-        if queue.raw != self.as_raw().addr() {
+        if !queue.is_of(self) {
             // Nothing was posted.
             return (mrs.registered(), Err(EINVAL));
         }
@@ -382,7 +392,7 @@ impl<H: Handler> QpRef<H> {
         let foreign = write.as_ref().is_some_and(|write| !write.is_of(queue.qp));
         let signal = signal || write.is_some();
         buffer.write = write;
-        if foreign || queue.raw != self.as_raw().addr() {
+        if foreign || !queue.is_of(self) {
             // Nothing was posted.
             queue.unsignaled.list.push_last(buffer);
             return Err(EINVAL);

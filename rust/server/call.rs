@@ -20,7 +20,8 @@ use crate::{
     endpoint::{
         EndReason,
         LockedState,
-        Shared, //
+        Shared,
+        State, //
     },
     proto::{
         responder::{
@@ -43,6 +44,7 @@ use crate::{
             Pull,
             PullBox, //
         },
+        qp::QpRef,
         rw::{
             is_final,
             Remote, //
@@ -457,64 +459,41 @@ impl Open<'_> {
         Ok(pull)
     }
 
-    /// Begins to read the data of a Call, from byte `from` on. Without room in the send queue, the Call waits
-    /// until a Send or another Pull has ended, and the thread does not.
-    fn pull(&self, message: ServerMessage, pull: PullBox<Shared<Server>>, from: u32) {
+    /// Begins to read the data of a Call, from byte `from` on. Without room in the send queue, the RDMA Reads wait
+    /// for it, and the thread does not.
+    fn pull(&self, mut message: ServerMessage, pull: PullBox<Shared<Server>>, from: u32) {
         let (shared, qp) = (self.shared(), self.endpoint().qp());
-        let is_last = from != 0 && !message.note().more;
+        let more = message.note().more;
+        message.note_mut().is_last_round = from != 0 && !more;
         let mut state = shared.lock();
         if shared.is_closing() {
             drop(state);
             return Pull::cancel(pull, qp);
         }
-        // A Reply that waits goes first.
-        if shared.role.has_waiting_replies() || !state.queue.has_room_for(pull.work_requests()) {
-            return self.pull_later(state, message, pull, from);
+        // RDMA Reads and Replies that wait go first.
+        if shared.role.has_unposted() || !state.queue.has_room_for(pull.work_requests()) {
+            return self.pull_later(state, message, pull);
         }
-        let posted = qp.post_pull(&mut state.queue, pull, message);
-        if is_last {
-            // No Call is read in rounds after this one.
-            state.role.in_rounds = false;
-        }
+        let posted = state.post_pull(qp, pull, message);
         drop(state);
-        if posted.is_err() {
-            shared.request_close(EndReason::NotPosted);
+        if let Err(why) = posted {
+            shared.request_close(why);
         }
     }
 
-    /// Keeps a Call whose data cannot be read from byte `from` on, until there is room in the send queue.
+    /// Keeps a Call until there is room in the send queue for its RDMA Reads.
     #[cold]
     fn pull_later(
         &self,
         mut state: LockedState<'_, Server>,
         mut message: ServerMessage,
-        mut pull: PullBox<Shared<Server>>,
-        from: u32,
+        pull: PullBox<Shared<Server>>,
     ) {
-        let qp = self.endpoint().qp();
-        let more = message.note().more;
-        message.note_mut().read = from;
-        let queue = &mut state.role;
-        queue.pulling -= 1;
-        let unused = if from == 0 {
-            // The next attempt may not need rounds.
-            queue.in_rounds &= !more;
-            queue.starved.push(message);
-            Some(pull)
-        } else {
-            pull.undo(qp);
-            message.note_mut().pull = Some(pull);
-            queue.halfway = Some(message);
-            None
-        };
-        let server = &self.shared().role;
-        if !server.has_waiting_replies() {
-            server.note_waiting(Waiting::Calls);
-        }
+        message.note_mut().pull = Some(pull);
+        state.add_unposted(message);
+        self.shared().role.note_waiting(Waiting::Unposted);
         drop(state);
-        if let Some(unused) = unused {
-            Pull::cancel(unused, qp);
-        }
+        self.note_starved();
     }
 
     /// Delivers a Call whose data has been read.
@@ -578,6 +557,27 @@ impl Open<'_> {
         drop(message);
         self.shared().request_close(EndReason::NotPosted);
         Delivered::nothing()
+    }
+}
+
+impl State<Server> {
+    /// Posts the RDMA Reads of a Call, for which there is room.
+    ///
+    /// # Errors
+    ///
+    /// The connection has to be closed.
+    pub(super) fn post_pull(
+        &mut self,
+        qp: &QpRef<Shared<Server>>,
+        pull: PullBox<Shared<Server>>,
+        call: ServerMessage,
+    ) -> Result<(), EndReason> {
+        if call.note().is_last_round {
+            // No Call is read in rounds after this one.
+            self.role.in_rounds = false;
+        }
+        qp.post_pull(&mut self.queue, pull, call)
+            .map_err(|_| EndReason::NotPosted)
     }
 }
 

@@ -43,6 +43,7 @@ use crate::{
         dma::Direction,
         pull::{
             IdlePulls,
+            Pull,
             PullBox, //
         },
         recv::{
@@ -87,12 +88,15 @@ pub(crate) struct Note {
     pub(super) kept: ParsedCall,
     /// Its memory stays for the next Call in the same buffer.
     results: KVec<Option<Item>>,
-    /// The Pull with the data of its Read chunks; after the delivery, the Pull without them.
+    /// The Pull with the data of its Read chunks, or with the RDMA Reads for them that wait; after the delivery, the
+    /// Pull without the data.
     pub(super) pull: Option<PullBox<Shared<Server>>>,
     /// The end of the data that has been read, or is being read, in bytes.
     pub(super) read: u32,
     /// Data behind `read` is missing.
     pub(super) more: bool,
+    /// The RDMA Reads that wait are the last of a Call that is read in rounds.
+    pub(super) is_last_round: bool,
     /// Its Payload stream until it is delivered, if that came in several parts.
     pub(super) joined: Option<Reassembly>,
     /// The number of Receives that it counts as while it is kept. Version 1 does not count them.
@@ -110,6 +114,7 @@ impl Note {
         self.pull = None;
         self.read = 0;
         self.more = false;
+        self.is_last_round = false;
         self.joined = None;
         self.held = 0;
         self.delayed = None;
@@ -159,20 +164,21 @@ pub(crate) struct Queue {
     pub(super) calls: ReceivedList<Shared<Server>>,
     /// Calls whose Read chunks have been pulled.
     pub(super) pulled: ReceivedList<Shared<Server>>,
-    /// Calls whose Read chunks wait for registrations of the device, or for room in the send queue.
+    /// Calls whose Read chunks wait for registrations of the device.
     pub(super) starved: ReceivedList<Shared<Server>>,
     /// The Call that is read in rounds, while it waits for these.
     pub(super) halfway: Option<ServerMessage>,
     /// A Call is read in rounds. There is one at most, because it keeps its pages between rounds.
     pub(super) in_rounds: bool,
-    /// Registrations or room came back: a Call that waits for some may try again. While such a Call waits,
-    /// this is set, or will be set by the end of a Call that is being pulled, or of a Send.
+    /// Registrations came back: a Call that waits for some may try again. While such a Call waits, this is set, or
+    /// will be set by the end of a Call that is being pulled, or of a Send.
     pub(super) retry: bool,
     /// The number of Calls whose Read chunks are being pulled, and which may hold registrations of the
     /// device. The end of each Pull lets another Call try.
     pub(super) pulling: u32,
-    /// Calls whose Replies wait for the client, in the order of the Replies.
-    pub(super) replies: ReceivedList<Shared<Server>>,
+    /// Calls whose Reply, or whose RDMA Reads, wait for room in the send queue or for a credit. They are posted in
+    /// this order.
+    pub(super) unposted: ReceivedList<Shared<Server>>,
     /// The time since which the client has let none of the waiting messages go on.
     pub(super) blocked_since: Option<Time>,
     /// The Receives of the connection.
@@ -193,7 +199,7 @@ impl Queue {
             in_rounds: false,
             retry: false,
             pulling: 0,
-            replies: ReceivedList::new(),
+            unposted: ReceivedList::new(),
             blocked_since: None,
             receives: Receives::new(),
             idle: IdlePulls::new(),
@@ -256,10 +262,10 @@ pub(crate) struct Delayed {
 pub(super) enum Waiting {
     /// No message waits.
     Nothing,
-    /// Calls that have not been taken up, or whose data has not been read.
+    /// Calls that have not been taken up.
     Calls,
-    /// Replies, and with them all that comes later.
-    Replies,
+    /// Replies or RDMA Reads, and with them all that comes later.
+    Unposted,
 }
 
 /// The responder's side of a connection.
@@ -302,10 +308,10 @@ impl Server {
         self.waiting.set(waiting as u32);
     }
 
-    /// Returns whether a Reply waits for the client. Context: any.
+    /// Returns whether a Reply, or RDMA Reads, wait for the client. Context: any.
     #[inline]
-    pub(super) fn has_waiting_replies(&self) -> bool {
-        self.waiting.get() == Waiting::Replies as u32
+    pub(super) fn has_unposted(&self) -> bool {
+        self.waiting.get() == Waiting::Unposted as u32
     }
 }
 
@@ -342,7 +348,7 @@ impl ConnectionLink {
         drop(ticker);
         self.gate.close(|endpoint| {
             // The list that the function returns has Receives of the queue pair.
-            let unsent = cancel_replies(&endpoint);
+            let unsent = cancel_unposted(&endpoint);
             endpoint.close();
             drop(unsent);
         });
@@ -463,16 +469,20 @@ impl Open<'_> {
     }
 }
 
-/// Cancels the Replies that wait, before the queue pair is destroyed. Returns their Calls.
-fn cancel_replies(endpoint: &Endpoint<Server>) -> ReceivedList<Shared<Server>> {
+/// Cancels the Replies and RDMA Reads that wait, before the queue pair is destroyed. Returns their Calls.
+fn cancel_unposted(endpoint: &Endpoint<Server>) -> ReceivedList<Shared<Server>> {
     let mut state = endpoint.shared().lock();
-    let mut replies = core::mem::replace(&mut state.role.replies, ReceivedList::new());
+    let mut unposted = core::mem::replace(&mut state.role.unposted, ReceivedList::new());
     drop(state);
     let mut calls = ReceivedList::new();
-    while let Some(mut call) = replies.pop() {
-        let delayed = call.note_mut().delayed.take();
+    while let Some(mut call) = unposted.pop() {
+        let note = call.note_mut();
+        let delayed = note.delayed.take();
         if let Some(write) = delayed.and_then(|mut delayed| delayed.write.take()) {
             write.cancel(endpoint.qp());
+        }
+        if let Some(pull) = note.pull.take() {
+            Pull::cancel(pull, endpoint.qp());
         }
         calls.push(call);
     }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Replies that wait for the client: for room in the send queue, or in version 2 for credits.
+//! Replies and RDMA Reads that wait for the client: for room in the send queue, or in version 2 for credits.
 //!
 //! A client decides when either comes. It may have no Receive, or grant nothing. So no thread of the service
-//! waits with a Reply. The Reply waits in the queue of its connection, and is sent by the completion that makes
-//! room or by the message that brings a credit. A Reply in several messages always goes this way.
+//! waits with a Reply, or with the RDMA Reads of a Call. They wait in the queue of their connection, and are posted
+//! by the completion that makes room or by the message that brings a credit, in order: a Call with many RDMA Reads
+//! does not wait behind later Calls with few. A Reply in several messages always goes this way.
 //!
-//! While a Reply waits, no Call of the connection is given to a thread. So the Replies that wait are no more
-//! than the threads that had a Call when the first of them began to wait, and the Receives of their Calls stay
-//! away. If none of them, and no part of one, can be sent for 30 s, the connection is closed.
+//! While the queue is not empty, no Call of the connection is given to a thread. So its length is at most the number
+//! of threads that had a Call when the first entry began to wait, and the Receives of these Calls stay away. If no
+//! entry, and no part of a Reply, can be posted for 30 s, the connection is closed.
 
 use super::{
     connection::{
@@ -213,20 +214,20 @@ impl Server {
         }
     }
 
-    /// Sends the Replies that wait, and then lets Calls that wait be taken up. Returns whether there may be work for
-    /// a thread of the service.
+    /// Posts the Replies and RDMA Reads that wait, and then lets Calls that wait be taken up. Returns whether there
+    /// may be work for a thread of the service.
     ///
     /// # Errors
     ///
     /// The connection has to be closed.
     fn go_on(&self, state: &mut State<Self>, qp: &QpRef<Shared<Self>>) -> Result<bool, EndReason> {
-        let had_replies = !state.role.replies.is_empty();
+        let had_unposted = !state.role.unposted.is_empty();
         let has_gone_on = send(state, qp)?;
         let is_blocked = state.is_blocked();
         if has_gone_on || !is_blocked {
             state.wait_from_now(is_blocked);
         }
-        if !state.role.replies.is_empty() {
+        if !state.role.unposted.is_empty() {
             return Ok(false);
         }
         let may_take = state.may_take_call();
@@ -242,7 +243,7 @@ impl Server {
             self.xprt.note_work();
         }
         // The core may have work for a thread as well, a Call that it has deferred.
-        Ok(has_more || had_replies)
+        Ok(has_more || had_unposted)
     }
 }
 
@@ -250,13 +251,21 @@ impl State<Server> {
     /// Returns whether the client lets a message wait.
     fn is_blocked(&self) -> bool {
         let queue = &self.role;
-        !queue.replies.is_empty() || !queue.calls.is_empty() && self.lacks_credit()
+        !queue.unposted.is_empty() || !queue.calls.is_empty() && self.lacks_credit()
     }
 
     /// Starts the time-out for messages that wait for the client: a message begins to wait, or a waiting message
     /// was sent. `is_blocked` is true if a message waits.
     fn wait_from_now(&mut self, is_blocked: bool) {
         self.role.blocked_since = is_blocked.then(now);
+    }
+
+    /// Adds a Call whose Reply, or whose RDMA Reads, have to wait.
+    pub(super) fn add_unposted(&mut self, call: ServerMessage) {
+        if self.role.unposted.is_empty() {
+            self.wait_from_now(true);
+        }
+        self.role.unposted.push(call);
     }
 
     /// Returns whether the client lets a message wait.
@@ -277,17 +286,25 @@ impl State<Server> {
     }
 }
 
-/// Sends the Replies that wait, in order, as far as there are room and credits. Returns whether a message was
-/// sent.
+/// Posts the Replies and RDMA Reads that wait, in order, as far as there are room and credits. Returns whether one
+/// was posted.
 ///
 /// # Errors
 ///
 /// The connection has to be closed.
 fn send(state: &mut State<Server>, qp: &QpRef<Shared<Server>>) -> Result<bool, EndReason> {
     let mut has_gone_on = false;
-    while let Some(mut call) = state.role.replies.pop() {
+    while let Some(mut call) = state.role.unposted.pop() {
         let Some(mut delayed) = call.note_mut().delayed.take() else {
-            return Err(EndReason::NotPosted);
+            let pull = call.note_mut().pull.take().ok_or(EndReason::NotPosted)?;
+            if !state.queue.has_room_for(pull.work_requests()) {
+                call.note_mut().pull = Some(pull);
+                state.role.unposted.push_first(call);
+                return Ok(has_gone_on);
+            }
+            state.post_pull(qp, pull, call)?;
+            has_gone_on = true;
+            continue;
         };
         match delayed.go_on(&call, state, qp, &mut has_gone_on) {
             Ok(Some(composed)) => {
@@ -296,7 +313,7 @@ fn send(state: &mut State<Server>, qp: &QpRef<Shared<Server>>) -> Result<bool, E
             }
             waits => {
                 call.note_mut().delayed = Some(delayed);
-                state.role.replies.push_first(call);
+                state.role.unposted.push_first(call);
                 return waits.map(|_| has_gone_on);
             }
         }
@@ -331,24 +348,26 @@ impl Open<'_> {
         }
         //= V1-033, V1-035, V1-040
         let wanted = state.update_grant(self.cid(), settings::max_requests());
-        if state.role.replies.is_empty() {
-            state.wait_from_now(true);
-        }
         let left = pull.and_then(|pull| state.role.idle.push(pull));
         call.note_mut().delayed = Some(delayed);
-        state.role.replies.push(call);
-        shared.role.note_waiting(Waiting::Replies);
+        state.add_unposted(call);
+        shared.role.note_waiting(Waiting::Unposted);
         // A completion that made room before the lock was taken has not seen this Reply.
         shared.role.send_waiting_locked(shared, state, qp);
         drop(left);
-        if shared.role.has_waiting_replies() {
-            trace::emit(|| trace::SvcrdmaSqFull { cid: self.cid() });
-            settings::STARVED.count();
-            self.wind_up();
+        if shared.role.has_unposted() {
+            self.note_starved();
         }
         if let Some(calls) = wanted {
             self.grow(calls, version);
         }
         Ok(())
+    }
+
+    /// Counts a message that waits for the client, and ends the connection if the client lets it wait for too long.
+    pub(super) fn note_starved(&self) {
+        trace::emit(|| trace::SvcrdmaSqFull { cid: self.cid() });
+        settings::STARVED.count();
+        self.wind_up();
     }
 }

@@ -158,7 +158,7 @@ impl Open<'_> {
         let shared = self.shared();
         let state = shared.lock();
         if !shared.is_closing()
-            && !shared.role.has_waiting_replies()
+            && !shared.role.has_unposted()
             && state.has_room_for_reply(work_requests)
         {
             return Ok(state);
@@ -187,7 +187,7 @@ impl Open<'_> {
             if shared.is_closing() {
                 return Err(Blocked::Ended);
             }
-            if shared.role.has_waiting_replies() || !state.may_post_reply(work_requests) {
+            if shared.role.has_unposted() || !state.may_post_reply(work_requests) {
                 return Err(Blocked::Waits);
             }
             if !state.sends.is_empty() {

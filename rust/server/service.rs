@@ -185,7 +185,7 @@ impl svc::SvcConnection for ServerConnection {
     #[inline]
     fn next(&self) -> svc::NextWork<Work> {
         let mut state = self.shared.lock();
-        if self.shared.role.has_waiting_replies() {
+        if self.shared.role.has_unposted() {
             // Their end asks for a thread.
             return svc::NextWork {
                 more: false,
@@ -241,7 +241,7 @@ impl svc::SvcConnection for ServerConnection {
     }
 
     fn has_space(&self) -> bool {
-        !self.shared.role.has_waiting_replies()
+        !self.shared.role.has_unposted()
     }
 
     fn detach(&self) {

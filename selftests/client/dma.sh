@@ -127,6 +127,50 @@ few_pieces_in_a_work_request() {
 	on_server dmesg | tail -n 5 | grep "queues are too short"
 }
 
+end_writers() {
+	kill $writers 2>/dev/null || :
+	wait
+}
+
+# Many WRITEs that need little room in the send queue of the server do not keep a long WRITE from the room that it
+# needs: nearly all of it, 256 work requests.
+a_long_write_has_its_turn() {
+	needs_server_command
+	on_server test -e $copies || skip "the server's module is not built with BOUNCE=y"
+	starved=/proc/sys/sunrpc/svc_rdma/rdma_stat_sq_starve
+	software_device on_server
+	defer server_device_is_made_anew
+	server_device sges=1 work_requests=330
+	VERS=3
+	mount_export nolock
+	head -c 1048576 /dev/urandom >"$local/long"
+	lossy_link
+	# The RDMA Reads of the short WRITEs fill the send queue all the time.
+	tc qdisc change dev "$interface" root $NETEM delay 3ms
+	writers=
+	for number in $(seq 60); do
+		dd if=/dev/zero of="$dir/short$number" bs=64K count=100000 oflag=direct conv=notrunc 2>/dev/null &
+		writers="$writers $!"
+	done
+	defer end_writers
+	sleep 2
+	before=$(on_server cat $starved)
+	longest=0
+	for number in 1 2 3 4 5; do
+		begun=$(date +%s%N)
+		timeout -s KILL 20 dd if="$local/long" of="$dir/long$number" bs=1M oflag=direct 2>/dev/null
+		took=$((($(date +%s%N) - begun) / 1000000))
+		[ $took -lt $longest ] || longest=$took
+	done
+	after=$(on_server cat $starved)
+	end_writers
+	note "$longest ms at most; $((after - before)) messages have waited for room"
+	remount
+	cmp "$local/long" "$dir/long5"
+	[ "$after" -ge $((before + 5)) ] || fail "that tests nothing"
+	[ "$longest" -lt 5000 ] || fail "a WRITE has waited for $longest ms"
+}
+
 # The bounce buffers of the server are full for a moment. The client sends the Call again, and its task gets no error.
 no_room_to_bounce() {
 	needs_server_command
@@ -167,4 +211,5 @@ tests \
 	"the_task_that_sends_goes_on" \
 	"few_pieces_in_a_work_request" \
 	"no_room_to_bounce" \
+	"a_long_write_has_its_turn" \
 	"registrations_run_out"
