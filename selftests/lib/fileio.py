@@ -18,8 +18,7 @@ churn DIR COUNT STOP    COUNT processes change, read and compare files of their 
 settled DIR             compares the files of churn with their expected content
 fill FILE MIB           writes a file of this size and syncs it
 filled FILE MIB         compares the file
-exceed MIB ROUNDS       uses MIB of memory, changes all of it ROUNDS times, and compares each page twice each
-                        time
+exceed MIB ROUNDS       uses MIB of memory, changes all of it ROUNDS times, and compares each page twice each time
 swap MIB                swaps out MIB of memory, and compares it after it is swapped in
 ask DESCRIPTOR COUNT    requests the attributes of an open file, once with success and COUNT times without
 setxattr FILE SIZE      sets the attribute user.test to a pattern of SIZE bytes
@@ -40,8 +39,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 MADV_PAGEOUT = 21
 READ_SEGMENTS, WRITE_SEGMENTS = 13, 14     # words of the transport's line
-
-
 LINE, LINES = 251, 261
 STEPS = bytes(i * 7 & 0xFF for i in range(2 * 256))
 
