@@ -308,6 +308,24 @@ unsafe fn connect_request<A: Accept>(
     }
 }
 
+/// Hands a request to the acceptor.
+///
+/// # Errors
+///
+/// The acceptor does not want it, or there is no memory. rdma_cm has to destroy the id.
+fn hand_over<A: Accept>(
+    request: ConnectRequest,
+    acceptor: ArcBorrow<'_, A>,
+) -> core::result::Result<(), ()> {
+    let Ok(room) = KBox::<ConnectRequest>::new_uninit(GFP_KERNEL) else {
+        give_up(request);
+        return Err(());
+    };
+    acceptor
+        .request(KBox::write(room, request))
+        .map_err(|request| give_up(KBox::into_inner(request)))
+}
+
 /// Handles an event of a listener. Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.
 ///
 /// # Safety
@@ -332,16 +350,9 @@ unsafe extern "C" fn listen_callback<A: Accept>(
             };
             // SAFETY: rdma_cm made the id for this request. It destroys an id whose handler returns 1.
             let request = unsafe { connect_request(raw, conn, acceptor) };
-            let Ok(room) = KBox::<ConnectRequest>::new_uninit(GFP_KERNEL) else {
-                give_up(request);
-                return 1;
-            };
-            match acceptor.request(KBox::write(room, request)) {
+            match hand_over(request, acceptor) {
                 Ok(()) => 0,
-                Err(request) => {
-                    give_up(KBox::into_inner(request));
-                    1
-                }
+                Err(()) => 1,
             }
         }
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
