@@ -335,10 +335,13 @@ class Text(FileLint):
 
 
 class House(Lint):
-    def figures(self, **files):
+    def verdict(self, **files):
         for name, text in files.items():
             self.write(f"rust/{name.replace('__', '/')}.rs", text)
-        return self.run_lint("house", "-v", str(self.top / "rust"))[1]
+        return self.run_lint("house", "-v", str(self.top / "rust"))
+
+    def figures(self, **files):
+        return self.verdict(**files)[1]
 
     def test_a_name_of_two_types(self):
         shown = self.figures(a__x="struct Entry;\nmod inner { enum Kind { A } }\n",
@@ -346,13 +349,17 @@ class House(Lint):
                              c__z="impl Entry { type Kind = u8; }\nfn f() { struct Entry; }\n")
         self.assertIn("Entry: rust/a/x.rs, rust/b/y.rs\n", shown)
         self.assertIn("Kind: rust/a/x.rs, rust/b/y.rs\n", shown)
-        self.assertIn("several meanings: 100 % (2 of 2)", shown)
+        self.assertIn("several meanings: 100 % (2 of 2): beyond its limit", shown)
 
     def test_a_long_function(self):
         long, short = (f"fn {name}() {{" + "\n" * lines + "}\n" for name, lines in (("long", 60), ("short", 59)))
-        shown = self.figures(a__x=long + short)
+        status, shown = self.verdict(a__x=long + short)
         self.assertIn("fn long has 61 lines", shown)
-        self.assertIn("functions over 60 lines: 1 (1 of 2)", shown)
+        self.assertIn("functions over 60 lines: 1 (1 of 2): beyond its limit\n", shown)
+        self.assertEqual(status, 1)
+        status, shown = self.verdict(a__x=short)
+        self.assertIn("functions over 60 lines: 0 (0 of 1)\n", shown)
+        self.assertEqual(status, 0)
 
     def test_a_circle(self):
         shown = self.figures(a__mod="pub(crate) use x::Entry;\nmod x;\n",
@@ -360,22 +367,22 @@ class House(Lint):
                              b__y="use crate::a::x::Entry;\nstruct Kind;\n",
                              b__z="use super::y::Kind;\nuse crate::a::Entry;\n")
         self.assertIn("circle: rust/a/x.rs, rust/b/y.rs\n", shown)
-        self.assertIn("files that use each other: 50 % (2 of 4)", shown)
+        self.assertIn("files that use each other: 50 % (2 of 4): beyond its limit", shown)
 
     def test_a_reason_without_a_contract(self):
         shown = self.figures(a__x="// SAFETY: it is valid.\n// SAFETY: set by\n// ib_alloc_cq().\n")
         self.assertIn("rust/a/x.rs:1: SAFETY: it is valid.\n", shown)
-        self.assertIn("an invariant: 50 % (1 of 2)", shown)
+        self.assertIn("an invariant: 50 % (1 of 2): beyond its limit", shown)
 
     def test_words_of_doc_comments(self):
         shown = self.figures(a__x="//! What it is.\n/// Posts a Send.\n// What a comment.\nfn f() {}\n")
-        self.assertIn('"what" in 1,000 words of doc comments: 166.7 (1 of 6)', shown)
+        self.assertIn('"what" in 1,000 words of doc comments: 166.7 (1 of 6): beyond its limit', shown)
 
     def test_errors_of_a_function(self):
         shown = self.figures(rdma__x="/// # Errors\n///\n/// `EIO`.\nfn told() -> Result {\n}\n"
                                      "fn untold() -> Result {\n}\n")
         self.assertIn("rust/rdma/x.rs:6: fn untold has no errors\n", shown)
-        self.assertIn("have `# Errors`: 50 % (1 of 2)", shown)
+        self.assertIn("have `# Errors`: 50 % (1 of 2): beyond its limit", shown)
 
 
 if __name__ == "__main__":
