@@ -151,8 +151,8 @@ impl Drop for Reassembly {
 }
 
 impl<R: Role> State<R> {
-    /// Keeps a message in parts to which a part was added that belongs at `offset`. Nothing else was
-    /// joined meanwhile: messages are handled one after the other.
+    /// Keeps a reassembly to which the part at `offset` was added. Messages are handled one after the
+    /// other, so the connection has no other reassembly.
     fn keep_part(&mut self, joined: Reassembly, offset: u32) {
         if offset == 0 {
             self.joining_since = now();

@@ -111,9 +111,9 @@ pub(crate) struct Region {
 
 /// # Invariants
 ///
-/// `raw` is a valid registration in the domain of `pd`. If `nents` is not zero, that many entries
-/// of `sg`, from the first on, are mapped for the device in direction `direction`: one alone by
-/// rpcrdma_dma_map_sg_one(), several by ib_dma_map_sg().
+/// `raw` is a valid registration in the domain of `pd`. If `nents` is not zero, the first `nents` entries of
+/// `sg` are mapped for the device in direction `direction`: a single entry by rpcrdma_dma_map_sg_one(),
+/// several entries by ib_dma_map_sg().
 pub(super) struct Inner {
     raw: NonNull<bindings::ib_mr>,
     link: Link<Inner>,

@@ -192,7 +192,7 @@ impl<H: Handler> RecvBatch<H> {
         self.len += 1;
     }
 
-    /// Posts all that were added. Context and errors: as for [`QpRef::post_recv`].
+    /// Posts all Receives that were added. Context and errors: as for [`QpRef::post_recv`].
     ///
     /// # Errors
     ///

@@ -78,7 +78,7 @@ impl Service for RdmaService {
         let peer = request.peer();
         service::ServerConnection::accept(xprt, request, most).inspect_err(|&error| {
             let why = match error {
-                _ if error == errno::not_supported() => "what it takes is not there",
+                _ if error == errno::not_supported() => "the limits of the device do not suffice",
                 ENOMEM => "no memory",
                 _ => "not set up",
             };

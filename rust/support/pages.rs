@@ -303,7 +303,7 @@ impl PageBuf {
 }
 
 impl PageBuf {
-    /// Copies the bytes from `at` on.
+    /// Copies the bytes from byte `at` on to `out`.
     ///
     /// # Errors
     ///

@@ -215,7 +215,7 @@ few_slots() {
 		wait "$reader" || fail "a task has got no slot"
 	done
 	note "inflight, backlog: $(transport inflight backlog)"
-	[ "$(transport backlog)" -gt 0 ] || fail "nobody has waited"
+	[ "$(transport backlog)" -gt 0 ] || fail "no RPC has waited"
 }
 
 # Slots are freed while tasks look for a slot: the later of the two steps must see the earlier.

@@ -94,7 +94,7 @@ namespace_goes_away() {
 	case $2 in
 	first) ip netns delete rpcrdma-test ;;
 	esac
-	pkill -9 -f "fileio.py churn $local/mnt" || fail "nobody is at work any more"
+	pkill -9 -f "fileio.py churn $local/mnt" || fail "the processes have ended"
 	was_killed $process
 	[ "$2" = first ] || ip netns delete rpcrdma-test
 	cat "$local/churn"

@@ -97,7 +97,7 @@ asks_the_portmapper_for_port_0() {
 is_refused_where_nobody_listens() {
 	begun=$(date +%s)
 	if mount -t nfs -o "proto=rdma,port=20050,vers=$VERS,soft,retry=0" "$SERVER:$EXPORT" "$mnt"; then
-		fail "mounted through a port that nobody listens on"
+		fail "mounted through a port without a listener"
 	fi
 	note "refused after $(($(date +%s) - begun)) s"
 	[ $(($(date +%s) - begun)) -lt 20 ] || fail "the refusal was not noticed"

@@ -471,7 +471,7 @@ def swap(mib: str) -> None:
             time.sleep(0.1)
         else:
             sys.exit(f"no more than {swapped()} KiB has been swapped out")
-        check(memory, pattern(size, seed), "what was swapped out")
+        check(memory, pattern(size, seed), "memory that was swapped out")
 
 
 def page_by_page(part: int, seed: int) -> bytearray:

@@ -193,7 +193,7 @@ has_server_command() {
 
 needs_server_command() {
 	has_server_command ||
-		skip "set SERVER_COMMAND to what runs a command on the server as root: README.rst has one"
+		skip "set SERVER_COMMAND to a command that runs a command on the server as root: README.rst has one"
 }
 
 # Waits until the server has no connection. Earlier connections may still be closing. A test that cuts

@@ -61,7 +61,7 @@ each_rule_is_held() {
 		make_files_and_leave
 		rest=$(rdma_objects on_server)
 	else
-		note "SERVER_COMMAND is not set: nobody looks at what is left"
+		note "SERVER_COMMAND is not set: the objects of the server are not compared"
 		make_files
 	fi
 	ALONE=1 break_rules || fail "the server does not answer as it should"
@@ -131,7 +131,7 @@ nobody_else_is_disturbed() {
 receives_are_of_the_version_that_is_spoken() {
 	with 1 2 16384
 	needs_crowd
-	! on_server test -e /sys/kernel/debug/kmemleak || skip "KASAN keeps back what was freed"
+	! on_server test -e /sys/kernel/debug/kmemleak || skip "KASAN keeps freed memory back"
 	make_files
 	break_rules receives_of
 }

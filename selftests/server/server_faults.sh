@@ -176,7 +176,7 @@ memory_is_short() {
 	note "$failed allocations have failed, $(($(transport connect_count) - connections)) new connections"
 	[ $failed -gt 0 ] || fail "memory was not short"
 	for n in 1 2 3 4; do
-		[ -e "$local/rounds$n" ] || fail "process $n read what it has not written"
+		[ -e "$local/rounds$n" ] || fail "process $n read data that it has not written"
 		note "process $n: $(cat "$local/rounds$n") complete rounds"
 		[ "$(cat "$local/rounds$n")" -gt 0 ] || fail "that tests nothing"
 	done
@@ -275,7 +275,7 @@ locks_are_notified() {
 	on_server touch "$place/let-go"
 	begun=$(date +%s)
 	until [ -e "$local/held" ]; do
-		[ $(($(date +%s) - begun)) -lt 10 ] || fail "nobody has said that the lock is free"
+		[ $(($(date +%s) - begun)) -lt 10 ] || fail "no callback has said that the lock is free"
 		sleep 0.1
 	done
 	touch "$local/let-go"

@@ -30,7 +30,7 @@ until_there() {
 ends_well() {
 	wait $greedy || {
 		cat "$local/greedy"
-		fail "the greedy clients have not had what they should"
+		fail "the greedy clients lack Replies"
 	}
 	note "$(tail -n 1 "$local/greedy")"
 }

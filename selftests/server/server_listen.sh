@@ -132,7 +132,7 @@ waiting_clients_are_refused() {
 	timeout 60 "$here/crowd.py" "$SERVER" 20057 4 4 >"$local/waiting" 2>&1 &
 	crowd=$!
 	sleep 3
-	kill -0 $crowd || fail "nobody waits: $(cat "$local/waiting")"
+	kill -0 $crowd || fail "no client waits: $(cat "$local/waiting")"
 	on_server nfsdctl listener "-rdma:$SERVER:20057"
 	begun=$(date +%s)
 	wait $crowd || :
@@ -195,8 +195,8 @@ listeners_under_a_crowd() {
 	wait $crowd
 	cat "$local/crowds"
 	note "$round restarts, $(grep -c '^served' "$local/crowds") of $(wc -l <"$local/crowds") crowds were served"
-	grep -q '^served' "$local/crowds" || fail "nobody was served"
-	met_a_restart || fail "nobody met a restart"
+	grep -q '^served' "$local/crowds" || fail "no client was served"
+	met_a_restart || fail "no client met a restart"
 	serves "$PORT"
 }
 

@@ -50,7 +50,7 @@ refused() {
 events_of_a_refusal() {
 	needs_crowd
 	server_trace refused
-	shows "svcrdma_refuse: peer=$(source_of "$SERVER"):[0-9]* why=\"what it takes is not there\" rc=-95$"
+	shows "svcrdma_refuse: peer=$(source_of "$SERVER"):[0-9]* why=\"the limits of the device do not suffice\" rc=-95$"
 	! grep '^svcrdma_accept' "$local/events" || fail "accepted all the same"
 }
 

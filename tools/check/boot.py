@@ -20,7 +20,7 @@ LAB = PROJECT / "tools/lab/lab"
 KDIR = PROJECT / "tools/lab/kdir"
 ENDINGS = {98: "a kernel has reported a stall: the host did not run it for long, or it is caught in a loop",
            99: "a kernel has reported a fault", 124: "timed out", 125: "the lab has failed"}
-EXPLAINED = "reported what is known of it"
+EXPLAINED = "reported a known fault of its own"
 START = re.compile(r"^# selftests: rpcrdma: (.*)")
 END = re.compile(r"^(not )?ok \d+ selftests: rpcrdma: (.*?)( # .*)?$")
 

@@ -146,7 +146,7 @@ def parse(lines: Iterable[str], may_skip: Iterable[str] = ()) -> tuple[Tally, li
             elif skipped:
                 shown.append(line)
             if unlisted:
-                shown.append("this skip is not on the list of those that are allowed here")
+                shown.append("this skip is not on the list of the boot")
             diagnostics = []
         elif planned := PLAN.match(line):
             plans.append(int(planned[1]))

@@ -742,9 +742,9 @@ impl<R: Recorder> Connection<R> {
         }
     }
 
-    /// Returns the bytes of Payload stream of the longest message in parts for which a sender that
-    /// waits for all credits gets them: with less than half the peer's ceiling left, it is granted
-    /// more. 0 in version 1.
+    /// Returns the length of the longest Payload stream in parts, to the peer and from the peer, whose sender
+    /// may wait for all credits at once. A receiver grants more credits when less than half of its ceiling is
+    /// left, so the sender of a longer stream would wait for ever. 0 in version 1.
     //= V2-037, V2-038, D-11
     pub fn continued_at_once(&self) -> (u32, u32) {
         if self.version() != Some(Version::V2) {

@@ -62,7 +62,7 @@ pub struct CallLimits {
 impl CallLimits {
     /// Returns limits for Calls in the reverse direction: these have no chunks.
     ///
-    /// A Reply chunk is let pass in version 2, and not used.
+    /// Version 2 permits a Reply chunk in such a Call. It is not used.
     //= V1-133, NFS-052
     pub const fn reverse(version: Version, call_bytes: u32) -> Self {
         Self {

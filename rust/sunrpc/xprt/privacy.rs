@@ -6,7 +6,7 @@
 //! When an RPC times out, its task encodes the Call again at once, for the next connection, and
 //! frees the pages of the last time, by `rq_release_snd_buf`; but until the connection is closed,
 //! the peer can read them through the Read chunk of the Call, also after they are used for other data.
-//! Therefore we replace the release function, and end the peer's access first. Other flavours send the
+//! Therefore the transport replaces the release function, and ends the access of the peer first. Other flavours send the
 //! pages of the upper layer, which stay with the RPC.
 
 use super::{

@@ -177,7 +177,7 @@ def more_than_any_call_has(c: Client) -> None:
 
 
 #= NFS-045
-@case(stock="reads, and answers not at all, what is one page more")
+@case(stock="reads a page more, and sends no answer")
 def as_much_as_a_call_has(c: Client) -> None:
     """A Call of the largest length. NULL ignores its arguments."""
     most = c.caller.longest_call()

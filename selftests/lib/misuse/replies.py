@@ -52,7 +52,7 @@ def a_long_reply_in_pieces(c: Client) -> None:
     expect(LARGE[start:start + length] in c.got(*answer.reply_chunk()), "other data")
 
 
-@case(stock="executes what it refuses")
+@case(stock="executes a Call that it refuses")
 def a_reply_chunk_of_no_segments(c: Client) -> None:
     """A Call whose Reply has no room is not executed either."""
     good(c.replies(writes(4, data=b"good")).payload)
@@ -74,7 +74,7 @@ def a_reply_without_room(c: Client) -> None:
         c.refuses(reads(*ranges), reply=[c.piece(0, 64)])
 
 
-@case(stock="sends what its buffer holds")
+@case(stock="sends the content of its buffer")
 def an_inline_reply_to_the_byte(c: Client) -> None:
     around = len(c.replies(reads((0, 4))).message) - 4
     expect(len(c.replies(reads((0, INLINE - around))).message) == INLINE, "another length")

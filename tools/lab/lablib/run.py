@@ -269,7 +269,7 @@ class Run:
                 reported.add(STALLED if stalled else REPORTED)
                 say(f"the {name}'s kernel {'stalled' if stalled else 'reported'}:\n{report}")
             for line in klog.explained(text):
-                say(f"the {name}'s kernel reported what is known of it: {line}")
+                say(f"the {name}'s kernel reported a known fault of its own: {line}")
             if self.outcome == LAB_FAILED and not reported:
                 say(f"the end of the {name}'s log:\n" + "\n".join(text.splitlines()[-15:]))
         assert self.outcome is not None
