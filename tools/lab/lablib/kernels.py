@@ -23,7 +23,7 @@ UML = {"uml": ("uml",), "uml-checkers": ("uml", "checkers")}
 # All checkers are in one kernel, with these names.
 SAME = {"uml-kasan": "uml-checkers", "uml-lockdep": "uml-checkers"}
 # The patches of kernels/, for User Mode Linux only; its nodes need them.
-PATCHES = ("vector", "yield", "secondary", "ipi", "stack", "kasan", "rxe")
+PATCHES = ("vector", "yield", "secondary", "ipi", "stack", "kasan", "rxe", "cma")
 FLAVOURS = (*UML, *SAME, "debian", "debian-7.3", "debian-6.12")
 # The largest number of processors of User Mode Linux.
 MOST_CPUS = 4
