@@ -151,12 +151,12 @@ clients_that_give_up_leave() {
 	listens_without_threads
 	on_server sh -c 'command -v rdma' >/dev/null || skip "the server needs rdma"
 	before=$(ids_of_server)
-	timeout 60 "$here/crowd.py" "$SERVER" 20057 4 4 >"$local/waiting" 2>&1 &
+	timeout 60 "$here/crowd.py" "$SERVER" 20057 12 12 >"$local/waiting" 2>&1 &
 	for _ in $(seq 60); do
-		[ "$(ids_of_server)" -lt $((before + 4)) ] || break
+		[ "$(ids_of_server)" -lt $((before + 12)) ] || break
 		sleep 0.5
 	done
-	[ "$(ids_of_server)" -ge $((before + 4)) ] || fail "$(ids_of_server) clients wait: $(cat "$local/waiting")"
+	[ "$(ids_of_server)" -ge $((before + 12)) ] || fail "$(ids_of_server) clients wait: $(cat "$local/waiting")"
 	pkill -KILL -f "crowd.py $SERVER 20057"
 	wait
 	for _ in $(seq 20); do
