@@ -101,10 +101,7 @@ impl Limits {
     /// A chunk may have two Segments more, for a page list that begins and ends within a page. A header
     /// has no more Segments than an RPC has registrations.
     pub const fn of_whole_pages(self) -> Self {
-        let (both, more) = (
-            self.chunk_segments.saturating_mul(2),
-            self.chunk_segments.saturating_add(2),
-        );
+        let both = self.chunk_segments.saturating_mul(2);
         Self {
             whole_pages: true,
             header_segments: if both < self.header_segments {
@@ -112,26 +109,27 @@ impl Limits {
             } else {
                 self.header_segments
             },
-            chunk_segments: if more <= Self::NFS_SAFE_SEGMENTS {
-                more
-            } else {
-                self.chunk_segments
-            },
+            chunk_segments: self.chunk_segments_and(2),
             ..self
         }
     }
 
     /// Returns the limits for a server that may demand room for pad: a chunk may have a Segment more.
     pub(in crate::proto) const fn with_pads(self) -> Self {
-        let more = self.chunk_segments.saturating_add(1);
         Self {
             pads: true,
-            chunk_segments: if more <= Self::NFS_SAFE_SEGMENTS {
-                more
-            } else {
-                self.chunk_segments
-            },
+            chunk_segments: self.chunk_segments_and(1),
             ..self
+        }
+    }
+
+    /// Returns the limit of Segments in a chunk with `more`, unless that is more than NFS servers accept.
+    const fn chunk_segments_and(&self, more: u32) -> u32 {
+        let sum = self.chunk_segments.saturating_add(more);
+        if sum <= Self::NFS_SAFE_SEGMENTS {
+            sum
+        } else {
+            self.chunk_segments
         }
     }
 
