@@ -20,8 +20,7 @@ use crate::{
     endpoint::{
         EndReason,
         LockedState,
-        Shared,
-        State, //
+        Shared, //
     },
     proto::{
         responder::{
@@ -44,7 +43,6 @@ use crate::{
             Pull,
             PullBox, //
         },
-        qp::QpRef,
         rw::{
             is_final,
             Remote, //
@@ -461,23 +459,24 @@ impl Open<'_> {
 
     /// Begins to read the data of a Call, from byte `from` on. Without room in the send queue, the RDMA Reads wait
     /// for it, and the thread does not.
-    fn pull(&self, mut message: ServerMessage, pull: PullBox<Shared<Server>>, from: u32) {
+    fn pull(&self, message: ServerMessage, pull: PullBox<Shared<Server>>, from: u32) {
         let (shared, qp) = (self.shared(), self.endpoint().qp());
-        let more = message.note().more;
-        message.note_mut().is_last_round = from != 0 && !more;
+        let is_last_round = from != 0 && !message.note().more;
         let mut state = shared.lock();
         if shared.is_closing() {
             drop(state);
             return Pull::cancel(pull, qp);
         }
+        // The RDMA Reads of another Call are posted behind these.
+        state.role.in_rounds &= !is_last_round;
         // RDMA Reads and Replies that wait go first.
         if shared.role.has_unposted() || !state.queue.has_room_for(pull.work_requests()) {
             return self.pull_later(state, message, pull);
         }
-        let posted = state.post_pull(qp, pull, message);
+        let posted = qp.post_pull(&mut state.queue, pull, message);
         drop(state);
-        if let Err(why) = posted {
-            shared.request_close(why);
+        if posted.is_err() {
+            shared.request_close(EndReason::NotPosted);
         }
     }
 
@@ -557,27 +556,6 @@ impl Open<'_> {
         drop(message);
         self.shared().request_close(EndReason::NotPosted);
         Delivered::nothing()
-    }
-}
-
-impl State<Server> {
-    /// Posts the RDMA Reads of a Call, for which there is room.
-    ///
-    /// # Errors
-    ///
-    /// The connection has to be closed.
-    pub(super) fn post_pull(
-        &mut self,
-        qp: &QpRef<Shared<Server>>,
-        pull: PullBox<Shared<Server>>,
-        call: ServerMessage,
-    ) -> Result<(), EndReason> {
-        if call.note().is_last_round {
-            // No Call is read in rounds after this one.
-            self.role.in_rounds = false;
-        }
-        qp.post_pull(&mut self.queue, pull, call)
-            .map_err(|_| EndReason::NotPosted)
     }
 }
 

@@ -95,8 +95,6 @@ pub(crate) struct Note {
     pub(super) read: u32,
     /// Data behind `read` is missing.
     pub(super) more: bool,
-    /// The RDMA Reads that wait are the last of a Call that is read in rounds.
-    pub(super) is_last_round: bool,
     /// Its Payload stream until it is delivered, if that came in several parts.
     pub(super) joined: Option<Reassembly>,
     /// The number of Receives that it counts as while it is kept. Version 1 does not count them.
@@ -114,7 +112,6 @@ impl Note {
         self.pull = None;
         self.read = 0;
         self.more = false;
-        self.is_last_round = false;
         self.joined = None;
         self.held = 0;
         self.delayed = None;

@@ -302,7 +302,8 @@ fn send(state: &mut State<Server>, qp: &QpRef<Shared<Server>>) -> Result<bool, E
                 state.role.unposted.push_first(call);
                 return Ok(has_gone_on);
             }
-            state.post_pull(qp, pull, call)?;
+            qp.post_pull(&mut state.queue, pull, call)
+                .map_err(|_| EndReason::NotPosted)?;
             has_gone_on = true;
             continue;
         };
