@@ -88,9 +88,11 @@ def _qemu(kernel: Kernel, image: Path, name: str, end: socket.socket | None, fds
           memory: int, args: Iterable[str], plugin: str | None) -> list[Word]:
     """QEMU without hardware virtualisation, which not every machine has."""
     # The kernel calls a timer broken that has not interrupted it for some milliseconds of its own
-    # clock. On a host with more work than processors the emulator may not have run in that time.
+    # clock. On a host with more work than processors the emulator may not have run in that time. Beside builds
+    # it may not have run for half a minute, which is a soft lockup by default: a loop lasts longer than a minute.
     append = " ".join(("console=ttyS0 quiet loglevel=6 panic=-1 rdinit=/init", f"lab={name}",
-                       "mitigations=off no_timer_check", *args))
+                       "mitigations=off no_timer_check",
+                       "watchdog_thresh=30 rcupdate.rcu_cpu_stall_timeout=60", *args))
     argv: list[Word] = [
         "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus),
         "-m", str(memory), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
