@@ -203,7 +203,7 @@ registrations_run_out() {
 	[ "$(on_server sh -c "cat $pages 2>/dev/null")" = 1 ] ||
 		skip "the server's device has registrations of more than a page"
 	mount_export
-	"$here/fileio.py" together "$dir" 8 1048576
+	"$here/together.py" "$dir" 8 1048576
 	[ "$(says last_close)" = none ]
 }
 

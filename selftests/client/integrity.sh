@@ -88,7 +88,7 @@ offsets() {
 
 writers_and_readers_at_once() {
 	mount_export
-	"$here/fileio.py" together "$dir" "$1" "$2"
+	"$here/together.py" "$dir" "$1" "$2"
 }
 
 tests \

@@ -112,7 +112,7 @@ reserved() {
 
 # work COUNT: COUNT processes write and COUNT read, and then the connection is lost.
 work() {
-	"$here/fileio.py" together "$dir" "$1" 2000000
+	"$here/together.py" "$dir" "$1" 2000000
 	before=$(transport connect_count)
 	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
 	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"

@@ -9,7 +9,6 @@ limit MOUNT FILE WAY    finds the largest size that goes inline (WAY: put or get
 write LOCAL DIR HOW SIZE...     changes files the same way in both directories (HOW: a writer below)
 compare LOCAL DIR HOW SIZE... [direct|skewed]   compares the files of `write`, read directly and
                         then into memory that does not start at a page
-together DIR COUNT SIZE     COUNT writers and COUNT readers at once, each on a file of its own
 populate DIR COUNT      makes COUNT entries with names of many lengths and prints the names
 list DIR                prints the names in DIR
 list_when_told DIR READY TOLD     opens DIR, makes READY, and prints the names in DIR when TOLD exists
@@ -301,58 +300,6 @@ def compare(local: str, path: str, how: str, *words: str) -> None:
                 check(file.read(), wanted, name)
 
 
-def together(path: str, count: str, size: str) -> None:
-    """Lets each writer change its file in a loop. Each reader must see whole versions only."""
-    length = int(size)
-    names = [f"{path}/together{n}" for n in range(int(count))]
-    for name in names:
-        write_once(name, pattern(length, 0))
-    children = []
-    for number, name in enumerate(names):
-        for work in (together_write, together_read):
-            child = os.fork()
-            if not child:
-                try:
-                    work(name, length, number)
-                    os._exit(0)
-                # The child never returns from here.
-                except BaseException as error:  # pylint: disable=broad-exception-caught
-                    print(f"{name}: {error}", flush=True)
-                    os._exit(1)
-            children.append(child)
-    statuses = [os.waitpid(child, 0)[1] for child in children]
-    if any(statuses):
-        sys.exit("a writer or a reader has failed")
-    for name in names:
-        check(read_once(name, length), pattern(length, 5), name)
-
-
-def together_write(name: str, size: int, number: int) -> None:
-    for seed in range(1, 6):
-        data = pattern(size, seed)
-        if number % 2:
-            write_once(name, data)
-        else:
-            with open(name, "r+b") as file:
-                file.write(data)
-                os.fsync(file.fileno())
-
-
-def together_read(name: str, size: int, number: int) -> None:
-    """Checks that all groups of 64 bytes of a page have the same version: a page is written as a whole."""
-    versions = [pattern(size, seed) for seed in range(6)]
-    for _ in range(6):
-        if number % 2:
-            data = read_once(name, size)
-        else:
-            with open(name, "rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                data = file.read()
-        for at in range(0, size, 64):
-            if not any(data[at:at + 64] == version[at:at + 64] for version in versions):
-                raise ValueError(f"the bytes at {at} are of no version")
-
-
 CHURNED = (600, 3500, 5000, 70000, 300001)
 
 
@@ -592,8 +539,8 @@ def checkxattr(path: str, size: str) -> None:
 
 # Each takes the words behind its name.
 NAMED: tuple[Callable[..., None], ...] = (
-    put, get, ask, limit, write, compare, together, churn, settled, fill, filled, exceed, swap, populate,
-    list_when_told, list_each_when_told, list_at_once, setxattr, checkxattr)
+    put, get, ask, limit, write, compare, churn, settled, fill, filled, exceed, swap, populate, list_when_told,
+    list_each_when_told, list_at_once, setxattr, checkxattr)
 COMMANDS = {f.__name__: f for f in NAMED} | {"list": list_names, "sizes": put_and_get}
 
 if __name__ == "__main__":

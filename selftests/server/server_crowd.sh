@@ -128,7 +128,7 @@ credits_grow() {
 	# The window is sunrpc's: 256 for each.
 	most=0
 	for _ in $(seq 20); do
-		"$here/fileio.py" together "$dir" 8 65536
+		"$here/together.py" "$dir" 8 65536
 		for window in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_info; do
 			cwnd=$(sed -n 's/^cong_win=//p' "$window")
 			cwnd=$((${cwnd:-0} / 256))

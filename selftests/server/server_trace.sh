@@ -132,7 +132,7 @@ events_of_errors() {
 # A client that uses its credits gets more: each grant is said once, and none is more than there may be.
 works() {
 	for _ in $(seq 10); do
-		"$here/fileio.py" together "$dir" 8 65536
+		"$here/together.py" "$dir" 8 65536
 	done
 }
 
