@@ -5,12 +5,15 @@
 import contextlib
 import dataclasses
 import io
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
 from collections.abc import Iterable, Mapping
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 from boot import Boot, Command, run_all
@@ -226,6 +229,24 @@ class Suites(unittest.TestCase):
     def test_what_fails_with_both_needs_a_reason(self) -> None:
         self.assertEqual(self.counts({"a": (0,)}, {"a": (0,)}, {}), (0, 1, 0))
         self.assertEqual(self.counts({"a": (0,)}, {"a": (0, 1)}, {("a suite", "a"): "why"}), (0, 0, 1))
+
+
+class Skips(unittest.TestCase):
+    """The skips that the boots may have."""
+
+    def test_each_reason_is_of_a_test(self) -> None:
+        loader = SourceFileLoader("check_lab", str(HERE / "check-lab"))
+        spec = spec_from_loader(loader.name, loader)
+        assert spec
+        check_lab = module_from_spec(spec)
+        loader.exec_module(check_lab)
+        scripts = [path.read_text() for path in (PROJECT / "selftests").rglob("*.sh")]
+        reasons = [reason for script in scripts for reason in re.findall(r'\bskip "([^"]*)"', script)]
+        skips = {skip for boot in check_lab.EVERY_BOOT for skip in getattr(boot, "skips", ())}
+        self.assertTrue(skips and reasons)
+        for skip in skips:
+            wanted = skip.rpartition("SKIP ")[2]
+            self.assertTrue(any(re.match(wanted, reason) for reason in reasons), skip)
 
 
 if __name__ == "__main__":
