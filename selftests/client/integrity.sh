@@ -88,7 +88,10 @@ offsets() {
 
 writers_and_readers_at_once() {
 	mount_export
-	"$here/together.py" "$dir" "$1" "$2"
+	set -- "$dir" "$1" "$2"
+	# Soft iWARP sends a page in several segments of TCP, without a copy.
+	! rdma link 2>/dev/null | grep -q '^link siw' || set -- "$@" torn
+	"$here/together.py" "$@"
 }
 
 tests \

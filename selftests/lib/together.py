@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Writers and readers at once: each reader sees the versions of its file and nothing else.
 
-usage: together.py DIR COUNT SIZE
+usage: together.py DIR COUNT SIZE [torn]
 
-There are COUNT writers and COUNT readers of files of SIZE bytes in DIR, a writer and a reader for each file.
+There are COUNT writers and COUNT readers of files of SIZE bytes in DIR, a writer and a reader for each file. All
+bytes of a group have one version, as a device reads them at once. With "torn", a group may begin with one version and
+end with another.
 """
 
 import os
@@ -19,17 +21,20 @@ VERSIONS = 6
 GROUP = 64
 
 
-def work_all(names: Sequence[str], length: int) -> None:
+def work_all(names: Sequence[str], length: int, torn: bool) -> None:
     """Lets each writer change its file in a loop, while a reader reads it."""
     for name in names:
         write_once(name, pattern(length, 0))
     children = []
     for number, name in enumerate(names):
-        for work in (write_versions, read_versions):
+        for writes in (True, False):
             child = os.fork()
             if not child:
                 try:
-                    work(name, length, number)
+                    if writes:
+                        write_versions(name, length, number)
+                    else:
+                        read_versions(name, length, number, torn)
                     os._exit(0)
                 # The child never returns from here.
                 except BaseException as error:  # pylint: disable=broad-exception-caught
@@ -54,11 +59,11 @@ def write_versions(name: str, size: int, number: int) -> None:
                 os.fsync(file.fileno())
 
 
-def read_versions(name: str, size: int, number: int) -> None:
-    """Checks each group of bytes: it is of one version, or begins with one and ends with another.
+def read_versions(name: str, size: int, number: int, torn: bool) -> None:
+    """Checks each group of bytes: it is of one version, or with `torn` begins with one and ends with another.
 
-    A WRITE changes a page while a READ sends it. Soft iWARP sends a page in several segments of TCP, without a
-    copy, so that a segment may have the bytes before the WRITE and the next segment the bytes after it.
+    A WRITE changes a page while a READ sends it. A provider that sends a page in several segments of TCP, without a
+    copy, may send the bytes before the WRITE in a segment, and the bytes after it in the next.
     """
     versions = [pattern(size, seed) for seed in range(VERSIONS)]
     for _ in range(VERSIONS):
@@ -71,7 +76,7 @@ def read_versions(name: str, size: int, number: int) -> None:
         for at in range(0, size, GROUP):
             group = data[at:at + GROUP]
             groups = [version[at:at + GROUP] for version in versions]
-            if group not in groups and not is_torn(group, groups):
+            if group not in groups and not (torn and is_torn(group, groups)):
                 raise ValueError(f"the bytes at {at} are of no version: {group.hex()}")
 
 
@@ -81,8 +86,10 @@ def is_torn(group: bytes, groups: Sequence[bytes]) -> bool:
                and any(group[cut:] == last[cut:] for last in groups) for cut in range(1, len(group)))
 
 
-def main(directory: str, count: str, size: str) -> None:
-    work_all([f"{directory}/together{number}" for number in range(int(count))], int(size))
+def main(directory: str, count: str, size: str, form: str = "whole") -> None:
+    if form not in ("whole", "torn"):
+        sys.exit(__doc__)
+    work_all([f"{directory}/together{number}" for number in range(int(count))], int(size), form == "torn")
 
 
 if __name__ == "__main__":
