@@ -48,7 +48,8 @@ pub struct Limits {
     pub reduced_long_call: bool,
     /// A Call may have a Write list and a Reply chunk.
     pub write_and_reply: bool,
-    /// A Write chunk has room for the pad of its item: a Segment of its own.
+    /// A Write chunk has room for the pad of its item: a Segment of its own. Never in version 2, where a peer may
+    /// limit a Segment to fewer bytes than a pad has.
     //= D-54
     pub pads: bool,
     /// The most bytes of Payload stream that may be sent in several messages; 0 for version 1.

@@ -75,7 +75,8 @@ fn limits(source: &mut Source<'_>) -> Limits {
     limits.whole_pages = flags >= 0x80;
     limits.reduced_long_call = source.flag();
     limits.write_and_reply = source.flag();
-    limits.pads = source.flag();
+    // Version 2 has no pads, so a Segment has room for a pad.
+    limits.pads = source.flag() && limits.version == Version::V1;
     limits
 }
 
