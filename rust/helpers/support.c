@@ -105,8 +105,3 @@ rust_helper_user_key_payload_rcu(const struct key *key)
 {
 	return user_key_payload_rcu(key);
 }
-
-__rust_helper u64 rust_helper_get_jiffies_64(void)
-{
-	return get_jiffies_64();
-}

@@ -12,18 +12,13 @@ pub(crate) fn milliseconds() -> u64 {
     jiffies() * 1000 / bindings::HZ as u64
 }
 
-/// Jiffies that do not wrap around, as get_jiffies_64() counts them.
-#[cfg(CONFIG_64BIT)]
+/// `jiffies` wraps around after 49 days, and first after five minutes, if it has 32 bits.
+const _: () = assert!(cfg!(CONFIG_64BIT), "rpcrdma needs a kernel of 64 bits");
+
+/// Returns the jiffies since the boot, as get_jiffies_64() counts them.
 #[inline]
 fn jiffies() -> u64 {
-    // SAFETY: `jiffies` (kernel/time/timer.c) is `jiffies_64` here. It is written by the timekeeping CPU
-    // only, a word at a time; a volatile read sees some value of it.
+    // SAFETY: `jiffies` (kernel/time/timer.c) is `jiffies_64`, because the kernel has 64 bits. It is written by the
+    // timekeeping CPU only, a word at a time; a volatile read sees some value of it.
     unsafe { core::ptr::read_volatile(&raw const bindings::jiffies) as u64 }
-}
-
-/// Jiffies that do not wrap around, as get_jiffies_64() counts them.
-#[cfg(not(CONFIG_64BIT))]
-fn jiffies() -> u64 {
-    // SAFETY: get_jiffies_64() may be called in any context.
-    unsafe { bindings::get_jiffies_64() }
 }
