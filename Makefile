@@ -99,7 +99,7 @@ check: python ## Every test; ends with: N passed, N failed
 # Runs these targets in parallel, one for each processor.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
-lint_parts = layers map events unsafe house text prose spelling shell pylint mypy docs format conformance conformance-tool lints checks probe
+lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs format conformance conformance-tool lints checks probe
 host_parts = core oracle fuzzing model mistakes cost dissector
 build_parts = debian debian-7.3 clippy ownership rustdoc install checkpatch
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
@@ -110,6 +110,8 @@ lint-layers:
 	@$(step) 'layers' tools/lint/layers
 lint-map:
 	@$(step) 'map of one RPC' tools/lint/map
+lint-barriers:
+	@$(step) 'barriers' tools/lint/barriers
 lint-events:
 	@$(step) 'trace events' tools/lint/events
 lint-unsafe:

@@ -84,6 +84,48 @@ class Map(Lint):
         self.assertEqual(self.verdict("*core* ``x.rs`` ``a``")[0], 1)
 
 
+class Barriers(FileLint):
+    PAIR = """impl A {
+    fn give(&self) {
+        self.space.store(true, Relaxed);
+        // Pairs with the barrier of `A::look`.
+        full_barrier();
+        self.wake();
+    }
+
+    fn look(&self) {
+        // Space may have come before the flag was seen. Pairs
+        // with the barrier of `A::give`.
+        full_barrier();
+    }
+}
+"""
+
+    def verdict(self, name, text):
+        self.write(name, text)
+        self.write("glue.c", "/* Gives. */\nvoid rpcrdma_put(int a)\n{\n\tsmp_mb();\n}\n")
+        return self.run_lint("barriers", self.top)
+
+    def test_pairs(self):
+        self.assert_taken("x.rs", self.PAIR)
+        look = self.PAIR.index("        // Space")
+        for other in ("self.a.xchg(0, Full);", "unsafe { bindings::rpcrdma_put(0) };"):
+            self.assert_taken("x.rs", f"{self.PAIR[:look]}{other}\n    }}\n}}\n")
+
+    def test_a_call_without_a_comment_or_a_comment_without_a_call(self):
+        self.assert_refused("x.rs", self.PAIR.replace("Pairs with", "See"),
+                            "x.rs:5: no comment names the barrier")
+        self.assert_refused("x.rs", self.PAIR.replace("        full_barrier();\n        self", "        self"),
+                            "x.rs:5: the comment tells of a pair of barriers")
+
+    def test_a_pair_of_a_function_without_a_barrier(self):
+        self.assert_refused("x.rs", self.PAIR.replace("`A::look`", "`A::gone`"),
+                            "no function with a barrier is named gone")
+
+    def test_no_barriers(self):
+        self.assert_refused("x.rs", "fn a() {}\n", "has a barrier")
+
+
 class Events(Lint):
     CODE = "    struct TheEvent<'a> = the_event {\n        a: u32,\n        b: &'a str,\n    }\n"
     HEADER = ("DECLARE_EVENT_CLASS(a_class,\n\tTP_PROTO(u32 x),\n);\n"

@@ -218,8 +218,8 @@ impl<T: Service> SvcVTable<T> {
         match unsafe { SvcInstance::<T>::part(xprt) } {
             Some(SvcPart::Connection(connection)) if !connection.has_space() => {
                 // The caller may have changed a flag, which smp_rmb() of svc_xprt_ready() does not order before
-                // this load. Without the barrier, space that came meanwhile is not seen, and `SvcHandle::enqueue`,
-                // with whose barrier this pairs, may not have seen the flag.
+                // this load. Without the barrier, space that came meanwhile is not seen, and the task that gave the
+                // space may not have seen the flag. Pairs with the barrier of `SvcHandle::enqueue`.
                 full_barrier();
                 connection.has_space().into()
             }
