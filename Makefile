@@ -23,7 +23,7 @@ out = $(CURDIR)/build
 CHECK_KERNEL ?= debian
 
 # rustfmt follows the modules from here.
-rust_roots = rust/rpcrdma_main.rs tools/proto/src/lib.rs tools/proto/panic/all.rs \
+rust_roots = rust/rpcrdma_main.rs tools/interleavings/src/lib.rs tools/proto/src/lib.rs tools/proto/panic/all.rs \
 	$(wildcard tools/proto/*/src/main.rs tools/proto/*/src/lib.rs tools/proto/tests/*.rs tools/proto/tests/*/main.rs) \
 	$(wildcard $(addprefix tools/lint/compile_fail/,*.rs */*.rs */*/*.rs))
 # A prefix for commands that end when make ends for any reason.
@@ -100,7 +100,7 @@ check: python ## Every test; ends with: N passed, N failed
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
 lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs format conformance conformance-tool lints checks probe
-host_parts = core oracle fuzzing model mistakes cost dissector
+host_parts = core oracle fuzzing model interleavings mistakes cost dissector
 build_parts = debian debian-7.3 clippy ownership rustdoc install checkpatch
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
 
@@ -150,7 +150,7 @@ lint-probe:
 core_with_vectors = tools/lab/buildroot --bind $(abspath $(RPCRDMA_VECTORS)):/tmp/vectors.json -- \
 	env RPCRDMA_VECTORS=/tmp/vectors.json tools/proto/check
 
-check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, mistakes, cost; dissector
+check-host: python ## The protocol core: vectors, properties, oracle, fuzzing, model, mistakes, cost; interleavings; dissector
 	$(parts) $(host_parts:%=host-%)
 host-core:
 	@$(if $(RPCRDMA_VECTORS),$(core_with_vectors),$(step) --ktap 'protocol core' $(buildroot) tools/proto/check)
@@ -160,6 +160,8 @@ host-fuzzing:
 	@$(step) 'fuzzing' tools/proto/fuzz/check
 host-model:
 	@$(step) 'model' tools/proto/model/check
+host-interleavings:
+	@$(step) 'interleavings' tools/interleavings/check
 host-mistakes:
 	@$(step) 'seeded mistakes are found' tools/proto/mutations/check
 host-cost:
