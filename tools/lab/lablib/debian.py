@@ -181,6 +181,23 @@ def _with_dependencies(tree: Path, names: Iterable[str]) -> list[str]:
     return ordered
 
 
+def pack_initrd(boot_files: Path, modules: Iterable[Path], log: Path) -> None:
+    """Makes BOOT_FILES/initrd.cpio, which loads MODULES in this order and starts the node's init."""
+    initrd = boot_files / "initrd"
+    for directory in ("bin", "dev", "root", "modules"):
+        (initrd / directory).mkdir(parents=True)
+    shutil.copy(roots.build_root() / "usr/bin/busybox", initrd / "bin")
+    shutil.copy(LAB / "node/initrd-init", initrd / "init")
+    order = []
+    for path in modules:
+        shutil.copy(path, initrd / "modules")
+        order.append(f"{path.name}\n")
+    (initrd / "order").write_text("".join(order))
+    progress.run("packing the initrd", roots.in_build_root(
+        ["sh", "-c", "find . | cpio -o -H newc >../initrd.cpio"], cwd=initrd), log)
+    shutil.rmtree(initrd)
+
+
 def _build_boot(version: str, packages: Path, listed: list[str], tmp: Path, _final: Path) -> None:
     log = tmp / "log"
     full = tmp / "full"
@@ -204,21 +221,8 @@ def _build_boot(version: str, packages: Path, listed: list[str], tmp: Path, _fin
     # Once here instead of slowly at every boot.
     progress.run("unpacking modules", roots.in_build_root(
         ["sh", "-c", 'find "$1" -name "*.ko.xz" -exec xz -d {} +', "sh", kept]), log)
-    initrd = tmp / "initrd"
-    for directory in ("bin", "dev", "root", "modules"):
-        (initrd / directory).mkdir(parents=True)
-    shutil.copy(roots.build_root() / "usr/bin/busybox", initrd / "bin")
-    shutil.copy(LAB / "node/initrd-init", initrd / "init")
-    order = []
-    for path in _with_dependencies(tree, IN_INITRD):
-        plain = path.removesuffix(".xz")
-        shutil.copy(kept / plain, initrd / "modules")
-        order.append(plain.split("/")[-1])
-    (initrd / "order").write_text("\n".join(order) + "\n")
-    progress.run("packing the initrd", roots.in_build_root(
-        ["sh", "-c", "find . | cpio -o -H newc >../initrd.cpio"], cwd=initrd), log)
+    pack_initrd(tmp, [kept / path.removesuffix(".xz") for path in _with_dependencies(tree, IN_INITRD)], log)
     shutil.rmtree(full)
-    shutil.rmtree(initrd)
 
 
 def boot(version: str, packages: Path) -> Path:
@@ -226,6 +230,6 @@ def boot(version: str, packages: Path) -> Path:
     listed = [line for line in cache.text_of("kernels/debian.modules")[0].splitlines()
               if not line.startswith("#")]
     inputs = [version, listed, IN_INITRD, ASKED_FOR, cache.text_of("node/initrd-init"),
-              cache.source_of(_build_boot)]
+              cache.source_of(_build_boot), cache.source_of(pack_initrd)]
     return cache.entry(f"boot-{version}", inputs, lambda tmp, final: _build_boot(
         version, packages, listed, tmp, final))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernels: their source, and for each flavour a tree to build modules against and to boot.
 
-A flavour is a kernel configuration of one source: Debian's own, or User Mode Linux with one or
-more fragments of kernels/. A version number as flavour means Debian's kernel of that version.
+A flavour is a kernel configuration of one source: Debian's own, or one that consists of fragments of
+kernels/. A version number as flavour means Debian's kernel of that version.
 """
 
 import dataclasses
@@ -18,14 +18,15 @@ from . import cache, debian, progress, roots
 from .cache import LAB
 from .progress import LabError
 
-# Fragments of kernels/.
-UML = {"uml": ("uml",), "uml-checkers": ("uml", "checkers")}
+# The kernels that the lab builds, and their fragments of kernels/.
+UML = {"uml": ("node", "uml"), "uml-checkers": ("node", "uml", "checkers")}
+BUILT = UML | {"real-time": ("node", "real-time")}
 # All checkers are in one kernel, with these names.
 SAME = {"uml-kasan": "uml-checkers", "uml-lockdep": "uml-checkers"}
-# The patches of kernels/, for User Mode Linux only; its nodes need them.
+# The patches of kernels/, for these kernels only; the nodes need them.
 PATCHES = ("vector", "yield", "secondary", "ipi", "stack", "kasan", "rxe", "cma")
-FLAVOURS = (*UML, *SAME, "debian", "debian-7.3", "debian-6.12")
-# The largest number of processors of User Mode Linux.
+FLAVOURS = (*BUILT, *SAME, "debian", "debian-7.3", "debian-6.12")
+# The largest number of processors of the kernels that the lab builds.
 MOST_CPUS = 4
 # The arguments of every make that builds for a flavour. Debian's own compiler has the name that its
 # configuration records.
@@ -96,7 +97,7 @@ def _patches() -> list[str]:
     return cache.text_of(*(f"kernels/{name}.patch" for name in PATCHES))
 
 
-def _uml_source(version: str, packages: Path) -> Path:
+def _patched_source(version: str, packages: Path) -> Path:
     """The same with PATCHES, and the same files except for the files that these change."""
     def build(tmp: Path, _final: Path) -> None:
         shutil.copytree(_source(version, packages), tmp, copy_function=os.link, symlinks=True,
@@ -107,7 +108,7 @@ def _uml_source(version: str, packages: Path) -> Path:
                 ["patch", "-d", tmp, "-p1", "-i", LAB / f"kernels/{patch}.patch"]), tmp / ".log")
         (tmp / ".log").unlink()
 
-    return cache.entry(f"source-uml-{version}", [version, *_patches()], build)
+    return cache.entry(f"source-patched-{version}", [version, *_patches()], build)
 
 
 def _make(tree: Path, output: Path, arguments: Iterable[str]) -> list[str]:
@@ -130,7 +131,8 @@ def _check_config(config: Path, fragment: str) -> None:
         raise LabError("the kernel configuration did not take " + ", ".join(lost))
 
 
-def _build_uml(name: str, tree: Path, fragment: str, arguments: Iterable[str], tmp: Path, final: Path) -> None:
+def _build(name: str, tree: Path, fragment: str, arguments: Iterable[str], is_uml: bool, tmp: Path,
+           final: Path) -> None:
     kdir = tmp / "kdir"
     kdir.mkdir()
     (tmp / "fragment").write_text(fragment)
@@ -138,10 +140,13 @@ def _build_uml(name: str, tree: Path, fragment: str, arguments: Iterable[str], t
     progress.run(f"configuring {name}", _make(
         tree, kdir, [*arguments, f"KCONFIG_ALLCONFIG={tmp}/fragment", "allnoconfig"]), log)
     _check_config(kdir / ".config", fragment)
-    progress.run(f"building {name}", _make(tree, kdir, [*arguments, "linux", "modules"]), log)
+    target, image = ("linux", "linux") if is_uml else ("bzImage", "arch/x86/boot/bzImage")
+    progress.run(f"building {name}", _make(tree, kdir, [*arguments, target, "modules"]), log)
     progress.run(f"installing the modules of {name}", _make(
         tree, kdir, [*arguments, f"INSTALL_MOD_PATH={tmp}/boot", "modules_install"]), log)
-    shutil.copy(kdir / "linux", tmp / "boot")
+    shutil.copy(kdir / image, tmp / "boot" / ("linux" if is_uml else "vmlinuz"))
+    if not is_uml:
+        debian.pack_initrd(tmp / "boot", (), log)
     for link in (tmp / "boot").glob("lib/modules/*/build"):
         link.unlink()
     # The kernel's objects are only of use to rebuild the kernel itself.
@@ -150,16 +155,18 @@ def _build_uml(name: str, tree: Path, fragment: str, arguments: Iterable[str], t
     _settle(tmp, final)
 
 
-def _uml(flavour: str) -> Kernel:
+def _built(flavour: str) -> Kernel:
     version, packages = debian.fetch(*_wanted(flavour))
-    fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in UML[flavour])))
-    inputs = [version, fragment, *_patches(), UML_MAKE, roots.compilers(),
-              [cache.source_of(step) for step in (_build_uml, _make, _settle)]]
-    home = cache.entry(f"{flavour}-{version}", inputs, lambda tmp, final: _build_uml(
-        f"the {flavour} kernel {version}", _uml_source(version, packages), fragment, UML_MAKE,
+    is_uml = flavour in UML
+    make = UML_MAKE if is_uml else DEBIAN_MAKE
+    fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in BUILT[flavour])))
+    inputs = [version, fragment, *_patches(), make, roots.compilers(),
+              [cache.source_of(step) for step in (_build, _make, _settle)]]
+    home = cache.entry(f"{flavour}-{version}", inputs, lambda tmp, final: _build(
+        f"the {flavour} kernel {version}", _patched_source(version, packages), fragment, make, is_uml,
         tmp, final))
     release = (home / "kdir/include/config/kernel.release").read_text().strip()
-    return Kernel(flavour, release, home / "kdir", home / "boot", UML_MAKE)
+    return Kernel(flavour, release, home / "kdir", home / "boot", make)
 
 
 def _build_debian(version: str, release: str, tree: Path, packages: Path, tmp: Path, final: Path) -> None:
@@ -192,4 +199,4 @@ def _debian(flavour: str) -> Kernel:
 def kernel(flavour: str) -> Kernel:
     """The kernel of FLAVOUR, built if need be."""
     flavour = SAME.get(flavour, flavour)
-    return _uml(flavour) if flavour in UML else _debian(flavour)
+    return _built(flavour) if flavour in BUILT else _debian(flavour)
