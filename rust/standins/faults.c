@@ -11,6 +11,7 @@
 #include <linux/irqflags.h>
 #include <linux/moduleparam.h>
 #include <linux/string.h>
+#include <linux/sunrpc/xprt.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
@@ -43,6 +44,11 @@ static int fault_break = -1;
 module_param(fault_break, int, 0644);
 MODULE_PARM_DESC(fault_break,
 		 "The next queue pair that takes a work request with this opcode breaks before it looks for the next; 128 is a Receive");
+
+static uint fault_wake;
+module_param(fault_wake, uint, 0644);
+MODULE_PARM_DESC(fault_wake,
+		 "Milliseconds before a worker wakes the tasks that wait for a connection");
 
 /* A device that has failed. */
 int rpcrdma_fault_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask)
@@ -139,6 +145,16 @@ void __wrap_rdma_destroy_qp(struct rdma_cm_id *id)
 {
 	cancel_work_sync(&fault_breaker);
 	__real_rdma_destroy_qp(id);
+}
+
+/* Other processors go on meanwhile, as far as a lock of the worker lets them. */
+void __wrap_xprt_wake_pending_tasks(struct rpc_xprt *xprt, int status)
+{
+	uint delay = READ_ONCE(fault_wake);
+
+	if (delay && current_work())
+		mdelay(delay);
+	__real_xprt_wake_pending_tasks(xprt, status);
 }
 
 int rpcrdma_fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,

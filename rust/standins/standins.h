@@ -92,11 +92,14 @@ int rpcrdma_fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			    const struct ib_send_wr **bad_wr);
 
 struct rdma_cm_id;
+struct rpc_xprt;
 
 void __real_ib_free_cq(struct ib_cq *cq);
 void __wrap_ib_free_cq(struct ib_cq *cq);
 void __real_rdma_destroy_qp(struct rdma_cm_id *id);
 void __wrap_rdma_destroy_qp(struct rdma_cm_id *id);
+void __real_xprt_wake_pending_tasks(struct rpc_xprt *xprt, int status);
+void __wrap_xprt_wake_pending_tasks(struct rpc_xprt *xprt, int status);
 
 /* A name in parentheses is the name of the replaced function. */
 #define ib_modify_qp(qp, attr, mask)	rpcrdma_fault_modify_qp(qp, attr, mask)

@@ -40,6 +40,7 @@ heal() {
 	fault swallow -1
 	fault break -1
 	fault event -1
+	fault wake 0
 	device_comes_back $on
 }
 
@@ -196,6 +197,33 @@ work_requests_are_read_late() {
 	[ "$count" -ge $# ] || fail "$count of $# connections have broken"
 }
 
+# The tasks that wait for a connection are woken late. A task that comes meanwhile must not use the connection before
+# that: a task that is woken while it waits for a Reply sends its Call again, which ends the connection.
+tasks_are_woken_late() {
+	fails_on client
+	VERS=3
+	mount_export
+	begin_io 2
+	files=$dir
+	dir=$dir-more
+	mkdir "$dir"
+	fault wake 400
+	for time in 1 2 3; do
+		count=$(new_connections)
+		event_happens 1
+		for _ in $(seq 60); do
+			touch "$dir/$time" &
+			sleep 0.05
+		done
+		wait $(jobs -p | grep -vx $churn)
+		[ "$(new_connections)" -gt "$count" ] || fail "the connection goes on"
+	done
+	fault wake 0
+	dir=$files
+	end_io
+	[ "$count" = 3 ] || fail "$count new connections instead of 3"
+}
+
 frozen=/run/rpcrdma-test-frozen
 
 # A file system of the server that can be frozen, with an export.
@@ -339,6 +367,7 @@ tests \
 	"events_end_connections server" \
 	"work_requests_are_read_late client 4.2 send send" \
 	"work_requests_are_read_late server 3 receive read receive read send" \
+	"tasks_are_woken_late" \
 	"device_goes_while_threads_are_stuck rdma" \
 	"device_goes_while_threads_are_stuck tcp" \
 	"device_goes_while_clients_wait all_addresses" \
