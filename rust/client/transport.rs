@@ -359,6 +359,7 @@ impl Show for RdmaTransport {
                 Some((
                     endpoint.shared().role.cid,
                     endpoint.source(),
+                    endpoint.device(),
                     protocol.facts(),
                     state.idle_sends(),
                 ))
@@ -372,25 +373,13 @@ impl Show for RdmaTransport {
         if let Some(peer) = last.peer {
             seq_print!(seq, "peer={peer}\n");
         }
-        if let Some((_, source, facts, sends)) = connection {
+        if let Some((_, source, (device, port), facts, sends)) = connection {
             seq_print!(seq, "source={source}\n");
-            seq_print!(seq, "version={}\n", facts.version);
-            seq_print!(seq, "announced={}\n", facts.announced);
-            seq_print!(seq, "inline_send={}\n", facts.terms.inline_send);
-            seq_print!(seq, "inline_recv={}\n", facts.inline_recv);
-            seq_print!(
-                seq,
-                "remote_invalidation={}\n",
-                u32::from(facts.terms.remote_invalidation)
-            );
-            seq_print!(seq, "authenticated={}\n", u32::from(facts.authenticated));
-            seq_print!(seq, "credits={}\n", facts.credits);
-            if let Some(messages) = facts.messages {
-                seq_print!(seq, "may_send={}\n", messages.may_send);
-                seq_print!(seq, "server_ceiling={}\n", messages.send_ceiling);
-                seq_print!(seq, "server_may_send={}\n", messages.may_receive);
-                seq_print!(seq, "ceiling={}\n", messages.recv_ceiling);
+            if let Some(device) = device {
+                seq_print!(seq, "device={device}\n");
+                seq_print!(seq, "device_port={port}\n");
             }
+            facts.show(seq, "server");
             seq_print!(seq, "idle_sends={sends}\n");
         }
         seq_print!(seq, "swapping={}\n", self.xprt.swappers());

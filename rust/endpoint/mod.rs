@@ -48,6 +48,7 @@ pub(crate) use join::{
 };
 pub(crate) use progress::Step;
 pub(crate) use protocol::{
+    Facts,
     Protocol,
     Terms, //
 };
@@ -87,7 +88,10 @@ use crate::{
             ConnectParams, //
         },
         cq::Completions,
-        device::Attributes,
+        device::{
+            Attributes,
+            Name, //
+        },
         listen::ConnectRequest,
         pd::Pd,
         proof::{
@@ -616,6 +620,12 @@ impl<R: Role> Endpoint<R> {
     /// Returns the peer's address, if the peer asked for the connection.
     pub(crate) fn peer(&self) -> SockAddr {
         self.id.peer()
+    }
+
+    /// Returns the name of the device, or `None` if the device was removed, and the number of its port.
+    pub(crate) fn device(&self) -> (Option<Name>, u32) {
+        let name = self.id.attributes().ok().map(|attributes| attributes.name);
+        (name, self.id.port())
     }
 
     /// Returns the protection domain.

@@ -35,7 +35,11 @@ use core::ops::{
     Deref,
     DerefMut, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print, //
+};
 
 /// The protocol's state of one connection. The methods of [`Connection`] are available. The methods of the same
 /// name here add the handshake of host authentication.
@@ -91,6 +95,27 @@ pub(crate) struct Facts {
     pub(crate) credits: u32,
     /// Version 2: the credits for messages.
     pub(crate) messages: Option<Messages>,
+}
+
+impl Facts {
+    /// Prints the facts; `peer` is `client` or `server`. Context: process, may sleep.
+    pub(crate) fn show(&self, seq: &SeqFile, peer: &str) {
+        let terms = self.terms;
+        seq_print!(seq, "version={}\n", self.version);
+        seq_print!(seq, "announced={}\n", self.announced);
+        seq_print!(seq, "inline_send={}\n", terms.inline_send);
+        seq_print!(seq, "inline_recv={}\n", self.inline_recv);
+        let invalidates = u32::from(terms.remote_invalidation);
+        seq_print!(seq, "remote_invalidation={invalidates}\n");
+        seq_print!(seq, "authenticated={}\n", u32::from(self.authenticated));
+        seq_print!(seq, "credits={}\n", self.credits);
+        if let Some(messages) = self.messages {
+            seq_print!(seq, "may_send={}\n", messages.may_send);
+            seq_print!(seq, "{peer}_ceiling={}\n", messages.send_ceiling);
+            seq_print!(seq, "{peer}_may_send={}\n", messages.may_receive);
+            seq_print!(seq, "ceiling={}\n", messages.recv_ceiling);
+        }
+    }
 }
 
 /// The credits of version 2 in both directions, in messages.

@@ -344,7 +344,7 @@ impl CmId {
     }
 
     /// Returns the number of the device's port; 0 before the address is resolved.
-    pub(super) fn port(&self) -> u32 {
+    pub(crate) fn port(&self) -> u32 {
         // SAFETY: the id is valid by the type invariant; `rdma_cm_id.port_num` is set with the
         // device, before the event that says so.
         unsafe { (*self.as_raw()).port_num }

@@ -55,6 +55,7 @@ use crate::{
     },
     sunrpc::svc::SvcHandle,
     support::{
+        debugfs::Show,
         gate::{
             Gate,
             Inside, //
@@ -69,6 +70,8 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
+    seq_file::SeqFile,
+    seq_print,
     sync::{
         atomic::Atomic,
         Arc,
@@ -463,6 +466,39 @@ impl Open<'_> {
         if let Some(ticker) = &*self.link.ticker.lock() {
             ticker.wind_up();
         }
+    }
+}
+
+impl Show for ConnectionLink {
+    fn show(&self, seq: &SeqFile) {
+        // Without an endpoint the connection is being closed.
+        let Some(open) = self.open() else { return };
+        let (device, port) = open.endpoint.device();
+        // Read under the lock, printed without it.
+        let state = open.shared().lock();
+        let facts = state.protocol().map(Protocol::facts);
+        let queue = &state.role;
+        let (calls, taken, pulling) = (
+            queue.receives.allowance.calls(),
+            queue.receives.taken,
+            queue.pulling,
+        );
+        drop(state);
+        seq_print!(seq, "connection={}\n", open.cid());
+        seq_print!(seq, "peer={}\n", open.endpoint.peer());
+        seq_print!(seq, "source={}\n", open.endpoint.source());
+        if let Some(device) = device {
+            seq_print!(seq, "device={device}\n");
+            seq_print!(seq, "device_port={port}\n");
+        }
+        if let Some(facts) = facts {
+            facts.show(seq, "client");
+        }
+        seq_print!(seq, "grants={calls}\n");
+        seq_print!(seq, "calls_taken={taken}\n");
+        seq_print!(seq, "calls_pulling={pulling}\n");
+        let waits = open.shared().role.has_unposted();
+        seq_print!(seq, "waits_for_client={}\n", u32::from(waits));
     }
 }
 

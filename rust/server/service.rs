@@ -17,6 +17,7 @@ use crate::{
     endpoint::{
         self,
         EndReason,
+        Facts,
         Judgement,
         Protocol,
         Resolved,
@@ -46,6 +47,7 @@ use crate::{
         CallBuf, //
     },
     support::{
+        debugfs::File,
         errno,
         gate::Gate,
         trace, //
@@ -73,6 +75,8 @@ static CONNECTIONS: Atomic<u32> = Atomic::new(1 << 31);
 pub(crate) struct ServerConnection {
     link: Arc<ConnectionLink>,
     shared: Arc<Shared<Server>>,
+    /// The file of `link` in debugfs.
+    _file: Option<File>,
 }
 
 impl ServerConnection {
@@ -102,7 +106,11 @@ impl ServerConnection {
         // From here on resources hold each other, and dropping the connection lets them go, unless it is
         // in use.
         let link = ConnectionLink::new(endpoint, facts.terms, &sizes)?;
-        let this = Self { link, shared };
+        let mut this = Self {
+            link,
+            shared,
+            _file: None,
+        };
         let gate = &this.link.gate;
         let endpoint = gate.enter().ok_or_else(errno::not_connected)?;
         let who = Addresses {
@@ -127,17 +135,24 @@ impl ServerConnection {
         })();
         drop(endpoint);
         begun?;
+        this._file = File::new(fmt!("svc-{cid}"), this.link.clone());
+        this.trace_accept(facts, config.grants, &who);
+        Ok((this, who))
+    }
+
+    /// Traces the accepted connection, with the `credits` that the client gets first.
+    fn trace_accept(&self, facts: Facts, credits: u32, who: &Addresses) {
+        let Server { cid, sizes, .. } = &self.shared.role;
         trace::emit(|| trace::SvcrdmaAccept {
-            cid,
+            cid: *cid,
             inline_send: facts.terms.inline_send,
             inline_recv: facts.inline_recv,
-            credits: config.grants,
+            credits,
             most: sizes.grants,
             reads: sizes.reads.into(),
             source: &who.local,
             peer: &who.peer,
         });
-        Ok((this, who))
     }
 }
 

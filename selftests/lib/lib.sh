@@ -428,14 +428,15 @@ forget_servers() {
 	[ "$(cat $known)" = 0 ] || fail "$(cat $known) servers are still known"
 }
 
-# Prints the connection's file in debugfs. The file of an earlier mount is removed when its connection is closed.
+# Prints the file of the mount's transport in debugfs. The file of an earlier mount is removed when its connection is
+# closed.
 debugfs() {
 	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
 	for _ in $(seq 100); do
-		[ "$(ls /sys/kernel/debug/rpcrdma | wc -l)" -gt 1 ] || break
+		[ "$(ls /sys/kernel/debug/rpcrdma | grep -c '^xprt')" -gt 1 ] || break
 		sleep 0.1
 	done
-	cat /sys/kernel/debug/rpcrdma/*
+	cat /sys/kernel/debug/rpcrdma/xprt-*
 }
 
 # says KEY: prints the value of KEY in the connection's file in debugfs.

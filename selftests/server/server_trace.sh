@@ -9,9 +9,13 @@ EVENTS='svcrdma_* xprtrdma_*'
 
 # server_trace COMMAND...: as `trace`.
 server_trace() {
+	needs_our_server
+	trace "$@"
+}
+
+needs_our_server() {
 	needs_server_command
 	on_server test -e /proc/sys/sunrpc/svc_rdma/max_version || skip "the server's module has other events"
-	trace "$@"
 }
 
 # xid_of PATTERN: the XID of the first such event.
@@ -28,6 +32,30 @@ events_of_a_connection() {
 	shows "svcrdma_decode_rqst: cid=$cid "
 	shows "svcrdma_post_send: cid=$cid "
 	shows "xprtrdma_disconnect: cid=$cid why=\"disconnected\"$"
+}
+
+# shown KEY: prints the value of KEY in the file of the connection in the server's debugfs.
+shown() {
+	on_server sh -c "cat /sys/kernel/debug/rpcrdma/svc-*" | sed -n "s/^$1=//p"
+}
+
+debugfs_tells_of_a_client() {
+	needs_our_server
+	server_is_idle
+	VERS=3
+	mount_export
+	ls "$dir"
+	on_server sh -c "cat /sys/kernel/debug/rpcrdma/svc-*"
+	[ "$(shown peer)" = "$(says source)" ]
+	[ "$(shown source)" = "$(says peer)" ]
+	[ "$(shown version)" = "$(says version)" ]
+	[ "$(shown inline_send) $(shown inline_recv)" = "$(says inline_recv) $(says inline_send)" ]
+	[ "$(shown device_port)" = 1 ]
+	[ "$(shown grants)" -ge 1 ]
+	[ "$(shown waits_for_client)" = 0 ]
+	leave
+	server_is_idle
+	! on_server sh -c "ls /sys/kernel/debug/rpcrdma/svc-*" 2>/dev/null || fail "the file is left"
 }
 
 ended_by_the_server() {
@@ -181,6 +209,7 @@ events_of_calls_to_who_answers_nothing() {
 
 tests \
 	"events_of_a_connection" \
+	"debugfs_tells_of_a_client" \
 	"events_of_a_connection_that_the_server_ends" \
 	"events_of_a_refusal" \
 	"events_of_calls" \
