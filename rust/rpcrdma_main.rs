@@ -29,7 +29,7 @@ module! {
     type: RpcRdma,
     name: "rpcrdma",
     authors: ["The rpcrdma developers"],
-    description: "RPC/RDMA Transport",
+    description: "RPC-over-RDMA transport of the NFS client and server, in Rust",
     license: "GPL",
     alias: ["svcrdma", "xprtrdma", "rpcrdma6"],
     params: {
@@ -66,7 +66,7 @@ fn value(parameter: impl Borrow<i32>) -> i32 {
 
 impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self {
+        let this = Self {
             _queue: support::work::Workqueue::new(c"rpcrdma")?,
             _hostauth: endpoint::hostauth::AuthRegistration::new(
                 c".rpcrdma",
@@ -83,6 +83,9 @@ impl kernel::Module for RpcRdma {
             ))?,
             _requester: sunrpc::XprtRegistration::new()?,
             _responder: server::ServerRegistration::new()?,
-        })
+        };
+        let version = support::module::version();
+        pr_info!("version {version} in Rust, with RPC-over-RDMA versions 1 and 2\n");
+        Ok(this)
     }
 }

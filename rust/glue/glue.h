@@ -81,5 +81,6 @@ bool rpcrdma_interface_has_name(struct net *net, int index, const char *name, si
 bool rpcrdma_may_log_hostauth(void);
 const char *rpcrdma_host_auth(void);
 const char *rpcrdma_svc_host_auth(void);
+const char *rpcrdma_version(void);
 
 #endif /* _RPCRDMA_GLUE_H */

@@ -7,6 +7,7 @@
 #include <linux/key-type.h>
 #include <linux/key.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/netdevice.h>
 #include <linux/pagemap.h>
@@ -16,6 +17,7 @@
 #include <linux/workqueue.h>
 
 #include "glue.h"
+#include "version.h"
 
 /* Makes a queue for work that may take long, and that memory reclaim may wait for. */
 struct workqueue_struct *rpcrdma_alloc_long_queue(const char *name)
@@ -151,4 +153,13 @@ const char *rpcrdma_host_auth(void)
 const char *rpcrdma_svc_host_auth(void)
 {
 	return svc_host_auth;
+}
+
+/* The macro module! has no version. */
+MODULE_VERSION(RPCRDMA_VERSION);
+
+/* Returns the version of the module. */
+const char *rpcrdma_version(void)
+{
+	return RPCRDMA_VERSION;
 }

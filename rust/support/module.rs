@@ -25,6 +25,12 @@ pub(crate) fn svc_host_auth() -> &'static CStr {
     unsafe { CStr::from_char_ptr(bindings::rpcrdma_svc_host_auth()) }
 }
 
+/// Returns the version of the module, as modinfo prints it.
+pub(crate) fn version() -> &'static CStr {
+    // SAFETY: the helper returns a constant C string.
+    unsafe { CStr::from_char_ptr(bindings::rpcrdma_version()) }
+}
+
 /// A reference that keeps our module loaded; dropping it gives the reference back.
 pub(crate) struct ModuleRef(());
 

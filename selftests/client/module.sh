@@ -36,6 +36,19 @@ loads_by_its_aliases_and_unloads() {
 	! loaded
 }
 
+tells_its_version() {
+	needs_unused_module
+	unload
+	modprobe rpcrdma
+	[ -e /sys/module/rpcrdma/version ] || skip "the kernel's own module has no version"
+	version=$(cat /sys/module/rpcrdma/version)
+	dmesg | grep -q "rpcrdma: version $version in Rust, with RPC-over-RDMA versions 1 and 2" ||
+		fail "the log has no line with version $version"
+	needs modinfo
+	[ "$(modinfo -F version rpcrdma)" = "$version" ]
+	modinfo -F description rpcrdma | grep -q "in Rust"
+}
+
 loads_and_unloads_many_times() {
 	needs_unused_module
 	for _ in $(seq "$1"); do
@@ -130,6 +143,7 @@ refuses_an_unknown_netid() {
 
 tests \
 	"loads_by_its_aliases_and_unloads" \
+	"tells_its_version" \
 	"loads_and_unloads_many_times 10" \
 	"has_the_sysctls" \
 	"is_loaded_by_a_mount" \
