@@ -100,7 +100,7 @@ check: python ## Every test; ends with: N passed, N failed
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
 lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs format conformance conformance-tool lints checks probe
-host_parts = core oracle fuzzing model interleavings mistakes cost dissector
+host_parts = core oracle fuzzing model interleavings mistakes cost dissector status
 build_parts = debian debian-7.3 clippy ownership rustdoc install checkpatch
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
 
@@ -166,6 +166,8 @@ host-mistakes:
 	@$(step) 'seeded mistakes are found' tools/proto/mutations/check
 host-cost:
 	@$(step) 'cost of the core' tools/proto/cost/check
+host-status:
+	@$(step) 'status of recorded machines' tools/status/test_status.py
 host-dissector:
 	@$(step) --ktap 'dissector' tools/wireshark/check
 
