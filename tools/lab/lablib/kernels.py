@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernels: their source, and for each flavour a tree to build modules against and to boot.
 
-A flavour is a kernel configuration of one source: Debian's own, or one that consists of fragments of
-kernels/. A version number as flavour means Debian's kernel of that version.
+A flavour is a kernel configuration of one source: Debian's own, a virtual machine with a configuration of
+kernels/, or User Mode Linux with one or more fragments of kernels/. A version number as flavour means Debian's
+kernel of that version.
 """
 
 import dataclasses
@@ -18,12 +19,15 @@ from . import cache, debian, progress, roots
 from .cache import LAB
 from .progress import LabError
 
-# The kernels that the lab builds, and their fragments of kernels/.
-UML = {"uml": ("node", "uml"), "uml-checkers": ("node", "uml", "checkers")}
-BUILT = UML | {"real-time": ("node", "real-time")}
+# Fragments of kernels/.
+UML = {"uml": ("uml",), "uml-checkers": ("uml", "checkers")}
+# A virtual machine with a configuration of kernels/.
+REAL_TIME = "real-time"
+# The kernels that the lab builds.
+BUILT = (*UML, REAL_TIME)
 # All checkers are in one kernel, with these names.
 SAME = {"uml-kasan": "uml-checkers", "uml-lockdep": "uml-checkers"}
-# The patches of kernels/, for these kernels only; the nodes need them.
+# The patches of kernels/, for the kernels that the lab builds; their nodes need them.
 PATCHES = ("vector", "yield", "secondary", "ipi", "stack", "kasan", "rxe", "cma")
 FLAVOURS = (*BUILT, *SAME, "debian", "debian-7.3", "debian-6.12")
 # The largest number of processors of the kernels that the lab builds.
@@ -97,7 +101,7 @@ def _patches() -> list[str]:
     return cache.text_of(*(f"kernels/{name}.patch" for name in PATCHES))
 
 
-def _patched_source(version: str, packages: Path) -> Path:
+def _uml_source(version: str, packages: Path) -> Path:
     """The same with PATCHES, and the same files except for the files that these change."""
     def build(tmp: Path, _final: Path) -> None:
         shutil.copytree(_source(version, packages), tmp, copy_function=os.link, symlinks=True,
@@ -108,7 +112,7 @@ def _patched_source(version: str, packages: Path) -> Path:
                 ["patch", "-d", tmp, "-p1", "-i", LAB / f"kernels/{patch}.patch"]), tmp / ".log")
         (tmp / ".log").unlink()
 
-    return cache.entry(f"source-patched-{version}", [version, *_patches()], build)
+    return cache.entry(f"source-uml-{version}", [version, *_patches()], build)
 
 
 def _make(tree: Path, output: Path, arguments: Iterable[str]) -> list[str]:
@@ -131,8 +135,7 @@ def _check_config(config: Path, fragment: str) -> None:
         raise LabError("the kernel configuration did not take " + ", ".join(lost))
 
 
-def _build(name: str, tree: Path, fragment: str, arguments: Iterable[str], is_uml: bool, tmp: Path,
-           final: Path) -> None:
+def _build_uml(name: str, tree: Path, fragment: str, arguments: Iterable[str], tmp: Path, final: Path) -> None:
     kdir = tmp / "kdir"
     kdir.mkdir()
     (tmp / "fragment").write_text(fragment)
@@ -140,13 +143,10 @@ def _build(name: str, tree: Path, fragment: str, arguments: Iterable[str], is_um
     progress.run(f"configuring {name}", _make(
         tree, kdir, [*arguments, f"KCONFIG_ALLCONFIG={tmp}/fragment", "allnoconfig"]), log)
     _check_config(kdir / ".config", fragment)
-    target, image = ("linux", "linux") if is_uml else ("bzImage", "arch/x86/boot/bzImage")
-    progress.run(f"building {name}", _make(tree, kdir, [*arguments, target, "modules"]), log)
+    progress.run(f"building {name}", _make(tree, kdir, [*arguments, "linux", "modules"]), log)
     progress.run(f"installing the modules of {name}", _make(
         tree, kdir, [*arguments, f"INSTALL_MOD_PATH={tmp}/boot", "modules_install"]), log)
-    shutil.copy(kdir / image, tmp / "boot" / ("linux" if is_uml else "vmlinuz"))
-    if not is_uml:
-        debian.pack_initrd(tmp / "boot", (), log)
+    shutil.copy(kdir / "linux", tmp / "boot")
     for link in (tmp / "boot").glob("lib/modules/*/build"):
         link.unlink()
     # The kernel's objects are only of use to rebuild the kernel itself.
@@ -155,18 +155,44 @@ def _build(name: str, tree: Path, fragment: str, arguments: Iterable[str], is_um
     _settle(tmp, final)
 
 
-def _built(flavour: str) -> Kernel:
+def _build_real_time(name: str, tree: Path, config: str, tmp: Path, final: Path) -> None:
+    kdir = tmp / "kdir"
+    kdir.mkdir()
+    (tmp / "config").write_text(config)
+    log = tmp / "log"
+    progress.run(f"configuring {name}", _make(
+        tree, kdir, [*DEBIAN_MAKE, f"KCONFIG_ALLCONFIG={tmp}/config", "allnoconfig"]), log)
+    _check_config(kdir / ".config", config)
+    progress.run(f"building {name}", _make(tree, kdir, [*DEBIAN_MAKE, "bzImage", "modules"]), log)
+    progress.run(f"installing the modules of {name}", _make(
+        tree, kdir, [*DEBIAN_MAKE, f"INSTALL_MOD_PATH={tmp}/boot", "modules_install"]), log)
+    shutil.copy(kdir / "arch/x86/boot/bzImage", tmp / "boot/vmlinuz")
+    # Its drivers are built in.
+    debian.pack_initrd(tmp / "boot", (), log)
+    _settle(tmp, final)
+
+
+def _real_time() -> Kernel:
+    version, packages = debian.fetch(*_wanted(REAL_TIME))
+    config, = cache.text_of(f"kernels/{REAL_TIME}.config")
+    inputs = [version, config, *_patches(), DEBIAN_MAKE, roots.compilers(),
+              [cache.source_of(step) for step in (_build_real_time, _make, _settle, debian.pack_initrd)]]
+    home = cache.entry(f"{REAL_TIME}-{version}", inputs, lambda tmp, final: _build_real_time(
+        f"the {REAL_TIME} kernel {version}", _uml_source(version, packages), config, tmp, final))
+    release = (home / "kdir/include/config/kernel.release").read_text().strip()
+    return Kernel(REAL_TIME, release, home / "kdir", home / "boot", DEBIAN_MAKE)
+
+
+def _uml(flavour: str) -> Kernel:
     version, packages = debian.fetch(*_wanted(flavour))
-    is_uml = flavour in UML
-    make = UML_MAKE if is_uml else DEBIAN_MAKE
-    fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in BUILT[flavour])))
-    inputs = [version, fragment, *_patches(), make, roots.compilers(),
-              [cache.source_of(step) for step in (_build, _make, _settle)]]
-    home = cache.entry(f"{flavour}-{version}", inputs, lambda tmp, final: _build(
-        f"the {flavour} kernel {version}", _patched_source(version, packages), fragment, make, is_uml,
+    fragment = "\n".join(cache.text_of(*(f"kernels/{name}.config" for name in UML[flavour])))
+    inputs = [version, fragment, *_patches(), UML_MAKE, roots.compilers(),
+              [cache.source_of(step) for step in (_build_uml, _make, _settle)]]
+    home = cache.entry(f"{flavour}-{version}", inputs, lambda tmp, final: _build_uml(
+        f"the {flavour} kernel {version}", _uml_source(version, packages), fragment, UML_MAKE,
         tmp, final))
     release = (home / "kdir/include/config/kernel.release").read_text().strip()
-    return Kernel(flavour, release, home / "kdir", home / "boot", make)
+    return Kernel(flavour, release, home / "kdir", home / "boot", UML_MAKE)
 
 
 def _build_debian(version: str, release: str, tree: Path, packages: Path, tmp: Path, final: Path) -> None:
@@ -199,4 +225,6 @@ def _debian(flavour: str) -> Kernel:
 def kernel(flavour: str) -> Kernel:
     """The kernel of FLAVOUR, built if need be."""
     flavour = SAME.get(flavour, flavour)
-    return _built(flavour) if flavour in BUILT else _debian(flavour)
+    if flavour == REAL_TIME:
+        return _real_time()
+    return _uml(flavour) if flavour in UML else _debian(flavour)
