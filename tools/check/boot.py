@@ -33,7 +33,8 @@ class Boot:
     kernel: str = "uml"
     options: tuple[str, ...] = ()
     settings: dict[str, int | str] = dataclasses.field(default_factory=dict)
-    timeout: int = 900
+    # In seconds. A host of half the usual speed that also builds kernels needs more than 900 for the longest.
+    timeout: int = 1800
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     cpus: int = 2
     # Regular expressions, one for each skip that this boot may have: PROGRAM: NAME # SKIP REASON.
