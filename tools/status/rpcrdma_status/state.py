@@ -113,7 +113,7 @@ class Client:
 @dataclass
 class Service:
     """The NFS server of this machine."""
-    # None if only root sees it.
+    # Null unless root runs the program.
     threads: int | None
     ports: list[int]
     clients: list[Client]
