@@ -69,6 +69,16 @@ class Recorded(unittest.TestCase):
         self.assertEqual(len(columns), 27)
         self.assertEqual(columns["connect_count"], 1)
 
+    def test_an_idle_transport_is_no_fault(self) -> None:
+        with tempfile.TemporaryDirectory() as place:
+            unpack(RECORDED / "refused.machine", Path(place))
+            shown = next(Path(place).glob("sys/kernel/debug/rpcrdma/xprt-*"))
+            lines = [line for line in shown.read_text(encoding="utf-8").splitlines() if not line.startswith("last_")]
+            lines += ["last_close=not needed any more", "last_error=0", ""]
+            shown.write_text("\n".join(lines), encoding="utf-8")
+            self.assertIn("not connected (not needed any more)", view(Path(place)))
+            self.assertNotIn("FAIL", view(Path(place), "doctor"))
+
     def test_an_option_that_is_unknown(self) -> None:
         self.assertIn("usage", view(Path("/nowhere"), "--unknown"))
 

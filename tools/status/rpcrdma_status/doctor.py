@@ -93,14 +93,17 @@ def checks_transports(_machine: Machine, state: State) -> Iterator[Finding]:
     for server in state.servers:
         for one in server.transports:
             name = f"xprt-{one.id} to {one.peer}"
-            if one.state in ("connected", "not connected") and not one.reason:
-                # An idle transport closes its connection.
-                yield Finding(PASS, f"{name} is {one.state}")
-            elif one.state == "connected":
-                yield Finding(PASS, f"{name} is connected; the last connection ended: {one.reason}")
-            else:
-                yield Finding(FAIL, f"{name} is {one.state}: {one.reason or 'no reason is known'}",
+            if one.state == "connected":
+                ended = f"; the last connection ended: {one.last_close}" if one.last_close else ""
+                yield Finding(PASS, f"{name} is connected{ended}")
+            elif one.error:
+                yield Finding(FAIL, f"{name} is {one.state}: {one.error}",
                               "is nfsd listening there (cat /proc/fs/nfsd/portlist), and does ping reach the server?")
+            elif one.state == "not connected":
+                # An idle transport closes its connection.
+                yield Finding(PASS, f"{name} is not connected, and no attempt to connect has failed")
+            else:
+                yield Finding(WARN, f"{name} is {one.state}", "look again in a few seconds")
 
 
 def checks_server(_machine: Machine, state: State) -> Iterator[Finding]:

@@ -54,8 +54,10 @@ class Transport:
     switch: int
     # "connected", "connecting", "closing", "not connected" or "offline".
     state: str
-    # Why it is not connected, or why the last connection ended.
-    reason: str | None
+    # Why the last attempt to connect failed.
+    error: str | None
+    # Why the last connection ended.
+    last_close: str | None
     peer: str
     source: str | None = None
     device: str | None = None
@@ -208,13 +210,16 @@ def mounts(machine: Machine) -> list[Mount]:
     return found
 
 
-def reason(shown: dict[str, str]) -> str | None:
-    """The reason for the end of the last connection, or of the last attempt to connect."""
+def error_of(shown: dict[str, str]) -> str | None:
+    """The error of the last attempt to connect."""
     error = number(shown.get("last_error"))
-    if error:
-        return os.strerror(-error).lower()
+    return os.strerror(-error).lower() if error else None
+
+
+def last_close(shown: dict[str, str]) -> str | None:
+    """The reason for the end of the last connection."""
     close = shown.get("last_close")
-    return close if close and close != "none" else None
+    return close if close != "none" else None
 
 
 def transport(machine: Machine, switch: int, name: str) -> Transport:
@@ -239,7 +244,8 @@ def transport(machine: Machine, switch: int, name: str) -> Transport:
     has_source = state == "connected" and source is not None and not source.startswith("<")
     used, window = number(info.get("cur_cong")), number(info.get("cong_win"))
     return Transport(
-        identity, switch, state, reason(shown), shown.get("peer") or with_port(peer, info.get("dst_port")),
+        identity, switch, state, error_of(shown), last_close(shown),
+        shown.get("peer") or with_port(peer, info.get("dst_port")),
         shown.get("source") or (with_port(source or "", info.get("src_port")) if has_source else None),
         shown.get("device"), number(shown.get("device_port")), number(shown.get("version")),
         used >> CWND_SHIFT if used is not None else None,

@@ -54,10 +54,10 @@ def swap(machine: Machine, state: State, kind: str, restart_server: bool) -> str
     """Exchanges the module; returns a sentence about the result."""
     if state.module.kind == kind:
         return "That module is loaded already."
-    file = candidate(kind, machine.word("/proc/sys/kernel/osrelease") or "")
     held = holders(state)
     if held:
         raise Refused(f"the module is in use by {', '.join(held)}: unmount first")
+    file = candidate(kind, machine.word("/proc/sys/kernel/osrelease") or "")
     ports = state.service.ports if state.service else []
     threads = state.service.threads if state.service else None
     if ports and not restart_server:

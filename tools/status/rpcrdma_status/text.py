@@ -31,8 +31,9 @@ def of_device(device: Device, coloured: bool) -> str:
 
 def of_transport(one: Transport, coloured: bool) -> Iterator[str]:
     state = paint(one.state, coloured)
-    if one.reason:
-        state += f" ({one.reason})" if one.state != "connected" else ""
+    why = one.error or one.last_close
+    if why and one.state != "connected":
+        state += f" ({why})"
     ends = f"{one.source} -> {one.peer}" if one.source else f"-> {one.peer}"
     where = f" on {one.device}/{one.device_port}" if one.device else ""
     yield f"xprt-{one.id}: {state}, {ends}{where}"
@@ -49,8 +50,8 @@ def of_transport(one: Transport, coloured: bool) -> Iterator[str]:
         facts.append(f"{one.registrations} registrations")
     if one.connects is not None:
         facts.append(f"{one.connects} connections made")
-    if one.state == "connected" and one.reason:
-        facts.append(f"last close: {one.reason}")
+    if one.state == "connected" and one.last_close:
+        facts.append(f"last close: {one.last_close}")
     if one.authenticated:
         facts.append("authenticated")
     if facts:
