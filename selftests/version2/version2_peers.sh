@@ -19,12 +19,7 @@ all_calls_in_parts_share_memory() {
 	with 2 2 65536
 	needs_crowd
 	make_files_to_call_for
-	# On a busy machine, the server gives up the first Calls before the last ones are there.
-	for _ in 1 2 3; do
-		caller2 parts_of_more
-		grep SKIP "$local/caller.log" || break
-	done
-	! grep -q SKIP "$local/caller.log" || skip "this machine sends too slowly"
+	caller2 parts_of_more
 	[ "$(says last_close)" = none ]
 }
 

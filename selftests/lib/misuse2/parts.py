@@ -5,12 +5,16 @@ import time
 
 from wire import words
 
-from misuse.base import CONTENT, Skip, Wrong, expect
+from misuse.base import CONTENT, Wrong, expect
 from misuse.client import Client, lists_of
 from misuse.nfs import GETFH, GETSIZE, PUTROOTFH, compound, rpc
 
-from .talk import (BAD_XDR, CONNPROP, INVAL_FLAG, MORE, MSG, NOMSG, NO_LISTS, PATIENCE, RBSIZ,
-                   SBSIZ, SYSTEM, Talk, a_file)
+from .talk import (BAD_XDR, CONNPROP, INVAL_FLAG, MORE, MSG, NOMSG, NO_LISTS, RBSIZ, SBSIZ,
+                   SYSTEM, Talk, a_file)
+
+
+# The length in bytes of a long Call without its end.
+LONG_CALL = 700 << 10
 
 
 #= V2-032, V2-041
@@ -101,7 +105,7 @@ def begins_a_long_call(other: Talk) -> int | None:
     part = bytes(other.announced[RBSIZ] - 36)
     xid = other.caller.next_xid()
     other.part(rpc()(xid), xid, flags=MORE)
-    for _ in range((800 << 10) // len(part)):
+    for _ in range(LONG_CALL // len(part) + 1):
         while not other.balance:
             refusal = other.hear(for_credit=True)
             if refusal:
@@ -111,25 +115,19 @@ def begins_a_long_call(other: Talk) -> int | None:
     return xid
 
 
-def unfinished(talk: Talk, connections: list[Client], most: int) -> int:
+def unfinished(others: list[Talk]) -> int:
     """Returns the number of Calls in parts that the server keeps before it refuses a Call for memory."""
-    begun = time.monotonic()
-    last: Talk | None = None
-    while len(connections) * (700 << 10) <= most:
-        if time.monotonic() - begun > PATIENCE - 5:
-            raise Skip("this machine sends too slowly: the first Calls are given up before")
-        other = Talk(talk.caller).open((SBSIZ, 65536))
-        connections.append(other.connection)
-        # nfsd ends connections that have asked for no file when there are many.
-        other.good(other.ask(compound(PUTROOTFH, GETSIZE)))
-        # The server has decided about the previous message by now.
-        refusal = last and last.hear(0)
+    for count, other in enumerate(others):
+        refusal = None
+        if count:
+            # After this Reply, the server has decided about the previous message.
+            other.lives()
+            refusal = others[count - 1].hear(0)
         if refusal:
             expect(refusal.body == words(SYSTEM), refusal)
         if refusal or not begins_a_long_call(other):
-            return len(connections)
-        last = other
-    raise Wrong(f"the server keeps {len(connections)} long Calls, and would keep more")
+            return count + 1
+    raise Wrong(f"the server keeps {len(others)} long Calls, and would keep more")
 
 
 #= V2-037
@@ -140,8 +138,16 @@ def parts_of_more_calls_than_there_is_memory_for(talk: Talk) -> None:
     counts = []
     for _ in range(2):
         connections: list[Client] = []
+        others: list[Talk] = []
         try:
-            counts.append(unfinished(talk, connections, total // 16))
+            # The time-out of a Call begins with its first part, so all connections are there before.
+            for _ in range(total // 16 // LONG_CALL + 2):
+                other = Talk(talk.caller).open((SBSIZ, 65536))
+                connections.append(other.connection)
+                # nfsd ends connections that have asked for no file when there are many.
+                other.good(other.ask(compound(PUTROOTFH, GETSIZE)))
+                others.append(other)
+            counts.append(unfinished(others))
         finally:
             for connection in connections:
                 connection.close()
