@@ -390,8 +390,11 @@ fn retire(client: &Client, mut inv: Inv, proof: &Destroyed) {
     }
 }
 
-/// Takes the request whose Call has ended out of the table, and returns the number of Calls that
+/// Takes the request whose Reply has come out of the table, and returns the number of Calls that
 /// the server allows now. Endpoint's lock held.
+///
+/// Each credit has a Receive. The Receive of a Reply whose RPC still exposes memory is not posted before
+/// the memory is invalidated, so the Call ends then.
 #[inline(always)]
 fn take(
     protocol: &mut Protocol,
@@ -401,21 +404,24 @@ fn take(
 ) -> Option<(SentRequest, u32)> {
     let sent = requests.table.take(rqst.index(), invalidated)?;
     rqst.set_outstanding(false);
-    protocol.handle_call_ended();
+    if !matches!(sent, SentRequest::Exposed(_)) {
+        protocol.handle_call_ended();
+    }
     Some((sent, protocol.limit()))
 }
 
-/// Handles the credit of a Reply that no RPC waits for, such as the Reply to a Call whose task was
-/// killed. While the task has the credit, the task gives it back. Endpoint's lock held.
+/// Takes back the credit of a Reply that no RPC waits for, such as the Reply to a Call whose task was
+/// killed. Endpoint's lock held.
 #[cold]
 fn orphaned(client: &Client, protocol: &mut Protocol, requests: &mut Requests, xid: Xid) {
-    let Some(brings_credit) = requests.orphaned(xid.0) else {
+    let Some(given_up) = requests.orphaned(xid.0) else {
         return;
     };
     protocol.handle_call_ended();
-    if brings_credit {
-        client.xprt.put_kept_credit();
+    if given_up {
+        client.xprt.owed_reply_came();
     }
+    client.xprt.credit_is_free();
 }
 
 /// Checks a Reply against the chunks that the Call provided.
@@ -476,12 +482,12 @@ fn do_otherwise(client: &Client, requests: &Requests, rqst: &Pinned, report: Err
     }
 }
 
-/// Notes that the server permits `limit` Calls of this side to be outstanding.
+/// Notes that the server permits `limit` Calls of this side to be outstanding, and that a Call has ended.
 #[inline(always)]
 //= V1-036, V1-037
 fn granted(client: &Client, limit: u32) {
-    // Receives for all credits are posted, so the window may grow at once.
-    client.xprt.set_credits(limit);
+    client.xprt.show_credits(limit);
+    client.xprt.credit_is_free();
     trace::emit(|| trace::XprtrdmaCredits {
         cid: client.cid,
         limit,
@@ -711,10 +717,14 @@ impl Waiter {
             } => {
                 let mut state = shared.lock();
                 state.role.table.put_back(rqst.index(), inv);
+                if let Some((protocol, _)) = state.established() {
+                    protocol.handle_call_ended();
+                }
                 if is_counted(&message) {
                     state.release(1);
                 }
                 drop(state);
+                shared.role.xprt.credit_is_free();
                 shared.role.give_back_all(mrs);
                 let source = joined.as_ref().map_or(message.bytes(), Reassembly::bytes);
                 finish(&shared.role, rqst, source, form, proof);
@@ -771,7 +781,7 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
     let mut state = shared.lock();
     let (_, requests) = state.established()?;
     // Nothing exposed; or the connection has ended and taken it.
-    let (mrs, inv) = requests.abandon(rqst)?.exposed?;
+    let (mrs, inv) = requests.abandon(&shared.role.xprt, rqst)?.exposed?;
     note_local_inv(&shared.role, rqst.xid(), &mrs);
     request.released.reset();
     let done = request.released.clone();

@@ -231,11 +231,10 @@ impl SendSide {
     /// Context: process, may sleep. The send lock is held, and the connection was entered as the
     /// current connection.
     pub(super) fn start(&self, xprt: &Xprt) {
-        xprt.reset_credits();
         let shared = self.endpoint.shared();
         if let Some((protocol, _)) = shared.lock().established() {
             // The server may have granted more since. The lock orders this and the next grant.
-            xprt.set_credits(protocol.limit());
+            xprt.show_credits(protocol.limit());
         }
         // The transport may have been closed, for want of this connection, since this has ended.
         if shared.is_closing() {
@@ -509,6 +508,11 @@ fn post(
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(rqst, mrs, layout);
     rqst.request().set_refusals(side.refusals);
+    // The next Call would be planned and registered in vain.
+    let is_v1 = side.limits.version == Version::V1;
+    if is_v1 && state.protocol().is_some_and(Protocol::needs_reply) {
+        side.endpoint.shared().role.xprt.wait_for_credit();
+    }
     drop(state);
     match posted {
         Ok(()) => Ok(()),
@@ -709,7 +713,15 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> XprtSendError {
             }
             XprtSendError::NoBuffer
         }
-        ComposeError::Protocol(connection::SendError::NoCredit) => XprtSendError::NoMemory,
+        ComposeError::Protocol(connection::SendError::NoCredit) => {
+            let shared = side.endpoint.shared();
+            shared.role.xprt.wait_for_credit();
+            // A credit that came before the core noted the waiting task woke no task: look again.
+            if shared.lock().may_send(MsgType::Call, 1) {
+                shared.role.xprt.credit_is_free();
+            }
+            XprtSendError::NoCredit
+        }
         ComposeError::Protocol(connection::SendError::NoRoom) | ComposeError::TooLong => {
             XprtSendError::TooLarge
         }

@@ -80,7 +80,10 @@ use crate::{
             Unexposed, //
         },
     },
-    sunrpc::XprtHandle,
+    sunrpc::{
+        Xprt,
+        XprtHandle, //
+    },
     support::{
         errno,
         gate::Gate,
@@ -451,20 +454,20 @@ impl Requests {
     /// Reply.
     #[cold]
     //= V1-036, V1-037
-    pub(super) fn abandon(&mut self, rqst: &RdmaRqst) -> Option<Abandoned> {
+    pub(super) fn abandon(&mut self, xprt: &Xprt, rqst: &RdmaRqst) -> Option<Abandoned> {
         rqst.set_outstanding(false);
         let abandoned = self.table.abandon(rqst.index())?;
         if let Some(xid) = abandoned.owed {
-            if rqst.keep_credit() {
-                // Does not allocate: the capacity suffices.
-                let _ = self.orphans.push_within_capacity(xid);
+            // Does not allocate: the capacity suffices.
+            if self.orphans.push_within_capacity(xid).is_ok() {
+                xprt.owes_reply();
             }
         }
         Some(abandoned)
     }
 
     /// Finds the request that a Reply belongs to for which no RPC waits. Returns none if there is no
-    /// such request, and otherwise whether the Reply brings back a credit that no request has.
+    /// such request, and otherwise whether its task has given it up already.
     #[cold]
     pub(super) fn orphaned(&mut self, xid: u32) -> Option<bool> {
         match self.orphans.iter().position(|orphan| *orphan == xid) {

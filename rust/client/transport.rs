@@ -222,7 +222,7 @@ impl Transport for RdmaTransport {
     fn send(&self, lock: &mut SendLock<'_>, rqst: &RdmaRqst) -> Result<(), XprtSendError> {
         match self.sender.get(lock) {
             Some(sender) => marshal::send(sender, rqst).inspect_err(|error| {
-                if *error != XprtSendError::NotConnected {
+                if !matches!(error, XprtSendError::NotConnected | XprtSendError::NoCredit) {
                     self.stats.failed_marshal.add(1);
                 }
                 if error.is_final() {
@@ -309,8 +309,6 @@ impl RdmaTransport {
                 None
             }
         });
-        // A no-op if the credit stays with the Reply.
-        rqst.release_credit();
         if let Some(done) = done {
             done.wait();
         }

@@ -149,23 +149,25 @@ void rpcrdma_xprt_unpin(struct rpc_rqst *rqst)
 }
 
 /*
- * Gives back a credit that no request holds, and wakes the next sender that waits for a credit. The
- * core does both for a request only (__xprt_put_cong), and reads only the fields that are set here.
- * The caller holds the transport lock.
+ * Makes senders wait for a credit. A request with rq_cong, such as the Reply to a Call of the server, does
+ * not wait with them (xprt_request_enqueue_transmit).
  */
-void rpcrdma_xprt_put_credit(struct rpc_xprt *xprt)
+void rpcrdma_xprt_wait_for_credit(struct rpc_xprt *xprt)
 {
-	struct {
-		struct rpc_rqst rqst;
-		struct rpc_task task;
-	} holder;
+	set_bit(XPRT_CWND_WAIT, &xprt->state);
+}
 
-	lockdep_assert_held(&xprt->transport_lock);
-	holder.task.tk_rqstp = &holder.rqst;
-	holder.rqst.rq_xprt = xprt;
-	holder.rqst.rq_task = NULL;
-	holder.rqst.rq_cong = 1;
-	xprt_release_rqst_cong(&holder.task);
+/* Ends the wait for a credit, and wakes the next sender, as __xprt_put_cong() does for its own window. */
+void rpcrdma_xprt_credit_is_free(struct rpc_xprt *xprt)
+{
+	spin_lock(&xprt->transport_lock);
+	/* The holder of the send lock wakes the next sender when it releases the lock. */
+	if (test_and_clear_bit(XPRT_CWND_WAIT, &xprt->state) &&
+	    !test_and_set_bit(XPRT_LOCKED, &xprt->state)) {
+		xprt->snd_task = NULL;
+		xprt_release_xprt_cong(xprt, NULL);
+	}
+	spin_unlock(&xprt->transport_lock);
 }
 
 /* Allocates zeroed memory for a task that may run in a worker. */

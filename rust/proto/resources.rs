@@ -81,8 +81,9 @@ const MOST_SEGMENTS: u32 = 16;
 const OTHER_PARTS: u32 = 2;
 
 /// Receives for messages that answer no request: Calls of the server, which may send 16 and one more to probe.
-/// Receives that wait for a complete batch are also counted here.
-const EXTRA_RECEIVES: u32 = 32;
+/// Also counted here are Receives that wait for a complete batch, and the Receive of the Reply that is being
+/// handled: the next Call may take its credit before the Receive is posted again.
+const EXTRA_RECEIVES: u32 = 33;
 /// The lower limit of these Receives.
 const FEWEST_EXTRA_RECEIVES: u32 = 2;
 

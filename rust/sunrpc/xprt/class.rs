@@ -4,12 +4,12 @@
 
 use super::{
     connect,
-    credit,
     instance::{
         Instance,
         InstanceShared, //
     },
     ops,
+    owed,
     transport::Transport,
     XprtHandle, //
 };
@@ -80,7 +80,7 @@ impl<T: Transport> Class for Requester<T> {
         // SAFETY: xprt_alloc allocated an `Instance<T>`, which stays where it is.
         unsafe { connect::init_work::<T>(this) };
         // SAFETY: xprt_alloc allocated an `Instance<T>`, which stays where it is.
-        unsafe { credit::init::<T>(this) };
+        unsafe { owed::init::<T>(this) };
         // SAFETY: the transport is valid from here on; `destroy` drops the `T` before it frees it.
         let transport = T::create(unsafe { XprtHandle::new(xprt) })?;
         // SAFETY: `id` is set by xprt_alloc and never changes.

@@ -7,7 +7,7 @@ use super::{
         self,
         Connecting, //
     },
-    credit,
+    owed,
     send_lock::SendLock,
     slot::SlotTable,
     transport::Transport,
@@ -98,16 +98,14 @@ impl<T: Transport> Instance<T> {
         unsafe { &*self.shared }
     }
 
-    /// Closes the connection and takes back all credits, including the credits of requests in flight.
+    /// Closes the connection. No Reply is outstanding afterwards.
     pub(super) fn close(&self, lock: &mut SendLock<'_>) {
         let shared = self.shared();
         shared.transport.close(lock, &self.xprt);
-        let mut lock = self.xprt.lock_transport();
         for slot in shared.slots.iter() {
-            slot.disconnected(&lock);
+            slot.set_outstanding(false);
         }
-        write_once!(&lock, cong = 0usize);
-        lock.reset_orphans();
+        self.xprt.owed.clear();
     }
 
     /// Closes the connection and tells the core.
@@ -131,7 +129,7 @@ impl<T: Transport> Instance<T> {
     /// for good (xprt_destroy).
     pub(super) unsafe fn destroy(&self) {
         connect::end(self);
-        credit::end(&self.xprt);
+        owed::end(&self.xprt);
         // SAFETY: xprt_destroy has taken the send lock, and does not release it.
         self.close(&mut unsafe { SendLock::new(&self.xprt) });
         // SAFETY: made by `InstanceShared::new` with `KBox::into_raw`; released only here.

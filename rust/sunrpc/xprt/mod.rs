@@ -11,7 +11,7 @@
 //! - [`connect`]: attempts to connect, and the tasks that wait for them
 //! - [`slot`]: request slots and their buffers; [`rqst`]: a request while it is sent, and while
 //!   its Reply is handled
-//! - [`credit`]: credits of requests that were given up
+//! - [`owed`]: Replies to requests that were given up
 //! - [`privacy`]: Calls whose encrypted pages must not go too early
 //! - [`backchannel`]: Calls of the server
 //! - [`send_lock`]: the send lock as a value
@@ -35,7 +35,6 @@ use core::{
     marker::PhantomData,
     ptr::NonNull, //
 };
-use credit::Orphans;
 use kernel::{
     sync::atomic::{
         Atomic,
@@ -46,6 +45,7 @@ use kernel::{
         Opaque, //
     },
 };
+use owed::OwedReplies;
 
 /// Reads a scalar field of an [`Xprt`] that others may be writing, like READ_ONCE().
 macro_rules! read_once {
@@ -75,17 +75,14 @@ macro_rules! write_once {
 pub(crate) mod backchannel;
 pub(crate) mod class;
 pub(crate) mod connect;
-pub(crate) mod credit;
 pub(crate) mod instance;
 pub(crate) mod ops;
+pub(crate) mod owed;
 pub(crate) mod privacy;
 pub(crate) mod rqst;
 pub(crate) mod send_lock;
 pub(crate) mod slot;
 pub(crate) mod transport;
-
-/// One credit, in the units of the congestion window (`RPC_CWNDSCALE` of net/sunrpc/xprt.c).
-const CREDIT: usize = 1 << bindings::RPC_CWNDSHIFT;
 
 /// A value that is loaded and stored at once.
 trait Scalar: Copy {}
@@ -110,7 +107,7 @@ pub(crate) struct Xprt {
     raw: Opaque<bindings::rpc_xprt>,
     connect_work: Opaque<bindings::delayed_work>,
     timeout: Opaque<bindings::rpc_timeout>,
-    orphans: Orphans,
+    owed: OwedReplies,
 }
 
 // SAFETY: the core shares `struct rpc_xprt` between tasks; its fields are read by `read_once!`
@@ -236,23 +233,12 @@ impl Xprt {
         unsafe { bindings::xprt_force_disconnect(self.as_raw()) };
     }
 
-    /// Starts a connection's flow control: nothing in flight, one credit (RFC 8166, 3.3.3).
+    /// Shows the number of requests that the peer allows in flight as the congestion window of the core
+    /// (`cong_win` in sysfs). The core counts no request against it: the protocol counts the credits.
     ///
-    /// Context: process, does not sleep. The send lock is held, and no request of the connection is
-    /// in flight.
-    //= V1-042, V1-043
-    pub(crate) fn reset_credits(&self) {
-        let mut lock = self.lock_transport();
-        write_once!(&lock, cong = 0usize);
-        write_once!(&lock, cwnd = CREDIT);
-        lock.reset_orphans();
-    }
-
-    /// Takes over the number of requests that the peer allows in flight.
-    ///
-    /// Context: process, does not sleep. The core wakes waiters when it releases a request.
+    /// Context: process, does not sleep.
     #[inline]
-    pub(crate) fn set_credits(&self, credits: u32) {
+    pub(crate) fn show_credits(&self, credits: u32) {
         let window = (credits as usize) << bindings::RPC_CWNDSHIFT;
         if read_once!(self, cwnd) != window {
             self.set_window(window);
@@ -263,6 +249,33 @@ impl Xprt {
     fn set_window(&self, window: usize) {
         let lock = self.lock_transport();
         write_once!(&lock, cwnd = window);
+    }
+
+    /// Makes senders of Calls wait until [`Self::credit_is_free`]. Replies to Calls of the server do not wait: the
+    /// server may need them to answer the Calls. Afterwards the caller looks once more for a credit, under the
+    /// lock with which credits are given back, unless it holds the lock already.
+    ///
+    /// Context: process, does not sleep. The send lock is held.
+    pub(crate) fn wait_for_credit(&self) {
+        // SAFETY: an atomic operation on `state`; the transport is alive while borrowed.
+        unsafe { bindings::rpcrdma_xprt_wait_for_credit(self.as_raw()) };
+    }
+
+    /// Returns whether senders of Calls wait for a credit.
+    #[inline]
+    fn waits_for_credit(&self) -> bool {
+        read_once!(self, state) & (1 << bindings::XPRT_CWND_WAIT) != 0
+    }
+
+    /// Wakes the sender that waits for a credit. To be called after a credit was given back. Context: process,
+    /// does not sleep.
+    #[inline]
+    pub(crate) fn credit_is_free(&self) {
+        // The check without a lock misses no sender, as in `write_space`.
+        if self.waits_for_credit() {
+            // SAFETY: the transport is alive while borrowed; the helper takes `transport_lock`.
+            unsafe { bindings::rpcrdma_xprt_credit_is_free(self.as_raw()) };
+        }
     }
 
     /// Makes the sender wait until [`Self::write_space`]. To be called before the sender returns

@@ -6,7 +6,7 @@
 //! unless another file is named). The callbacks are only called for transports that `setup` made.
 
 use super::{
-    backchannel, connect, credit,
+    backchannel, connect,
     instance::Instance,
     privacy,
     rqst::Rqst,
@@ -50,7 +50,6 @@ impl<T: Transport> XprtVTable<T> {
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(Self::alloc_slot_callback),
         free_slot: Some(Self::free_slot_callback),
-        release_request: Some(credit::release_request_callback::<T>),
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         timer: Some(Self::timer_callback),
         rpcbind: Some(bindings::rpcb_getport_async),
@@ -75,6 +74,7 @@ impl<T: Transport> XprtVTable<T> {
         bc_destroy: Some(backchannel::Ops::<T>::destroy_callback),
         set_buffer_size: None,
         prepare_request: None,
+        release_request: None,
         abort_send_request: None,
     };
 
@@ -262,8 +262,8 @@ impl<T: Transport> XprtVTable<T> {
             let rqst = unsafe { Rqst::<T::Request>::from_raw(raw) };
             if !this.xprt.connected() || !Self::is_unsent(this, &rqst) {
                 Err(XprtSendError::NotConnected)
-            } else if !Self::take_credit(this, &rqst) {
-                return errno::no_slot().to_errno();
+            } else if this.xprt.waits_for_credit() {
+                Err(XprtSendError::NoCredit)
             } else {
                 Self::send(this, &mut lock, &rqst)
             }
@@ -283,13 +283,6 @@ impl<T: Transport> XprtVTable<T> {
         // SAFETY: written with the send lock only, which the caller holds.
         let sent_on = unsafe { (*rqst.as_raw()).rq_connect_cookie };
         sent_on != this.xprt.connection()
-    }
-
-    /// Takes a credit for a request, unless it has one.
-    #[inline]
-    fn take_credit(this: &Instance<T>, rqst: &Rqst<T::Request>) -> bool {
-        // SAFETY: xprt_request_get_cong() takes `transport_lock` itself. The request is pinned (xprt_pin_rqst()).
-        unsafe { bindings::xprt_request_get_cong(this.xprt.as_raw(), rqst.as_raw()) }
     }
 
     /// Sends a request, whose buffers are complete. Context: process, may sleep. The send lock is

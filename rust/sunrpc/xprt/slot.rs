@@ -6,7 +6,6 @@
 //! Call is encoded into and the Reply is decoded from, and the transport's data.
 
 use super::{
-    TransportLock,
     Xprt, //
 };
 use crate::{
@@ -122,14 +121,6 @@ impl<S> Slot<S> {
 
     fn rqst(&self) -> *mut bindings::rpc_rqst {
         self.rqst.get()
-    }
-
-    /// Clears the request's credit, and its outstanding Reply, after the end of the connection that it was sent
-    /// on. Context: process, does not sleep. The send lock is held.
-    pub(super) fn disconnected(&self, _lock: &TransportLock<'_>) {
-        self.set_outstanding(false);
-        // SAFETY: `rq_cong` changes with the transport lock, which is held, together with `cong`.
-        unsafe { (*self.rqst()).rq_cong = 0 };
     }
 
     /// Provides the buffers that the request asks for. Returns the bytes asked for by messages for

@@ -80,7 +80,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// Context: process, may sleep. The send lock is held.
     fn close(&self, lock: &mut SendLock<'_>, xprt: &Xprt);
 
-    /// Sends a request, for which a credit is taken already and whose buffers are complete.
+    /// Sends a request whose buffers are complete, if there is a credit for it.
     ///
     /// After `NotConnected`, [`Self::close`] is called.
     ///
@@ -121,7 +121,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
 
     /// Returns the memory of a request to its owner: the peer must not reach any of it when this
     /// returns. The credit of a request whose Reply is outstanding stays with the Reply
-    /// ([`Rqst::keep_credit`]). Context: process, may sleep. The send lock is not held.
+    /// ([`Xprt::owes_reply`]). Context: process, may sleep. The send lock is not held.
     fn release(&self, rqst: &Rqst<Self::Request>);
 
     /// Closes the connection that stands, because no Reply has come in time, if `is_overdue` confirms it for
@@ -150,6 +150,8 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
 pub(crate) enum XprtSendError {
     /// The connection is unusable: it is closed, and the request sent again on the next.
     NotConnected,
+    /// The transport called [`Xprt::wait_for_credit`]: the sender waits for [`Xprt::credit_is_free`].
+    NoCredit,
     /// The transport called [`Xprt::wait_for_buffer_space`]: the sender waits for
     /// [`Xprt::write_space`].
     NoBuffer,
@@ -172,6 +174,7 @@ impl XprtSendError {
     pub(super) fn to_errno(self) -> kernel::ffi::c_int {
         match self {
             Self::NotConnected => errno::not_connected(),
+            Self::NoCredit => errno::no_slot(),
             Self::NoBuffer => EAGAIN,
             Self::NoMemory => errno::no_buffers(),
             Self::TooLarge => errno::message_size(),

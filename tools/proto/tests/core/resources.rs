@@ -217,7 +217,7 @@ fn devices_that_exist_have_the_credits_that_the_own_module_gives() {
             "{device:?} {r:?}"
         );
         assert_eq!(r.requests, 128, "{device:?} {r:?}");
-        assert_eq!((r.receives, r.recv_batch, r.signal_interval), (160, 16, 64));
+        assert_eq!((r.receives, r.recv_batch, r.signal_interval), (161, 16, 64));
     }
 }
 
@@ -237,7 +237,7 @@ fn the_usual_sizes() {
     let r = resources(128, DATA_PAGES, &device(257, 16_384)).unwrap();
     let expected = Resources {
         requests: 128,
-        receives: 160,
+        receives: 161,
         recv_batch: 16,
         sends: 192,
         segment_pages: 257,
