@@ -56,6 +56,7 @@ struct RpcRdma {
     _settings: support::sysctl::Table,
     _debugfs: support::debugfs::Root,
     _hostauth: endpoint::hostauth::AuthRegistration,
+    _pages: support::page_stash::PageStash,
     _queue: support::work::Workqueue,
 }
 
@@ -68,6 +69,7 @@ impl kernel::Module for RpcRdma {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let this = Self {
             _queue: support::work::Workqueue::new(c"rpcrdma")?,
+            _pages: support::page_stash::PageStash::new()?,
             _hostauth: endpoint::hostauth::AuthRegistration::new(
                 c".rpcrdma",
                 support::module::host_auth(),

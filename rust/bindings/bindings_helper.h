@@ -13,6 +13,7 @@
 #include <linux/net.h>
 #include <linux/scatterlist.h>
 #include <linux/seq_file.h>
+#include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/sysctl.h>
@@ -43,3 +44,4 @@ static const unsigned long rpcrdma_hz = HZ;
 
 /* bindgen does not evaluate flags that are made by casts of macros. */
 static const gfp_t rpcrdma_gfp_noretry = GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN;
+static const unsigned int rpcrdma_shrinker_numa_aware = SHRINKER_NUMA_AWARE;

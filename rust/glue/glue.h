@@ -70,6 +70,8 @@ void rpcrdma_xprt_set_window(struct rpc_xprt *xprt, unsigned long credits);
 /* support.c */
 struct workqueue_struct *rpcrdma_alloc_long_queue(const char *name);
 void rpcrdma_full_barrier(void);
+unsigned int rpcrdma_node_count(void);
+int rpcrdma_this_node(void);
 void rpcrdma_release_page_array(struct page **pages, int count);
 struct key *rpcrdma_root_keyring(const char *name, key_restrict_link_func_t check);
 void rpcrdma_retire_keyring(struct key *ring);

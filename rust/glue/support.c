@@ -32,6 +32,18 @@ void rpcrdma_full_barrier(void)
 	smp_mb();
 }
 
+/* Returns the number of NUMA nodes that there may be. */
+unsigned int rpcrdma_node_count(void)
+{
+	return nr_node_ids;
+}
+
+/* Returns the NUMA node of the processor that runs this. */
+int rpcrdma_this_node(void)
+{
+	return numa_node_id();
+}
+
 /* Releases a reference to each of @count pages. */
 void rpcrdma_release_page_array(struct page **pages, int count)
 {

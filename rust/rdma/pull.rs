@@ -63,6 +63,9 @@ unsafe impl<H: Pulls> Listed for Pull<H> {
     const LINK: usize = offset_of!(Self, link);
 }
 
+/// The number of idle Pulls of a connection that keep their page.
+const MOST_WITH_PAGES: u32 = 8;
+
 /// Pulls that wait for their next use.
 pub(crate) struct IdlePulls<H: Pulls> {
     list: BoxList<PullWqe<H>>,
@@ -85,9 +88,12 @@ impl<H: Pulls> IdlePulls<H> {
     }
 
     /// Keeps one that was ended, or returns it if there are enough.
-    pub(crate) fn push(&mut self, pull: PullBox<H>) -> Option<PullBox<H>> {
+    pub(crate) fn push(&mut self, mut pull: PullBox<H>) -> Option<PullBox<H>> {
         if self.count >= MOST_IDLE || !pull.transfer.is_empty() {
             return Some(pull);
+        }
+        if self.count >= MOST_WITH_PAGES {
+            let _ = pull.memory_mut().map(PageBuf::stash);
         }
         self.count += 1;
         self.list.push(pull);

@@ -46,7 +46,8 @@ use core::{
         MaybeUninit, //
     },
     ops::Range,
-    ptr, //
+    ptr,
+    slice, //
 };
 use kernel::{
     prelude::*,
@@ -451,6 +452,84 @@ fn meets(end: u32, run: &PageRun) -> bool {
     (end | run.offset()) % PAGE_SIZE == 0
 }
 
+/// The pieces of memory of one context, while they are named.
+struct Naming<'a> {
+    /// The places for further pieces.
+    places: slice::IterMut<'a, MaybeUninit<bindings::bio_vec>>,
+    /// The last piece.
+    piece: &'a mut bindings::bio_vec,
+    /// The page behind it.
+    behind: *mut bindings::page,
+    count: u32,
+    /// The most pieces that there may be.
+    most: u32,
+    len: u32,
+}
+
+impl<'a> Naming<'a> {
+    /// Begins with `first`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: there are no `pieces`.
+    #[inline(always)]
+    fn new(
+        pieces: &'a mut [MaybeUninit<bindings::bio_vec>],
+        first: PageRun,
+        most: u32,
+    ) -> Result<Self> {
+        let mut places = pieces.iter_mut();
+        let piece = place(&mut places, &first)?;
+        Ok(Self {
+            places,
+            piece,
+            behind: first.page().wrapping_add(1),
+            count: 1,
+            most,
+            len: first.len(),
+        })
+    }
+
+    /// Adds `run`, which meets the memory before it. Joins it to the last piece if they are adjacent in memory and
+    /// together at most `longest` bytes. Returns whether there was room.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: there are too few places.
+    #[inline(always)]
+    fn add(&mut self, run: &PageRun, longest: impl FnOnce() -> u32) -> Result<bool> {
+        let joined = self.piece.bv_len + run.len();
+        if PAGES_ARE_AN_ARRAY && ptr::eq(run.page(), self.behind) && joined <= longest() {
+            self.piece.bv_len = joined;
+        } else if self.count == self.most {
+            return Ok(false);
+        } else {
+            self.piece = place(&mut self.places, run)?;
+            self.count += 1;
+        }
+        self.len += run.len();
+        self.behind = run.page().wrapping_add(1);
+        Ok(true)
+    }
+}
+
+/// Writes a piece to the next place.
+///
+/// # Errors
+///
+/// `EINVAL`: there is no place.
+#[inline(always)]
+fn place<'a>(
+    places: &mut slice::IterMut<'a, MaybeUninit<bindings::bio_vec>>,
+    run: &PageRun,
+) -> Result<&'a mut bindings::bio_vec> {
+    Ok(places.next().ok_or(EINVAL)?.write(bindings::bio_vec {
+        bv_page: run.page(),
+        bv_len: run.len(),
+        bv_offset: run.offset(),
+    }))
+}
+
 /// Names the memory of one context: `first`, and the runs that may continue it. Joins runs that are
 /// adjacent in memory to pieces of at most [`Qp::longest_piece`] bytes.
 ///
@@ -465,44 +544,43 @@ fn fill_bvecs<H: Handler>(
     qp: &Qp<H>,
     direction: Direction,
 ) -> Result<Named> {
-    let mut places = pieces.iter_mut();
-    let mut place = |run: &PageRun| {
-        let piece = places.next().ok_or(EINVAL)?.write(bindings::bio_vec {
-            bv_page: run.page(),
-            bv_len: run.len(),
-            bv_offset: run.offset(),
-        });
-        Ok::<_, Error>(piece)
-    };
-    let mut piece = place(&first)?;
-    let mut behind = first.page().wrapping_add(1);
-    let (mut count, mut len) = (1, first.len());
+    let mut naming = Naming::new(pieces, first, qp.most_pieces(direction))?;
     let mut longest = None;
-    let most = qp.most_pieces(direction);
+    let mut longest = || *longest.get_or_insert_with(|| qp.longest_piece(direction));
     let next = loop {
+        let ends = naming.piece.bv_offset + naming.piece.bv_len;
+        let pages = match ends % PAGE_SIZE {
+            0 => runs.whole_pages(),
+            _ => &[],
+        };
+        if !pages.is_empty() {
+            // Most memory is whole pages.
+            let longest = longest();
+            let mut named = 0;
+            for page in pages {
+                if !naming.add(&PageRun::new(*page, 0, PAGE_SIZE), || longest)? {
+                    break;
+                }
+                named += 1;
+            }
+            runs.skip_pages(named);
+            if named != pages.len() {
+                break runs.next();
+            }
+        }
         let Some(run) = runs.next() else {
             break None;
         };
-        if !meets(piece.bv_offset + piece.bv_len, &run) {
+        let ends = naming.piece.bv_offset + naming.piece.bv_len;
+        if !meets(ends, &run) || !naming.add(&run, &mut longest)? {
             break Some(run);
         }
-        let joined = piece.bv_len + run.len();
-        if PAGES_ARE_AN_ARRAY
-            && ptr::eq(run.page(), behind)
-            && joined <= *longest.get_or_insert_with(|| qp.longest_piece(direction))
-        {
-            piece.bv_len = joined;
-        } else {
-            if count == most {
-                break Some(run);
-            }
-            piece = place(&run)?;
-            count += 1;
-        }
-        len += run.len();
-        behind = run.page().wrapping_add(1);
     };
-    Ok(Named { count, len, next })
+    Ok(Named {
+        count: naming.count,
+        len: naming.len,
+        next,
+    })
 }
 
 /// Data to be written into the peer's memory, in front of a Send that tells the peer.
@@ -527,8 +605,9 @@ unsafe impl Node for ContextEntry {
     const LINK: usize = offset_of!(Self, link);
 }
 
-/// The number of idle Writes, or Pulls, that a connection keeps.
-pub(super) const MOST_IDLE: u32 = 8;
+/// The number of idle Writes, or Pulls, that a connection keeps. More are in use only on a connection with more
+/// Calls at a time.
+pub(super) const MOST_IDLE: u32 = 32;
 
 impl IdleWrites {
     pub(crate) const fn new() -> Self {

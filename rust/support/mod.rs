@@ -15,6 +15,7 @@ pub(crate) mod memalloc;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub(crate) mod net;
+pub(crate) mod page_stash;
 pub(crate) mod pages;
 pub(crate) mod racy;
 pub(crate) mod sysctl;

@@ -5,14 +5,23 @@
 //! `sunrpc` takes pages out of a request and `rdma` has a device read or write them. Between the
 //! two they belong to a [`PageBuf`], and no other code can reach or free them.
 
-use super::memory::PAGE_SIZE;
+use super::{
+    memory::PAGE_SIZE,
+    page_stash, //
+};
 use crate::bindings;
 use core::{
     ops::Range,
     ptr::NonNull,
     slice, //
 };
-use kernel::prelude::*;
+use kernel::{
+    alloc::{
+        Allocator,
+        Vec, //
+    },
+    prelude::*, //
+};
 
 /// A piece of a page, or of pages that follow each other.
 #[derive(Clone, Copy, Debug)]
@@ -113,28 +122,36 @@ impl PageBuf {
         release(&mut self.owned);
     }
 
-    /// Shrinks a buffer that waits for its next use: keeps one page and a short vector at most.
+    /// Shrinks a buffer that waits for its next use: keeps one page and a short vector at most. Other pages of a
+    /// buffer of whole pages go to the [stash](page_stash), as far as that has room.
     pub(crate) fn shrink_for_reuse(&mut self) {
         self.forget();
         if self.owned.len() > Self::PAGES_AT_REST {
-            release(&mut self.owned);
+            self.stash();
         }
         if self.owned.capacity() > Self::ENTRIES_AT_REST {
             self.owned = KVec::new();
         }
     }
 
+    /// Gives the pages to the stash, or back to the kernel.
+    pub(crate) fn stash(&mut self) {
+        self.forget();
+        page_stash::put(&mut self.owned);
+        release(&mut self.owned);
+    }
+
     const PAGES_AT_REST: usize = 1;
     const ENTRIES_AT_REST: usize = 64;
 
-    /// Becomes a buffer of `count` whole pages: the pages that it kept, or the pages of `entries`, which
-    /// are null then. Returns whether the pages are the pages of `entries`.
+    /// Becomes a buffer of `count` whole pages: the pages that it kept, pages of the stash, or the pages of
+    /// `entries`, which are null then. Returns whether the pages are the pages of `entries`.
     ///
     /// Context: process, may sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EINVAL`: `entries` has fewer pages than `count`.
+    /// `ENOMEM`; `EINVAL`: there are fewer than `count` entries. `EFAULT`: an entry has no page.
     ///
     /// # Safety
     ///
@@ -146,14 +163,13 @@ impl PageBuf {
         count: usize,
     ) -> Result<bool> {
         self.forget();
-        let taken = self.owned.len() != count;
+        let mut taken = false;
+        if self.owned.len() != count {
+            self.stash();
+            taken = !page_stash::take(&mut self.owned, count);
+        }
         if taken {
-            release(&mut self.owned);
-            let entries = entries.get_mut(..count).ok_or(EINVAL)?;
-            take(&mut self.owned, entries)?;
-            if self.owned.len() != count {
-                return Err(EINVAL);
-            }
+            take(&mut self.owned, entries.get_mut(..count).ok_or(EINVAL)?)?;
         }
         // INVARIANT: promised by the caller of this time, or of an earlier one.
         self.body_len = count as u32 * PAGE_SIZE;
@@ -178,20 +194,33 @@ impl PageBuf {
     pub(crate) unsafe fn exchange(&mut self, entries: &mut [*mut bindings::page]) -> Result {
         let entries = entries.get_mut(..self.owned.len()).ok_or(EINVAL)?;
         self.forget();
-        let mut kept = 0;
+        let mut is_whole = true;
         // INVARIANT: the pages of the entries are this object's now, as the caller promises.
-        for (index, entry) in entries.iter_mut().enumerate() {
-            let before = NonNull::new(*entry);
-            if let Some(page) = self.owned.get(index) {
-                *entry = page.as_ptr();
+        for (place, entry) in self.owned.iter_mut().zip(entries.iter_mut()) {
+            match NonNull::new(core::mem::replace(entry, place.as_ptr())) {
+                Some(before) => *place = before,
+                None => is_whole = false,
             }
-            if let (Some(before), Some(place)) = (before, self.owned.get_mut(kept)) {
-                *place = before;
+        }
+        if !is_whole {
+            self.remove_given(entries);
+        }
+        Ok(())
+    }
+
+    /// Removes the pages that went to `entries`, and for which no page came in exchange.
+    #[cold]
+    fn remove_given(&mut self, entries: &[*mut bindings::page]) {
+        let mut kept = 0;
+        for (index, entry) in entries.iter().enumerate() {
+            let page = self.owned.get(index).copied();
+            let page = page.filter(|page| page.as_ptr() != *entry);
+            if let (Some(page), Some(place)) = (page, self.owned.get_mut(kept)) {
+                *place = page;
                 kept += 1;
             }
         }
         self.owned.truncate(kept);
-        Ok(())
     }
 
     /// Becomes the message whose pieces lie in the pages of `entries`. Takes the pages; the entries are
@@ -212,9 +241,6 @@ impl PageBuf {
         pieces: &Pieces,
     ) -> Result {
         self.clear();
-        if entries.iter().any(|page| page.is_null()) {
-            return Err(EFAULT);
-        }
         take(&mut self.owned, entries)?;
         let in_one = |run: &Option<PageRun>| {
             run.is_none_or(|run| {
@@ -343,6 +369,28 @@ pub(crate) struct Runs<'a> {
     tail: Option<PageRun>,
 }
 
+impl<'a> Runs<'a> {
+    /// Returns the whole pages that come next. They are no more than [`Self::skip_pages`] may skip.
+    #[inline]
+    pub(crate) fn whole_pages(&self) -> &'a [NonNull<bindings::page>] {
+        if self.head.is_some() || self.offset != 0 {
+            return &[];
+        }
+        let pages = self.pages.as_slice();
+        pages
+            .get(..(self.left / PAGE_SIZE) as usize)
+            .unwrap_or(pages)
+    }
+
+    /// Skips the first `count` of the pages that come next.
+    #[inline]
+    pub(crate) fn skip_pages(&mut self, count: usize) {
+        let (pages, left) = (self.pages.as_slice(), self.left);
+        self.pages = pages.get(count..).unwrap_or_default().iter();
+        self.left = left.saturating_sub(count as u32 * PAGE_SIZE);
+    }
+}
+
 impl Iterator for Runs<'_> {
     type Item = PageRun;
 
@@ -372,18 +420,20 @@ impl Drop for PageBuf {
 ///
 /// # Errors
 ///
-/// `ENOMEM`: there is no memory.
+/// `ENOMEM`: there is no memory. `EFAULT`: an entry has no page.
 fn take(owned: &mut KVec<NonNull<bindings::page>>, entries: &mut [*mut bindings::page]) -> Result {
-    owned.reserve(entries.len(), GFP_KERNEL)?;
-    for entry in entries {
-        let page = core::mem::replace(entry, core::ptr::null_mut());
-        let _ = NonNull::new(page).map(|page| owned.push_within_capacity(page));
+    if entries.iter().any(|page| page.is_null()) {
+        return Err(EFAULT);
     }
+    // SAFETY: no entry is null, and `NonNull` has the layout of a pointer.
+    let pages = unsafe { slice::from_raw_parts(entries.as_ptr().cast(), entries.len()) };
+    owned.extend_from_slice(pages, GFP_KERNEL)?;
+    entries.fill(core::ptr::null_mut());
     Ok(())
 }
 
 /// Gives pages back to the kernel.
-fn release(pages: &mut KVec<NonNull<bindings::page>>) {
+pub(super) fn release<A: Allocator>(pages: &mut Vec<NonNull<bindings::page>, A>) {
     if !pages.is_empty() {
         // SAFETY: `release_pages` takes an array of pages, each with a reference to give back: the
         // pages of the vector. `NonNull` has the layout of a pointer.
