@@ -22,6 +22,7 @@ use crate::{
         ComposeError,
         Endpoint,
         Protocol,
+        Shared,
         State,
         Ticker, //
     },
@@ -50,7 +51,8 @@ use crate::{
         wire::{
             chunk::{
                 ChunksOf,
-                NoChunks, //
+                NoChunks,
+                OneSegment, //
             },
             header::{
                 Kind,
@@ -74,6 +76,7 @@ use crate::{
             MrList,
             Region, //
         },
+        send::SendBox,
     },
     sunrpc::{
         self,
@@ -488,14 +491,14 @@ fn post(
     }
     let composed = if plan.segments() == 0 {
         state.compose(&outgoing, 0, &NoChunks, |out| inline(rqst, call, plan, out))
-    } else {
-        let provided = ChunksOf {
+    } else if let (1, Some(region)) = (plan.segments(), mrs.regions().next()) {
+        let provided = OneSegment {
             layout,
-            segments: mrs.regions().map(segment),
+            segment: segment(region),
         };
-        state.compose(&outgoing, plan.segments(), &provided, |out| {
-            inline(rqst, call, plan, out)
-        })
+        state.compose(&outgoing, 1, &provided, |out| inline(rqst, call, plan, out))
+    } else {
+        compose_many(&mut state, &outgoing, rqst, call, plan, &mrs)
     };
     let composed = match composed {
         Ok(composed) => composed,
@@ -518,6 +521,29 @@ fn post(
         Ok(()) => Ok(()),
         Err(_) => Err((ComposeError::NotPosted, MrList::new())),
     }
+}
+
+/// Composes a Call with several Segments. Endpoint's lock held.
+///
+/// # Errors
+///
+/// As for [`State::compose`].
+#[inline(never)]
+fn compose_many(
+    state: &mut State<Client>,
+    outgoing: &Outgoing,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+    mrs: &MrList<Mapped>,
+) -> Result<(SendBox<Shared<Client>>, usize), ComposeError> {
+    let provided = ChunksOf {
+        layout: plan.layout(),
+        segments: mrs.regions().map(segment),
+    };
+    state.compose(outgoing, plan.segments(), &provided, |out| {
+        inline(rqst, call, plan, out)
+    })
 }
 
 /// Posts a Call in several messages, when there is room for all of them.

@@ -45,7 +45,8 @@ use crate::{
             chunk::{
                 ChunksOf,
                 Layout,
-                NoChunks, //
+                NoChunks,
+                OneSegment, //
             },
             error::ErrorReport,
             header::{
@@ -152,11 +153,11 @@ impl SentRequest {
         match self {
             Self::Inline(_) => reply::check_conveyed(xid, conveyed, start, &NoChunks),
             Self::Revoked(mr, layout) => {
-                let provided = ChunksOf {
+                let provided = OneSegment {
                     layout: *layout,
-                    segments: core::iter::once(segment(mr.region())),
+                    segment: segment(mr.region()),
                 };
-                reply::check_conveyed(xid, conveyed, start, &provided)
+                reply::check_one(xid, conveyed, start, &provided)
             }
             Self::Exposed(exposed) => {
                 // A copy for the function that is not inlined: `conveyed` can stay in registers otherwise.

@@ -8,7 +8,8 @@ use crate::proto::wire::{
     chunk::{
         Chunk,
         ChunkLists,
-        Chunks, //
+        Chunks,
+        OneSegment, //
     },
     error::BadHeader,
     header::{
@@ -138,6 +139,65 @@ pub fn check_conveyed<'a, C: Chunks + ?Sized>(
         }
     };
     Ok(Reply { payload, written })
+}
+
+/// Checks a Reply as [`check_conveyed`], for a Call with a single Segment.
+///
+/// Nearly all Replies return that Segment: these need no iterators.
+#[inline(always)]
+//= V1-064, V1-065, V2-086
+pub fn check_one<'a>(
+    xid: Xid,
+    conveyed: &Conveyed<'a>,
+    start: Option<RpcStart>,
+    offered: &OneSegment,
+) -> Result<Reply<'a>, Failure> {
+    let chunks = &conveyed.chunks;
+    let returned = match (conveyed.kind, chunks.reply) {
+        (Kind::Msg, None) if offered.layout.writes != 0 => chunks.writes.only_segment(),
+        (Kind::Nomsg, Some(chunk)) if offered.layout.replies != 0 && chunks.writes.is_empty() => {
+            chunk.only_segment()
+        }
+        _ => None,
+    };
+    let returned = returned.filter(|returned| {
+        let Segment {
+            handle,
+            length,
+            offset,
+        } = offered.segment;
+        let same = returned.handle == handle && returned.offset == offset;
+        same && returned.length <= length && returned.length != 0 && chunks.reads.is_empty()
+    });
+    let Some(Segment { length, .. }) = returned else {
+        // A copy for the function that is not inlined: `conveyed` can stay in registers otherwise.
+        let conveyed = *conveyed;
+        return check_other(xid, &conveyed, start, offered);
+    };
+    match conveyed.kind {
+        Kind::Msg => {
+            check_start(xid, start)?;
+            Ok(Reply {
+                payload: Payload::Inline(conveyed.payload),
+                written: length,
+            })
+        }
+        Kind::Nomsg => Ok(Reply {
+            payload: Payload::ReplyChunk { len: length },
+            written: 0,
+        }),
+    }
+}
+
+/// Checks a Reply that does not return the only Segment as most Replies do.
+#[inline(never)]
+fn check_other<'a>(
+    xid: Xid,
+    conveyed: &Conveyed<'a>,
+    start: Option<RpcStart>,
+    offered: &OneSegment,
+) -> Result<Reply<'a>, Failure> {
+    check_conveyed(xid, conveyed, start, offered)
 }
 
 #[inline]

@@ -286,6 +286,36 @@ impl<'a> Response<'a> {
             })
     }
 
+    /// Returns the number of bytes that leave the message: for chunks of the Requester, and pad.
+    #[inline]
+    pub const fn outside(&self) -> u32 {
+        match self.form {
+            Form::ReplyChunk => self.len,
+            Form::Inline | Form::Continued => self.len.saturating_sub(self.payload_len),
+        }
+    }
+
+    /// Returns the RDMA Write of a Reply that has only one: memory of the Requester, and the range of the Reply for
+    /// it.
+    //= V1-071, V1-083, V2-089
+    //= V2-096, NFS-036
+    pub fn only_write(&self) -> Option<(Segment, Range<u32>)> {
+        let mut writes = self.writes();
+        let only = match self.form {
+            Form::Inline => writes.next()?,
+            Form::ReplyChunk if self.is_whole() => {
+                let mut segments = self.reply_writes();
+                let segment = segments.next()?;
+                if segments.next().is_some() {
+                    return None;
+                }
+                (segment, 0..segment.length)
+            }
+            Form::ReplyChunk | Form::Continued => return None,
+        };
+        writes.next().is_none().then_some(only)
+    }
+
     /// Returns the Segments of the Reply chunk that take the Payload stream, with the lengths
     /// that they get.
     //= V1-083, V2-096, V2-186

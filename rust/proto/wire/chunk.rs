@@ -91,6 +91,9 @@ pub const WRITE_CHUNK_LEN: u32 = 8;
 /// there: the count.
 pub const REPLY_CHUNK_LEN: u32 = 4;
 
+/// A word that says that a chunk is there, and its count of one Segment.
+const ONE_OF_ONE: u64 = (1 << 32) | 1;
+
 /// A counted array of Segments in a received header: one Write chunk, or the Reply chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'a> {
@@ -110,6 +113,12 @@ impl<'a> Chunk<'a> {
     //= V1-066, V2-087
     pub const fn segments(&self) -> Segments<'a> {
         Segments { wire: self.wire }
+    }
+
+    /// Returns the Segment of a chunk with one Segment.
+    #[inline]
+    pub fn only_segment(&self) -> Option<Segment> {
+        Some(Segment::from_wire(self.wire.try_into().ok()?))
     }
 
     /// Returns the sum of the Segments' lengths.
@@ -229,6 +238,14 @@ impl<'a> WriteList<'a> {
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.wire.is_empty()
+    }
+
+    /// Returns the Segment of a list with one Write chunk of one Segment.
+    #[inline]
+    pub fn only_segment(&self) -> Option<Segment> {
+        let (start, segment) = self.wire.split_first_chunk::<8>()?;
+        let segment = Segment::from_wire(segment.try_into().ok()?);
+        (*start == ONE_OF_ONE.to_be_bytes()).then_some(segment)
     }
 
     /// Returns the Write chunks in list order.
@@ -367,8 +384,6 @@ impl<'a> ChunkLists<'a> {
     //= V1-011, V1-012, V1-013
     //= V1-111, V2-007, V2-109
     fn decode_one(reader: &mut Reader<'a>) -> Option<Self> {
-        // A word that says that something is there, and another 1.
-        const ONE_OF_ONE: u64 = (1 << 32) | 1;
         let mut ahead = *reader;
         if ahead.u32() != Ok(0) {
             return None;
@@ -619,6 +634,61 @@ impl<I: Iterator<Item = Segment> + Clone> Chunks for ChunksOf<I> {
                 encode_counted(out, replies, &mut segments)
             }
         }
+    }
+}
+
+/// Chunk lists with a single Segment, as most Calls with chunks have.
+#[derive(Clone, Copy, Debug)]
+pub struct OneSegment {
+    /// The numbers of Segments of the chunks, whose sum is 1.
+    pub layout: Layout,
+    /// The Segment.
+    pub segment: Segment,
+}
+
+impl Chunks for OneSegment {
+    #[inline]
+    fn reads(&self) -> impl Iterator<Item = ReadSegment> {
+        let Self { layout, segment } = *self;
+        let position = layout.position;
+        (layout.reads != 0)
+            .then_some(ReadSegment { position, segment })
+            .into_iter()
+    }
+
+    #[inline]
+    fn writes(&self) -> impl Iterator<Item = impl Iterator<Item = Segment>> {
+        let segments = core::iter::once(self.segment);
+        (self.layout.writes != 0).then_some(segments).into_iter()
+    }
+
+    #[inline]
+    fn reply(&self) -> Option<impl Iterator<Item = Segment>> {
+        (self.layout.replies != 0).then_some(core::iter::once(self.segment))
+    }
+
+    // The length is known, so the room is checked once.
+    #[inline(always)]
+    //= V1-013, V1-014, V2-007
+    fn encode(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let Self { layout, segment } = *self;
+        if layout.reads != 0 {
+            let position = layout.position;
+            let mut out = Writer::new(out.slot::<36>()?);
+            out.array(&ReadSegment { position, segment }.to_wire())?;
+            return out.array(&[0; 12]);
+        }
+        if layout.writes != 0 {
+            let mut out = Writer::new(out.slot::<36>()?);
+            out.u32(0)?;
+            out.u64(ONE_OF_ONE)?;
+            out.array(&segment.to_wire())?;
+            return out.u64(0);
+        }
+        let mut out = Writer::new(out.slot::<32>()?);
+        out.u64(0)?;
+        out.u64(ONE_OF_ONE)?;
+        out.array(&segment.to_wire())
     }
 }
 

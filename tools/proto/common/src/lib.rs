@@ -8,7 +8,7 @@ use std::ops::Range;
 use rpcrdma_proto::proto::connection::negotiate::{Opening, Time};
 use rpcrdma_proto::proto::connection::{Connection, Event};
 use rpcrdma_proto::proto::requester::plan::{Buf, ChunkRole, Part, PartName, Registration};
-use rpcrdma_proto::proto::wire::chunk::{ChunkLists, Chunks};
+use rpcrdma_proto::proto::wire::chunk::{ChunkLists, Chunks, Layout, OneSegment};
 use rpcrdma_proto::proto::wire::error::ErrorReport;
 use rpcrdma_proto::proto::wire::header::{Body, Conveyed, FixedWords, Flags, Kind, Outgoing};
 use rpcrdma_proto::proto::wire::types::{Handle, MsgType, Position, ReadSegment, Segment, Xid};
@@ -33,6 +33,22 @@ impl Lists {
             writes: chunks.writes().map(Iterator::collect).collect(),
             reply: chunks.reply().map(Iterator::collect),
         }
+    }
+
+    /// Returns lists with a single Segment, and no empty chunk, in the form that the client uses for them.
+    pub fn one(&self) -> Option<OneSegment> {
+        let reads = self.reads.iter().map(|read| (read.position, read.segment));
+        let others = self.writes.iter().chain(&self.reply).flatten();
+        let mut segments = reads.chain(others.map(|segment| (Position::ZERO, *segment)));
+        let (position, segment) = segments.next()?;
+        let layout = Layout {
+            position,
+            reads: self.reads.len() as u32,
+            writes: self.writes.len() as u32,
+            replies: self.reply.iter().count() as u32,
+        };
+        let is_one = layout.reads + layout.writes + layout.replies == 1;
+        (is_one && segments.next().is_none()).then_some(OneSegment { layout, segment })
     }
 
     /// Adds a Segment where a plan wants it.

@@ -10,7 +10,7 @@ use rpcrdma_proto::proto::requester::plan::{
     plan, Buf, CallShape, ChunkRole, Conveyance, Item, Limits, Part, PartName, Plan, PlanError,
     Registration,
 };
-use rpcrdma_proto::proto::wire::chunk::ChunksOf;
+use rpcrdma_proto::proto::wire::chunk::{Chunks, ChunksOf, OneSegment};
 use rpcrdma_proto::proto::wire::header::{Kind, Outgoing};
 use rpcrdma_proto::proto::wire::types::{Grant, Handle, MsgType, Position, Segment, Version, Xid};
 use rpcrdma_proto::proto::wire::xdr::pad_len;
@@ -488,7 +488,7 @@ fn chunks_of_items(call: &CallShape<'_>, plan: &Plan, limits: &Limits) -> Lists 
 }
 
 /// The counts of the plan are the counts of the lists.
-fn counts_are_right(call: &CallShape<'_>, plan: &Plan, lists: &Lists) {
+fn counts_are_right(call: &CallShape<'_>, plan: &Plan, limits: &Limits, lists: &Lists) {
     let bytes = |ranges: &mut dyn Iterator<Item = Range<u32>>| -> u32 {
         ranges.map(|range| range.end - range.start).sum()
     };
@@ -530,6 +530,11 @@ fn counts_are_right(call: &CallShape<'_>, plan: &Plan, lists: &Lists) {
             segments: segments.iter().copied(),
         };
         assert_eq!(Lists::of(&laid), *lists);
+        if let [segment] = segments[..] {
+            let one = OneSegment { layout, segment };
+            assert_eq!(Lists::of(&one), *lists);
+            assert_eq!(encoded(plan, limits, &one), encoded(plan, limits, lists));
+        }
     }
 }
 
@@ -568,6 +573,10 @@ fn stays_within_all_limits(call: &CallShape<'_>, plan: &Plan, limits: &Limits, l
 }
 
 fn encoded_len(plan: &Plan, limits: &Limits, lists: &Lists) -> u32 {
+    encoded(plan, limits, lists).len() as u32
+}
+
+fn encoded<C: Chunks>(plan: &Plan, limits: &Limits, lists: &C) -> Vec<u8> {
     let mut out = vec![0; 1 << 16];
     let outgoing = Outgoing {
         xid: Xid(1),
@@ -580,7 +589,8 @@ fn encoded_len(plan: &Plan, limits: &Limits, lists: &Lists) -> u32 {
         Version::V1 => v1::encode(&mut out, Xid(1), 1, plan.kind(), lists),
         Version::V2 => v2::encode(&mut out, &outgoing, Grant::from_word(1), lists),
     };
-    len.unwrap() as u32
+    out.truncate(len.unwrap());
+    out
 }
 
 /// The largest Reply fits, inline beside the returned Write list, in the Reply chunk or in parts.
@@ -625,7 +635,7 @@ proptest! {
         if let Ok(plan) = plan(&call, limits) {
             conveys_everything_once(&call, &plan);
             let lists = chunks_of_items(&call, &plan, limits);
-            counts_are_right(&call, &plan, &lists);
+            counts_are_right(&call, &plan, limits, &lists);
             stays_within_all_limits(&call, &plan, limits, &lists);
             offers_room_for_the_largest_reply(&call, &plan, limits, &lists);
             leaves_protected_calls_whole(&call, &plan);

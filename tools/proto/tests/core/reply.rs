@@ -6,7 +6,7 @@ use common::{conveyed, read, rpc, segment, v1_client, v1_message, words, Lists};
 use proptest::prelude::*;
 use rpcrdma_proto::proto::connection::negotiate::Time;
 use rpcrdma_proto::proto::connection::Event;
-use rpcrdma_proto::proto::requester::reply::{check_conveyed, Failure, Payload};
+use rpcrdma_proto::proto::requester::reply::{check_conveyed, check_one, Failure, Payload, Reply};
 use rpcrdma_proto::proto::wire::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::wire::header::{Kind, RpcStart};
 use rpcrdma_proto::proto::wire::types::{Segment, Xid};
@@ -25,18 +25,22 @@ fn verdict(message: &[u8], offered: &Lists) -> Checked {
         event => panic!("no Reply: {event:?}"),
     };
     let (xid, start) = (arrived.fixed.xid, arrived.part.start);
-    match check_conveyed(xid, &arrived.conveyed, start, offered) {
-        Ok(reply) => Ok((
-            match reply.payload {
-                Payload::Inline(payload) => Some(payload.len()),
-                Payload::ReplyChunk { len } => {
-                    assert_eq!(reply.written, 0);
-                    return Ok((None, len));
-                }
-            },
-            reply.written,
-        )),
-        Err(failure) => Err(failure),
+    let verdict = in_short(check_conveyed(xid, &arrived.conveyed, start, offered));
+    if let Some(one) = offered.one() {
+        let short = in_short(check_one(xid, &arrived.conveyed, start, &one));
+        assert_eq!(short, verdict);
+    }
+    verdict
+}
+
+fn in_short(checked: Result<Reply<'_>, Failure>) -> Checked {
+    let reply = checked?;
+    match reply.payload {
+        Payload::Inline(payload) => Ok((Some(payload.len()), reply.written)),
+        Payload::ReplyChunk { len } => {
+            assert_eq!(reply.written, 0);
+            Ok((None, len))
+        }
     }
 }
 
@@ -301,5 +305,37 @@ proptest! {
             Ok(sum) => prop_assert_eq!(verdict(&message, &offered), Ok((Some(24), sum))),
             Err(_) => prop_assert_eq!(verdict(&message, &offered), Err(Failure::SegmentLength)),
         }
+    }
+
+    /// A Call with a single Segment is checked by the same rules as any other Call.
+    #[test]
+    fn one_segment_is_checked_as_many(
+        role in 0..2_u32,
+        kind in prop_oneof![Just(Kind::Msg), Just(Kind::Nomsg)],
+        lengths in prop::collection::vec((0..3_u32, 98..102_u32, prop_oneof![Just(7_u32), Just(8)]), 0..3),
+        as_reply in any::<bool>(),
+        more_writes in any::<bool>(),
+    ) {
+        let offered = match role {
+            0 => Lists { writes: vec![vec![segment(7, 100)]], ..Lists::default() },
+            _ => Lists { reply: Some(vec![segment(7, 100)]), ..Lists::default() },
+        };
+        prop_assert!(offered.one().is_some());
+        let returned: Vec<_> = lengths
+            .iter()
+            .map(|(zero, length, handle)| segment(*handle, if *zero == 0 { 0 } else { *length }))
+            .collect();
+        let mut lists = match as_reply {
+            true => Lists { reply: Some(returned), ..Lists::default() },
+            false => Lists { writes: vec![returned], ..Lists::default() },
+        };
+        if more_writes {
+            lists.writes.push(vec![segment(8, 0)]);
+        }
+        let payload = match kind {
+            Kind::Msg => rpc(9, 1, 24),
+            Kind::Nomsg => vec![],
+        };
+        let _ = verdict(&v1_message(9, kind, &lists, &payload), &offered);
     }
 }
