@@ -21,6 +21,7 @@ use core::{
         offset_of,
         MaybeUninit, //
     },
+    ops::Range, //
 };
 use kernel::{
     alloc::{
@@ -179,6 +180,25 @@ impl DmaBuf {
         self.sge.length = len.min(self.len());
         if self.need_sync {
             self.sync_for_device();
+        }
+    }
+
+    /// Makes the first `len` bytes the part in use, and the bytes `data` behind it the part that the returned
+    /// element names: the device gets both as they are now. `qp` is as for [`Self::give`].
+    pub(super) fn give_both<H: Handler>(
+        &mut self,
+        len: u32,
+        data: Range<u32>,
+        qp: &QpRef<H>,
+    ) -> bindings::ib_sge {
+        let end = data.end.min(self.len());
+        let start = data.start.min(end);
+        self.give(end, qp);
+        self.sge.length = len.min(start);
+        bindings::ib_sge {
+            addr: self.sge.addr + u64::from(start),
+            length: end - start,
+            lkey: self.sge.lkey,
         }
     }
 

@@ -31,6 +31,7 @@ use super::{
     rw::{
         IdleWrite,
         IdleWrites,
+        Remote,
         Write, //
     },
     wqe::{
@@ -60,6 +61,7 @@ use core::{
         replace,
         take, //
     },
+    ops::Range,
     ptr, //
 };
 use kernel::{
@@ -71,10 +73,18 @@ use kernel::{
     },
 };
 
+/// The alignment of data in a Send buffer, in bytes.
+const DATA_ALIGNMENT: usize = 8;
+
 /// A buffer that a message is sent from.
 pub(crate) struct SendBuf<H: Handler> {
     wr: Prepared<bindings::ib_send_wr>,
     buf: DmaBuf,
+    /// The RDMA Write of data in the buffer, in front of the Send.
+    data_wr: Prepared<bindings::ib_rdma_wr>,
+    data_sge: bindings::ib_sge,
+    /// The bytes of the data. They are empty without such an RDMA Write.
+    data: Range<u32>,
     link: Link<SendWqe<H>>,
     /// While it is posted and asks for a completion: the Sends that end no later than this one.
     covers: SendBufs<H>,
@@ -113,6 +123,16 @@ impl<H: Handler> SendBuf<H> {
                 ..Default::default()
             }),
             buf: DmaBuf::new(pd, len, Direction::ToDevice)?,
+            data_wr: Prepared(bindings::ib_rdma_wr {
+                wr: bindings::ib_send_wr {
+                    num_sge: 1,
+                    opcode: bindings::ib_wr_opcode_IB_WR_RDMA_WRITE,
+                    ..Default::default()
+                },
+                ..Default::default()
+            }),
+            data_sge: bindings::ib_sge::default(),
+            data: 0..0,
             link: Link::new(),
             covers: SendBufs::new(),
             write: None,
@@ -124,6 +144,49 @@ impl<H: Handler> SendBuf<H> {
     /// Marks the Send, for [`SendBufs::take_unmarked`].
     pub(crate) fn mark(&mut self) {
         self.mark = true;
+    }
+
+    /// Puts an RDMA Write of `len` bytes to `remote` in front of the Send, and returns the memory for the bytes: it is
+    /// in the buffer, behind the message of `message` bytes. Returns `None` if the buffer is too short.
+    pub(crate) fn write_data(
+        &mut self,
+        message: usize,
+        len: u32,
+        remote: Remote,
+    ) -> Option<&mut [u8]> {
+        let start = message.next_multiple_of(DATA_ALIGNMENT);
+        let end = start.checked_add(len as usize)?;
+        let data = self.buf.bytes_mut().get_mut(start..end)?;
+        self.data = start as u32..end as u32;
+        self.data_wr.0.remote_addr = remote.address;
+        self.data_wr.0.rkey = remote.key;
+        Some(data)
+    }
+
+    /// Takes back [`Self::write_data`].
+    pub(crate) fn clear_data(&mut self) {
+        self.data = 0..0;
+    }
+
+    /// Gives the device the message of `len` bytes, and data behind it. Returns the first work request, which `last`,
+    /// the Send of the message, ends.
+    #[inline(always)]
+    fn give(
+        &mut self,
+        len: usize,
+        qp: &QpRef<H>,
+        last: *mut bindings::ib_send_wr,
+    ) -> (*mut bindings::ib_send_wr, u32) {
+        if self.data.is_empty() {
+            self.buf.give(len as u32, qp);
+            return (last, 1);
+        }
+        self.data_sge = self.buf.give_both(len as u32, take(&mut self.data), qp);
+        let wr = &mut self.data_wr.0.wr;
+        wr.__bindgen_anon_1.wr_cqe = unit_cqe::<H>();
+        wr.sg_list = &raw mut self.data_sge;
+        wr.next = last;
+        (wr, 2)
     }
 
     /// Returns the memory for the message.
@@ -381,7 +444,8 @@ impl<H: Handler> QpRef<H> {
         invalidate: Option<u32>,
         signal: bool,
     ) -> Result {
-        buffer.buf.give(len as u32, self);
+        let last = &raw mut buffer.wr.0;
+        let (first, sends) = buffer.give(len, self, last);
         let sge = buffer.buf.sge();
         let wr = &mut buffer.wr.0;
         wr.sg_list = sge;
@@ -397,13 +461,12 @@ impl<H: Handler> QpRef<H> {
             queue.unsignaled.list.push_last(buffer);
             return Err(EINVAL);
         }
-        let count = 1 + buffer.write.as_ref().map_or(0, Write::work_requests);
+        let count = sends + buffer.write.as_ref().map_or(0, Write::work_requests);
         queue.in_use += count;
         queue.unsignaled.work_requests += count;
-        let last = &raw mut buffer.wr.0;
         let chain = match &mut buffer.write {
-            None => last,
-            Some(write) => write.link_up(self, last),
+            None => first,
+            Some(write) => write.link_up(self, first),
         };
         let ret = if !signal && queue.unsignaled.work_requests < queue.signal_interval {
             self.post_unsignaled(queue, chain, buffer)

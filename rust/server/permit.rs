@@ -34,7 +34,10 @@ use crate::{
             Qp,
             QpRef, //
         },
-        rw::Write,
+        rw::{
+            Remote,
+            Write, //
+        },
         send::{
             SendBox,
             SendBuf, //
@@ -95,6 +98,29 @@ impl SendPermit<'_> {
         let state = &mut *self.state;
         self.composed = Some(state.compose(outgoing, 0, chunks, payload)?);
         Ok(())
+    }
+
+    /// Adds an RDMA Write of `len` bytes in front of the composed message, and makes `fill` write the bytes. The
+    /// permit is for one work request more.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the buffer is too short. The error of `fill`.
+    pub(super) fn write_data(
+        &mut self,
+        len: u32,
+        remote: Remote,
+        fill: impl FnOnce(&mut [u8]) -> Result,
+    ) -> Result {
+        let (buffer, message) = self.composed.as_mut().ok_or(EINVAL)?;
+        let written = buffer
+            .write_data(*message, len, remote)
+            .ok_or(EINVAL)
+            .and_then(fill);
+        if written.is_err() {
+            buffer.clear_data();
+        }
+        written
     }
 
     /// Posts the buffer of `call`, which this message answers, as a Receive. The client may use the credit as

@@ -84,6 +84,12 @@ use kernel::{
 const MOST_ATTEMPTS: u32 = 3000;
 const PAUSE: Delta = Delta::from_millis(10);
 
+/// The most bytes that are copied for an RDMA Write. More bytes are written from the pages that they lie in.
+const MOST_COPIED: u32 = 1024;
+
+/// An RDMA Write whose bytes are copied: memory of the client, and the range of the Reply for it.
+type ShortWrite = (Segment, Range<u32>);
+
 /// The reaction to a Reply that cannot be conveyed.
 enum ReplyError {
     /// The connection has to be closed.
@@ -159,13 +165,13 @@ impl Open<'_> {
             Ok(response) => response,
             Err(report) => return self.fail(call, &fixed, ReplyError::Refuse(report)),
         };
-        let write = match self.write_if_any(reply, &response) {
-            Ok(write) => write,
+        let (copied, write) = match self.prepare(reply, &response, terms) {
+            Ok(writes) => writes,
             Err(error) => return self.fail(call, &fixed, error),
         };
         let invalidate = to_invalidate(version, terms, &asked.chunks, call.bytes());
         let outgoing = outgoing(fixed.xid, &response);
-        let last = 1 + write.as_ref().map_or(0, Write::work_requests);
+        let last = 1 + work_requests(&write, &copied);
         let message = reply.message();
         let payload = |out: &mut [u8]| copy_payload(message, &write, &response, shape.len, out);
         trace::emit(|| reply_event(self.cid(), outgoing.xid, &response, last, invalidate));
@@ -173,17 +179,16 @@ impl Open<'_> {
             Ok(sending) => sending,
             Err(Blocked::Ended) => return Err(self.cancel(write, EndReason::NotPosted)),
             Err(Blocked::Waits) => {
-                let delayed = Delayed::new(&response, &shape, terms, invalidate, last, payload);
-                return self.delay_reply(reply, call, write, version, delayed);
+                let later = (write, copied.is_some(), invalidate);
+                return match self.wait(reply, &response, &shape, terms, later) {
+                    Ok(delayed) => self.delay_reply(reply, call, delayed, version),
+                    Err(error) => self.fail(call, &fixed, error),
+                };
             }
         };
-        //= V1-033, V1-035, V1-040
-        let state = sending.state();
-        let wanted = state.update_grant(self.cid(), settings::max_requests());
-        if version == Version::V2 {
-            state.end_call(call.note().held);
-        }
-        if sending.compose(&outgoing, &response, payload).is_err() {
+        let wanted = self.end_call(&mut sending, &call, version);
+        let composed = sending.compose(&outgoing, &response, payload).is_ok();
+        if !composed || copy_data(&mut sending, message, copied.as_ref()).is_err() {
             drop(sending);
             return Err(self.cancel(write, EndReason::NotPosted));
         }
@@ -195,6 +200,41 @@ impl Open<'_> {
             self.grow(calls, version);
         }
         Ok(())
+    }
+
+    /// Returns the RDMA Write of a Reply whose bytes are copied, or prepares the RDMA Writes of a Reply that needs others.
+    ///
+    /// # Errors
+    ///
+    /// [`ReplyError`]: as for [`Self::write_if_any`].
+    #[inline(always)]
+    fn prepare(
+        &self,
+        reply: &mut SvcReply<'_, ServerMessage>,
+        response: &Response<'_>,
+        terms: &Terms,
+    ) -> Result<(Option<ShortWrite>, Option<Write>), ReplyError> {
+        match only_short_write(response, terms) {
+            Some(copied) => Ok((Some(copied), None)),
+            None => Ok((None, self.write_if_any(reply, response)?)),
+        }
+    }
+
+    /// Accounts the end of a Call. Returns the Calls for which Receives should be posted, if there should be more.
+    #[inline(always)]
+    //= V1-033, V1-035, V1-040
+    fn end_call(
+        &self,
+        sending: &mut SendPermit<'_>,
+        call: &ServerMessage,
+        version: Version,
+    ) -> Option<Range<u32>> {
+        let state = sending.state();
+        let wanted = state.update_grant(self.cid(), settings::max_requests());
+        if version == Version::V2 {
+            state.end_call(call.note().held);
+        }
+        wanted
     }
 
     /// Returns the permit to send a Reply with `work_requests` in all.
@@ -279,6 +319,38 @@ impl Open<'_> {
         }
     }
 
+    /// Prepares a Reply that waits. A short RDMA Write, which `later` says that there is, has no Send buffer yet for its
+    /// bytes, so it is made from the pages of the Reply.
+    ///
+    /// # Errors
+    ///
+    /// [`ReplyError`]: as for [`Self::write_if_any`].
+    #[cold]
+    #[inline(never)]
+    fn wait(
+        &self,
+        reply: &mut SvcReply<'_, ServerMessage>,
+        response: &Response<'_>,
+        shape: &ReplyShape<'_>,
+        terms: &Terms,
+        later: (Option<Write>, bool, Option<Handle>),
+    ) -> Result<KBox<Delayed>, ReplyError> {
+        let (mut write, is_short, invalidate) = later;
+        if is_short {
+            write = self.write_if_any(reply, response)?;
+        }
+        let last = 1 + write.as_ref().map_or(0, Write::work_requests);
+        let message = reply.message();
+        let payload = |out: &mut [u8]| copy_payload(message, &write, response, shape.len, out);
+        match Delayed::new(response, shape, terms, invalidate, last, payload) {
+            Ok(mut delayed) => {
+                delayed.write = write;
+                Ok(delayed)
+            }
+            Err(_) => Err(ReplyError::Close(self.cancel(write, EndReason::NoMemory))),
+        }
+    }
+
     /// Keeps a Reply until the client takes it.
     ///
     /// # Errors
@@ -290,17 +362,12 @@ impl Open<'_> {
         &self,
         reply: &mut SvcReply<'_, ServerMessage>,
         call: ServerMessage,
-        write: Option<Write>,
+        delayed: KBox<Delayed>,
         version: Version,
-        delayed: Result<KBox<Delayed>>,
     ) -> Result<(), EndReason> {
-        let Ok(mut delayed) = delayed else {
-            return Err(self.cancel(write, EndReason::NoMemory));
-        };
-        if write.is_none() {
+        if delayed.write.is_none() {
             reply.copied();
         }
-        delayed.write = write;
         self.delay(call, delayed, version)
     }
 
@@ -412,6 +479,62 @@ impl Open<'_> {
         });
         counted.is_ok() && count <= qp.registrations()
     }
+}
+
+/// Returns the number of work requests in front of the Send of a Reply.
+#[inline(always)]
+fn work_requests(write: &Option<Write>, copied: &Option<ShortWrite>) -> u32 {
+    write
+        .as_ref()
+        .map_or(copied.is_some().into(), Write::work_requests)
+}
+
+/// Returns the only RDMA Write of a Reply if its bytes are few and fit behind the message in a Send buffer.
+#[inline(always)]
+fn only_short_write(response: &Response<'_>, terms: &Terms) -> Option<ShortWrite> {
+    let outside = response.outside();
+    if outside == 0 || outside > MOST_COPIED {
+        return None;
+    }
+    find_short_write(response, terms)
+}
+
+/// Does the work of [`only_short_write`] for a Reply with few bytes outside of its message.
+#[inline(never)]
+fn find_short_write(response: &Response<'_>, terms: &Terms) -> Option<ShortWrite> {
+    let inline = match response.form {
+        Form::Inline => response.payload_len,
+        Form::ReplyChunk | Form::Continued => 0,
+    };
+    let message = response.header_len.checked_add(inline)?;
+    let needed = message.checked_next_multiple_of(8)? + MOST_COPIED;
+    response
+        .only_write()
+        .filter(|(segment, _)| segment.length != 0 && needed <= terms.inline_send)
+}
+
+/// Copies the bytes of an RDMA Write of the Reply into its Send buffer, if there is one.
+///
+/// # Errors
+///
+/// `EFAULT`: the Reply cannot be read. `EINVAL`: the buffer is too short.
+#[inline(always)]
+fn copy_data(
+    sending: &mut SendPermit<'_>,
+    message: Option<CallBuf<'_>>,
+    copied: Option<&ShortWrite>,
+) -> Result {
+    let Some((segment, range)) = copied else {
+        return Ok(());
+    };
+    let remote = Remote {
+        key: segment.handle.0,
+        address: segment.offset,
+    };
+    let message = message.ok_or(EFAULT)?;
+    sending.write_data(segment.length, remote, |out| message.read(range.start, out))?;
+    settings::WRITES.add(1);
+    Ok(())
 }
 
 /// Copies the inline part of a Reply of `len` bytes into a Send buffer. Returns its length. `None`: it does not fit,
