@@ -374,13 +374,13 @@ attempts() {
 	grep -c "^tried" "$scratch/intruder.log" || :
 }
 
-# The commands of the administrator's guide replace a key without a moment at which it is missing.
+# The command of Documentation/security.rst replaces a key without a moment at which it is missing.
 a_key_is_replaced() {
 	keys "$KEY" "$KEY"
 	VERS=3
 	mount_export
 	echo "$OTHER_KEY" >"$local/new.key"
-	sed -n '/# replace$/s/ *# replace$//p' "$here/../../Documentation/admin-guide.rst" >"$local/command" 2>/dev/null || :
+	sed -n 's/^ *server# \(keyctl session .*\)/\1/p' "$here/../../Documentation/security.rst" >"$local/command" 2>/dev/null || :
 	[ -s "$local/command" ] || cat >"$local/command" <<-'COMMAND'
 		keyctl session - sh -c 'keyctl link $(keyctl padd logon rpcrdma:any @s) %:.rpcrdma' < /etc/rpcrdma.key
 	COMMAND
