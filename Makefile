@@ -74,7 +74,7 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python docs demo cost bench check check-lint check-host check-build check-lab check-cost check-wire check-wire-quick check-dissector check-nfstest check-demo check-end
+.PHONY: python docs demo cost bench check check-lint check-host check-build check-lab check-cost check-docs check-wire check-wire-quick check-dissector check-nfstest check-demo check-end
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -99,7 +99,7 @@ check: python ## Every test; ends with: N passed, N failed
 # Runs these targets in parallel, one for each processor.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
-lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs format conformance conformance-tool lints checks probe
+lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs docs-commands format conformance conformance-tool lints checks probe
 host_parts = core oracle fuzzing model interleavings mistakes cost dissector status
 build_parts = debian debian-7.3 clippy ownership rustdoc install checkpatch
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
@@ -133,6 +133,8 @@ lint-mypy:
 	@$(step) 'mypy' $(buildroot) mypy --config-file tools/lint/mypy.ini
 lint-docs:
 	@$(step) 'documents and figures' $(buildroot) tools/docs/html
+lint-docs-commands:
+	@$(step) 'commands of the documents' sh -c 'tools/docs/test_console.py && tools/docs/check --list'
 lint-format:
 	@$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck
 lint-conformance:
@@ -204,6 +206,9 @@ check-nightly: python ## check, soak, check-stress, and every seeded mistake of 
 
 check-wire: python ## nfstest_rdma, all of it: our client and our server, beside the kernel's own
 	@tools/check/check-wire
+
+check-docs: python ## The commands of the documents for administrators, as they are written, on nodes; not in check
+	@tools/docs/check
 
 check-dissector: python ## Version 2 captured in the lab, dissected, compared with the nodes; not in check
 	@$(step) --ktap 'dissector of a capture' tools/wireshark/check-live
