@@ -38,11 +38,9 @@ def ours(kernel: Kernel, variant: Sequence[str] = ()) -> bytes:
 
 
 def install(kernel: Kernel, module: bytes | None, base: Path) -> None:
-    """Fills BASE/lib/modules with KERNEL's modules and rpcrdma.ko: MODULE, or stock if None."""
+    """Fills BASE/lib/modules with KERNEL's modules, and MODULE in `updates`, which depmod prefers to the kernel's own."""
     tree = base / "lib/modules" / kernel.release
     shutil.copytree(kernel.modules, tree, symlinks=True)
     if module:
-        for stock in tree.rglob("rpcrdma.ko"):
-            stock.unlink()
         (tree / "updates").mkdir()
         (tree / "updates/rpcrdma.ko").write_bytes(module)
