@@ -99,7 +99,7 @@ check: python ## Every test; ends with: N passed, N failed
 # Runs these targets in parallel, one for each processor.
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
-lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs docs-commands format conformance conformance-tool lints checks probe
+lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs docs-commands messages format conformance conformance-tool lints checks probe
 host_parts = core oracle fuzzing model interleavings mistakes cost dissector status
 build_parts = debian debian-7.3 clippy ownership rustdoc install checkpatch
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
@@ -135,6 +135,8 @@ lint-docs:
 	@$(step) 'documents and figures' $(buildroot) tools/docs/html
 lint-docs-commands:
 	@$(step) 'commands of the documents' sh -c 'tools/docs/test_console.py && tools/docs/check --list'
+lint-messages:
+	@$(step) 'messages have an entry' tools/lint/messages
 lint-format:
 	@$(step) 'format' $(MAKE) --no-print-directory rustfmtcheck
 lint-conformance:

@@ -331,6 +331,47 @@ class Prose(FileLint):
             self.assertEqual(status, 0, output)
 
 
+class Messages(Lint):
+    CODE = ('pr_err!("{name}={value}: has to \\\n             be {}\\n");\n'
+            'fn explain(why: &str) {\n    pr_warn_once!("{why}\\n");\n}\nfn f() {\n    explain("too few");\n}\n')
+    PAGE = ("Log\n---\n\n``rpcrdma: ...=...: has to be ...``\n    Text.\n\n``rpcrdma: too few``\n    Text.\n\n"
+            "Tool\n----\n\n``other: a``\n    Text.\n\n``rpcrdma-status: in use by ...``\n    Text.\n")
+
+    def verdict(self, page, code=CODE):
+        self.write("rust/x.rs", code)
+        self.write("rust/glue/x.c", "/* pr_err */\n")
+        self.write("rust/standins/x.c", 'pr_err("of a test\\n");\n')
+        self.write("tools/status/rpcrdma_status/x.py", 'def f():\n    raise Refused(f"in use by {1}")\n')
+        self.write("Documentation/troubleshooting.rst", page)
+        return self.run_lint("messages", self.top)
+
+    def test_each_message_has_an_entry(self):
+        status, output = self.verdict(self.PAGE)
+        self.assertEqual(status, 0, output)
+
+    def test_a_message_without_an_entry(self):
+        for entry, place in (("rpcrdma: ...=...: has to be ...", "rust/x.rs:1"), ("rpcrdma: too few", "rust/x.rs:7"),
+                             ("rpcrdma-status: in use by ...", "tools/status/rpcrdma_status/x.py:2")):
+            status, output = self.verdict(self.PAGE.replace(f"``{entry}``\n    Text.\n", ""))
+            self.assertEqual(status, 1)
+            self.assertIn(f"{place}: Documentation/troubleshooting.rst has no entry ``{entry}``", output)
+
+    def test_messages_of_c(self):
+        status, output = self.verdict(self.PAGE, self.CODE + 'pr_notice("%s: " "%5u of %pISpc\\n", a, b);\n')
+        self.assertEqual(status, 1)
+        self.assertIn("rust/x.rs:9: Documentation/troubleshooting.rst has no entry ``rpcrdma: ...: ... of ...``", output)
+
+    def test_an_entry_without_a_message(self):
+        status, output = self.verdict(f"{self.PAGE}\n``rpcrdma-status: the end``\n    Text.\n")
+        self.assertEqual(status, 1)
+        self.assertIn("no code has the message of the entry ``rpcrdma-status: the end``", output)
+
+    def test_the_order(self):
+        status, output = self.verdict(self.PAGE.replace("``other: a``", "``some: a``"))
+        self.assertEqual(status, 1)
+        self.assertIn("troubleshooting.rst:16: the entry comes before the entry above it", output)
+
+
 class Text(FileLint):
     def verdict(self, name, text):
         self.write(name, text)
