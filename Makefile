@@ -100,7 +100,7 @@ check: python ## Every test; ends with: N passed, N failed
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
 lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs docs-commands messages format conformance conformance-tool lints checks probe
-host_parts = core oracle fuzzing model interleavings mistakes cost dissector status
+host_parts = core oracle fuzzing model interleavings mistakes cost dissector status manual
 build_parts = debian debian-7.3 clippy ownership rustdoc install checkpatch
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
 
@@ -172,6 +172,8 @@ host-cost:
 	@$(step) 'cost of the core' tools/proto/cost/check
 host-status:
 	@$(step) 'status of recorded machines' tools/status/test_status.py
+host-manual:
+	@$(step) --ktap 'manual pages and completion' tools/status/check-manual
 host-dissector:
 	@$(step) --ktap 'dissector' tools/wireshark/check
 

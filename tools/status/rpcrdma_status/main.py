@@ -106,7 +106,8 @@ def swap_module(machine: Machine, options: argparse.Namespace) -> int:
     return 0
 
 
-def arguments() -> argparse.Namespace:
+def command_line() -> argparse.ArgumentParser:
+    """Returns the parser of the options and commands, which the tests of the manual page also read."""
     parser = argparse.ArgumentParser(
         prog="rpcrdma-status",
         description="Shows the state of NFS over RDMA: mounts, transports, and clients of the server.")
@@ -133,12 +134,12 @@ def arguments() -> argparse.Namespace:
     command = add("swap-module", swap_module, "Exchanges the loaded module if nothing uses it")
     command.add_argument("kind", choices=("rust", "c"), help="the module to load")
     command.add_argument("--restart-server", action="store_true", help="stops nfsd before, and starts it afterwards")
-    return parser.parse_args()
+    return parser
 
 
 def main() -> int:
     """Runs the program; returns the exit status."""
-    options = arguments()
+    options = command_line().parse_args()
     try:
         action: Callable[[Machine, argparse.Namespace], int] = options.action
         return action(Machine(options.root), options)
