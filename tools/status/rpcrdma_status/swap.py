@@ -29,6 +29,12 @@ def candidate(kind: str, release: str) -> str:
     return found[0]
 
 
+def field_of(file: str, name: str) -> str | None:
+    """A field of a module's file, such as `version`, which the C module does not have."""
+    done = run(("modinfo", "-F", name, file), 60)
+    return done.stdout.strip() or None if done else None
+
+
 def holders(state: State) -> list[str]:
     """The mounts that use the module."""
     return [f"the mount {mount.point}" for server in state.servers for mount in server.mounts]
@@ -50,14 +56,23 @@ def unload() -> None:
     raise Refused(f"modprobe -r rpcrdma: {done.stderr.strip() if done else 'failed'}")
 
 
+def load(file: str) -> None:
+    """Loads the module. Unloading the other one has also removed the modules that only it used."""
+    needed = field_of(file, "depends")
+    if needed:
+        step("modprobe", "-a", *needed.split(","))
+    step("insmod", file)
+
+
 def swap(machine: Machine, state: State, kind: str, restart_server: bool) -> str:
     """Exchanges the module; returns a sentence about the result."""
-    if state.module.kind == kind:
+    release = machine.word("/proc/sys/kernel/osrelease") or ""
+    if state.module.kind == kind and state.module.version == field_of(candidate(kind, release), "version"):
         return "That module is loaded already."
     held = holders(state)
     if held:
         raise Refused(f"the module is in use by {', '.join(held)}: unmount first")
-    file = candidate(kind, machine.word("/proc/sys/kernel/osrelease") or "")
+    file = candidate(kind, release)
     ports = state.service.ports if state.service else []
     threads = state.service.threads if state.service else None
     if ports and not restart_server:
@@ -68,7 +83,7 @@ def swap(machine: Machine, state: State, kind: str, restart_server: bool) -> str
     try:
         if state.module.loaded:
             unload()
-        step("insmod", file)
+        load(file)
     finally:
         if ports:
             step("rpc.nfsd", str(threads or 8))
