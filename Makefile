@@ -11,8 +11,9 @@ kconfig = $(shell sed -n 's/^CONFIG_$(1)=//p' $(KDIR)/include/config/auto.conf 2
 kernel_cc = $(firstword $(subst ",,$(call kconfig,CC_VERSION_TEXT)))
 kernel_make_args = $(if $(call kconfig,UML),ARCH=um) \
 	$(if $(call kconfig,CC_IS_CLANG),LLVM=1,$(if $(shell command -v $(kernel_cc)),CC=$(kernel_cc)))
+KRUSTFLAGS ?= -Dwarnings
 kbuild = $(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(MO),MO=$(abspath $(MO))) \
-	$(kernel_make_args) KRUSTFLAGS=-Dwarnings
+	$(kernel_make_args) KRUSTFLAGS='$(KRUSTFLAGS)'
 
 # Tools of one version everywhere: the tools of the build root, with the compiler of Debian's kernel.
 buildroot = $(CURDIR)/tools/lab/buildroot --
@@ -39,7 +40,7 @@ help: ## Show this list
 
 # --- The module ---------------------------------------------------------------
 
-.PHONY: modules install uninstall kmod clean kdir
+.PHONY: modules install uninstall kmod clean deb kdir
 modules: ## Build rpcrdma.ko for KDIR (default: the running kernel)
 	@tools/kbuild/probe '$(KDIR)'
 	+$(kbuild) modules
@@ -69,12 +70,15 @@ clean: ## Remove what a build leaves here
 	+@if [ -f '$(KDIR)/Makefile' ]; then $(kbuild) clean; \
 	else echo 'KDIR ($(KDIR)) is no kernel tree: what a build left outside of build/ stays.'; fi
 
+deb: python ## Make Debian packages of the module and of the tools, in build/deb
+	@tools/packaging/deb $(out)/deb
+
 kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers package has no Rust metadata)
 	@$(kdir) $(firstword $(subst +, ,$(or $(KERNEL),$(shell uname -r))))
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python docs demo cost bench check check-lint check-host check-build check-lab check-cost check-docs check-wire check-wire-quick check-dissector check-nfstest check-demo check-end
+.PHONY: python docs demo cost bench check check-lint check-host check-build check-lab check-cost check-docs check-wire check-wire-quick check-dissector check-nfstest check-deb check-demo check-end
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -101,7 +105,7 @@ parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
 lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs docs-commands messages format conformance conformance-tool lints checks probe
 host_parts = core oracle fuzzing model interleavings mistakes cost dissector status manual
-build_parts = debian debian-7.3 clippy ownership rustdoc install checkpatch
+build_parts = debian debian-7.3 clippy ownership rustdoc install deb checkpatch
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
 
 check-lint: python ## Layers, unsafe code, text, format, the table of requirements, lints and checks themselves
@@ -177,7 +181,7 @@ host-manual:
 host-dissector:
 	@$(step) --ktap 'dissector' tools/wireshark/check
 
-check-build: python ## The module for Debian's 7.2 and 7.3 kernels, its installation, clippy, rustdoc, checkpatch, and what must not compile
+check-build: python ## The module for Debian's 7.2 and 7.3 kernels, its installation and packages, clippy, rustdoc, checkpatch, and what must not compile
 	$(parts) $(build_parts:%=build-%)
 build-debian build-debian-7.3: build-%:
 	@$(step) 'build for $*' tools/check/build $* $(out)/$*
@@ -189,6 +193,8 @@ build-rustdoc: build-debian
 	@$(step) 'documentation of the crate' $(buildroot) tools/kbuild/rustdoc $(out)/debian
 build-install: build-debian
 	@$(step) --ktap 'installation' sh -c '$(buildroot) tools/kbuild/test-install "$$($(kdir) debian)" $(out)/debian'
+build-deb: build-debian build-debian-7.3
+	@$(step) --ktap 'packages' tools/packaging/check quick
 build-checkpatch:
 	@$(step) 'checkpatch' tools/lint/checkpatch
 
@@ -219,6 +225,11 @@ check-dissector: python ## Version 2 captured in the lab, dissected, compared wi
 
 check-nfstest: python ## Other suites of nfstest, our server beside the kernel's own; not in check
 	@tools/check/check-nfstest
+
+check-deb: python ## Debian packages: made twice and compared, lintian, installation; not in check
+	@$(step) 'packages are the same in another folder' tools/packaging/check made
+	@$(step) 'lintian' tools/packaging/check lintian
+	@$(step) --ktap 'packages installed' tools/packaging/check installed
 
 check-wire-quick: python
 	@tools/check/check-wire --quick
