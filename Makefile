@@ -226,7 +226,7 @@ check-dissector: python ## Version 2 captured in the lab, dissected, compared wi
 check-nfstest: python ## Other suites of nfstest, our server beside the kernel's own; not in check
 	@tools/check/check-nfstest
 
-check-deb: python ## Debian packages: made twice and compared, lintian, installation; not in check
+check-deb: python ## Debian packages: made twice and compared, lintian, installation, DKMS; not in check
 	@$(step) 'packages are the same in another folder' tools/packaging/check made
 	@$(step) 'lintian' tools/packaging/check lintian
 	@$(step) --ktap 'packages installed' tools/packaging/check installed
