@@ -359,7 +359,8 @@ class Messages(Lint):
     def test_messages_of_c(self):
         status, output = self.verdict(self.PAGE, self.CODE + 'pr_notice("%s: " "%5u of %pISpc\\n", a, b);\n')
         self.assertEqual(status, 1)
-        self.assertIn("rust/x.rs:9: Documentation/troubleshooting.rst has no entry ``rpcrdma: ...: ... of ...``", output)
+        entry = "``rpcrdma: ...: ... of ...``"
+        self.assertIn(f"rust/x.rs:9: Documentation/troubleshooting.rst has no entry {entry}", output)
 
     def test_an_entry_without_a_message(self):
         status, output = self.verdict(f"{self.PAGE}\n``rpcrdma-status: the end``\n    Text.\n")

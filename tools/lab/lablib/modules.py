@@ -38,7 +38,7 @@ def ours(kernel: Kernel, variant: Sequence[str] = ()) -> bytes:
 
 
 def install(kernel: Kernel, module: bytes | None, base: Path) -> None:
-    """Fills BASE/lib/modules with KERNEL's modules, and MODULE in `updates`, which depmod prefers to the kernel's own."""
+    """Fills BASE/lib/modules with KERNEL's modules, and MODULE in `updates`, which depmod prefers to others."""
     tree = base / "lib/modules" / kernel.release
     shutil.copytree(kernel.modules, tree, symlinks=True)
     if module:
