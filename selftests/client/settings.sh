@@ -170,10 +170,10 @@ counters_of_the_server() {
 
 # parallel_reads COUNT: COUNT readers at a time.
 parallel_reads() {
-	for _ in $(seq 20); do
+	for _ in $(seq 5); do
 		readers=
 		for n in $(seq "$1"); do
-			dd if="$dir/file" of=/dev/null iflag=direct bs=64k status=none &
+			dd if="$dir/file" of=/dev/null iflag=direct bs=4k status=none &
 			readers="$readers $!"
 		done
 		all_succeed $readers
