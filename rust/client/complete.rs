@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     endpoint::{
+        completion,
         Disposition,
         EndReason,
         Endpoint,
@@ -83,6 +84,10 @@ use crate::{
         },
         qp::QpRef,
         recv::Received,
+        wqe::{
+            CompletionFacts,
+            WorkKind, //
+        },
         Invalidates, //
     },
     sunrpc::backchannel::CallbackRefused,
@@ -314,6 +319,32 @@ impl Role for Client {
         }
     }
 
+    #[inline(always)]
+    fn trace_done(&self, kind: WorkKind, facts: impl FnOnce() -> CompletionFacts) {
+        match kind {
+            WorkKind::Receive => trace::emit(|| {
+                let facts = facts();
+                trace::XprtrdmaWcReceive {
+                    received: facts.bytes,
+                    handle: facts.handle,
+                    wc: completion(self.cid, &facts),
+                }
+            }),
+            WorkKind::Send => trace::emit(|| trace::XprtrdmaWcSend {
+                wc: completion(self.cid, &facts()),
+            }),
+            WorkKind::LocalInv => trace::emit(|| trace::XprtrdmaWcLiDone {
+                wc: completion(self.cid, &facts()),
+            }),
+            WorkKind::Read => {}
+        }
+    }
+
+    fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts) {
+        // The event has the status.
+        self.trace_done(kind, || facts);
+    }
+
     fn keep(
         &self,
         shared: &Shared<Self>,
@@ -356,7 +387,6 @@ impl Invalidates for Shared<Client> {
         mrs: MrList<Idle>,
         proof: Unexposed,
     ) {
-        trace::emit(|| trace::XprtrdmaWcLiDone { cid: self.role.cid });
         waiter.finish(self, cx, inv, mrs, proof);
     }
 

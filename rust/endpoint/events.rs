@@ -38,7 +38,11 @@ use crate::{
         },
         recv::Received,
         send::SendBufs,
-        wqe::Status,
+        wqe::{
+            CompletionFacts,
+            Status,
+            WorkKind, //
+        },
         Handler, //
     },
     support::{
@@ -117,14 +121,6 @@ impl<R: Role> Handler for Shared<R> {
         self.role.received();
         let invalidated = message.take_invalidated();
         let handle = handle_of(&invalidated);
-        trace::emit(|| {
-            let handle = handle.map_or(0, |handle| handle.0);
-            trace::XprtrdmaWcReceive {
-                cid: self.role.cid(),
-                len: message.bytes().len() as u32,
-                handle,
-            }
-        });
         let mut guard = self.lock();
         let Some(protocol) = &mut guard.protocol else {
             // Nothing was sent yet that this could answer.
@@ -144,14 +140,20 @@ impl<R: Role> Handler for Shared<R> {
     }
 
     fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>) {
-        trace::emit(|| trace::XprtrdmaWcSend {
-            cid: self.role.cid(),
-        });
         self.make_room(cx.qp(), |state| state.sent(buffers));
     }
 
+    #[inline(always)]
+    fn trace_done(&self, kind: WorkKind, facts: impl FnOnce() -> CompletionFacts) {
+        self.role.trace_done(kind, facts);
+    }
+
+    fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts) {
+        self.role.trace_failed(kind, facts);
+    }
+
     fn lost(&self, status: Status) {
-        trace::emit(|| trace::XprtrdmaWcErr {
+        trace::emit(|| trace::RpcrdmaWcErr {
             cid: self.role.cid(),
             status: status.message(),
         });

@@ -111,6 +111,10 @@ use crate::{
             SendBuf,
             SendQueue, //
         },
+        wqe::{
+            CompletionFacts,
+            WorkKind, //
+        },
     },
     support::{
         errno,
@@ -124,7 +128,8 @@ use crate::{
             NetInterface,
             SockAddr, //
         },
-        time, //
+        time,
+        trace, //
     },
 };
 use hostauth::Standing;
@@ -209,6 +214,13 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// of the peer, or wakes their senders. Called when there may be more of them. Context: process, may sleep.
     /// Does not wait for completions.
     fn writable(&self, shared: &Shared<Self>, qp: &QpRef<Shared<Self>>);
+
+    /// Traces the completion of a work request that was done. `facts` is called only if an event is enabled.
+    /// Context: completion.
+    fn trace_done(&self, kind: WorkKind, facts: impl FnOnce() -> CompletionFacts);
+
+    /// Traces the completion of a work request that has failed. Context: completion.
+    fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts);
 
     /// Counts a message that arrived, before it is parsed. Context: completion.
     fn received(&self);
@@ -631,6 +643,19 @@ impl<R: Role> Endpoint<R> {
     /// Returns the protection domain.
     pub(crate) fn pd(&self) -> &Arc<Pd> {
         &self.pd
+    }
+}
+
+/// Returns the facts of a completion on connection number `cid` as trace events have them. Context: any.
+pub(crate) fn completion(cid: u32, facts: &CompletionFacts) -> trace::Completion {
+    trace::Completion {
+        id: trace::WorkId {
+            cid,
+            cq_id: facts.cq_id,
+            completion_id: facts.number as i32,
+        },
+        status: facts.status,
+        vendor_err: facts.vendor_err,
     }
 }
 

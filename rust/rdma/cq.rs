@@ -144,6 +144,16 @@ impl<'a, H: Handler> Completions<'a, H> {
     }
 }
 
+/// Returns the number by which tools (rdma) and traces identify a completion queue.
+///
+/// # Safety
+///
+/// `cq` must be valid.
+pub(super) unsafe fn restrack_id(cq: *mut bindings::ib_cq) -> u32 {
+    // SAFETY: the caller's queue is valid; rdma_restrack_add() has set the number when the queue was made.
+    unsafe { (*cq).res.id }
+}
+
 /// A completion queue, polled from a workqueue.
 ///
 /// # Invariants

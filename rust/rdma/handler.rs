@@ -15,7 +15,11 @@ use super::{
     qp::QpEvent,
     recv::Received,
     send::SendBufs,
-    wqe::Status, //
+    wqe::{
+        CompletionFacts,
+        Status,
+        WorkKind, //
+    },
 };
 use crate::support::memalloc::ReserveScope;
 
@@ -50,6 +54,13 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
     /// Sends have ended, done or failed; [`SendQueue::ended`](super::send::SendQueue::ended) gives
     /// their buffers.
     fn sent(&self, cx: &mut Completions<'_, Self>, buffers: SendBufs<Self>);
+
+    /// Traces the completion of a work request that was done, before it is handled. `facts` is called only if an
+    /// event is enabled.
+    fn trace_done(&self, kind: WorkKind, facts: impl FnOnce() -> CompletionFacts);
+
+    /// Traces the completion of a work request that has failed, before it is handled.
+    fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts);
 
     /// Handles the failure of a work request, which ends the connection. All posted work requests then fail one
     /// after the other, so this is called many times.

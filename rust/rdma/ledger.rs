@@ -26,10 +26,17 @@ use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         SpinLock, //
     },
 };
+
+/// Numbers boxes.
+static BOXES: Atomic<u32> = Atomic::new(1);
 
 /// The ledger of a queue pair.
 ///
@@ -66,6 +73,8 @@ pub(super) struct LedgerEntry {
     ledger: Option<Arc<Ledger>>,
     links: UnsafeCell<Links>,
     posted: Racy<bool>,
+    /// The number of the box, for traces.
+    number: u32,
     kind: &'static BoxKind,
     // Others have pointers to the links, also while the box is borrowed for writing.
     _pin: PhantomPinned,
@@ -98,7 +107,7 @@ enum Struck {
 
 impl LedgerEntry {
     /// Creates the entry of a new box of the kind `kind`.
-    pub(super) const fn new(kind: &'static BoxKind) -> Self {
+    pub(super) fn new(kind: &'static BoxKind) -> Self {
         Self {
             ledger: None,
             links: UnsafeCell::new(Links {
@@ -107,6 +116,7 @@ impl LedgerEntry {
                 listed: false,
             }),
             posted: Racy::new(false),
+            number: BOXES.fetch_add(1, Relaxed),
             kind,
             _pin: PhantomPinned,
         }
@@ -130,7 +140,12 @@ impl LedgerEntry {
         }
     }
 
-    /// Returns whether the box is posted.
+    /// Returns the number of the box, for traces.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Notes whether the box is posted.
     #[inline(always)]
     pub(super) fn set_posted(&self, posted: bool) {
         self.posted.set(posted);

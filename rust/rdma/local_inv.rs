@@ -22,8 +22,10 @@ use super::{
     qp::QpRef,
     wqe::{
         unit_cqe,
+        CompletionFacts,
         Listed,
         Wc,
+        WorkKind,
         WorkRequest,
         Wqe, //
     },
@@ -139,6 +141,8 @@ impl<H: Invalidates> QpRef<H> {
 impl<H: Invalidates> WorkRequest for LocalInv<H> {
     type Handler = H;
 
+    const KIND: WorkKind = WorkKind::LocalInv;
+
     fn done(mut inv: LocalInvBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
         cx.owed().fetch_sub(1, Relaxed);
         if wc.success().is_none() {
@@ -151,6 +155,12 @@ impl<H: Invalidates> WorkRequest for LocalInv<H> {
         };
         let (mrs, proof) = mrs.invalidated();
         cx.handler().invalidated(cx, inv, waiter, mrs, proof);
+    }
+
+    fn complete_facts(&mut self, facts: &mut CompletionFacts, _wc: &Wc<'_>) {
+        // The first registration is the last that is invalidated.
+        let mrs = self.what.as_ref().map(|(mrs, _)| mrs);
+        facts.number = mrs.and_then(MrList::first_id).unwrap_or(0);
     }
 
     fn reclaim(inv: LocalInvBox<H>, handler: &H, _pd: &Pd) {

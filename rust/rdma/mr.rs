@@ -192,6 +192,12 @@ impl Inner {
         Ok(())
     }
 
+    /// Returns the number by which tools (rdma) and traces identify the registration.
+    fn id(&self) -> u32 {
+        // SAFETY: valid by the type invariant; rdma_restrack_add() has set the number when it was made.
+        unsafe { (*self.raw.as_ptr()).res.id }
+    }
+
     #[inline]
     fn unmap(&mut self) {
         let nents = take(&mut self.nents);
@@ -497,6 +503,11 @@ impl MrList<Mapped> {
 
 /// Each list comes from one [`post_send`](super::qp::QpRef::post_send).
 impl MrList<Registered> {
+    /// Returns the restrack number of the first registration.
+    pub(super) fn first_id(&self) -> Option<u32> {
+        self.inners.first().map(Inner::id)
+    }
+
     /// Returns the regions that the peer got, in the same order, without the regions that it has invalidated.
     pub(crate) fn regions(&self) -> impl Iterator<Item = Region> + Clone + '_ {
         self.names()

@@ -19,8 +19,10 @@ use super::{
     },
     send::SendQueue,
     wqe::{
+        CompletionFacts,
         Listed,
         Wc,
+        WorkKind,
         WorkRequest,
         Wqe, //
     },
@@ -41,7 +43,11 @@ use core::{
 use kernel::{
     error::to_result,
     prelude::*,
-    sync::atomic::Relaxed, //
+    sync::atomic::Relaxed,
+    time::{
+        Instant,
+        Monotonic, //
+    },
 };
 
 /// Data to be read from the peer's memory. It is used again and again.
@@ -49,6 +55,8 @@ pub(crate) struct Pull<H: Pulls> {
     transfer: Transfer,
     /// While it is posted.
     waiter: Option<H::Puller>,
+    /// The number of its bytes, and the time when they were to be read, if its completion is to be traced.
+    traced: Option<(u32, Instant<Monotonic>)>,
     link: Link<PullWqe<H>>,
 }
 
@@ -111,6 +119,7 @@ impl<H: Pulls> Pull<H> {
         Wqe::new(Self {
             transfer: Transfer::new(qp, Direction::FromDevice),
             waiter: None,
+            traced: None,
             link: Link::new(),
         })
     }
@@ -132,6 +141,11 @@ impl<H: Pulls> Pull<H> {
         self.transfer.work_requests()
     }
 
+    /// Notes for the trace of its completion that `bytes` bytes are read from now on. Context: any.
+    pub(crate) fn note_begin(&mut self, bytes: u32) {
+        self.traced = Some((bytes, Instant::now()));
+    }
+
     /// Undoes all that was added and not posted. The memory stays. Context: any.
     pub(crate) fn undo(&mut self, qp: &Qp<H>) {
         self.transfer.undo(qp);
@@ -146,6 +160,8 @@ impl<H: Pulls> Pull<H> {
 impl<H: Pulls> WorkRequest for Pull<H> {
     type Handler = H;
 
+    const KIND: WorkKind = WorkKind::Read;
+
     fn done(mut pull: PullBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
         cx.owed().fetch_sub(1, Relaxed);
         // A posted Pull has a waiter.
@@ -159,6 +175,13 @@ impl<H: Pulls> WorkRequest for Pull<H> {
         pull.transfer.unmap(cx.qp());
         let pull = wc.success().map(|_| pull);
         cx.handler().pulled(cx, waiter, pull, count);
+    }
+
+    fn complete_facts(&mut self, facts: &mut CompletionFacts, wc: &Wc<'_>) {
+        if let (Some((bytes, since)), Some(_)) = (self.traced.take(), wc.success()) {
+            facts.bytes = bytes;
+            facts.latency = since.elapsed().as_nanos() / 1000;
+        }
     }
 
     fn withdraw(&mut self, qp: &QpRef<H>) {

@@ -23,10 +23,12 @@ use super::{
         QpRef, //
     },
     wqe::{
+        CompletionFacts,
         Listed,
         Prepared,
         Status,
         Wc,
+        WorkKind,
         WorkRequest,
         Wqe, //
     },
@@ -238,6 +240,8 @@ impl<H: Handler> Completions<'_, H> {
 impl<H: Handler> WorkRequest for RecvBuf<H> {
     type Handler = H;
 
+    const KIND: WorkKind = WorkKind::Receive;
+
     const MAPPING: Option<usize> = Some(offset_of!(Self, buf) + DmaBuf::MAPPING);
 
     fn done(mut buffer: RecvBox<H>, cx: &mut Completions<'_, H>, wc: &Wc<'_>) {
@@ -251,6 +255,10 @@ impl<H: Handler> WorkRequest for RecvBuf<H> {
         buffer.invalidated = success.invalidated();
         buffer.qp_id = cx.qp_id();
         cx.handler().received(cx, Received { buffer });
+    }
+
+    fn complete_facts(&mut self, facts: &mut CompletionFacts, wc: &Wc<'_>) {
+        facts.bytes = wc.success().map_or(0, |success| success.byte_len());
     }
 
     fn reclaim(buffer: RecvBox<H>, _handler: &H, _pd: &Pd) {

@@ -39,6 +39,7 @@ use super::{
         Listed,
         Prepared,
         Wc,
+        WorkKind,
         WorkRequest,
         Wqe, //
     },
@@ -197,6 +198,8 @@ impl<H: Handler> SendBuf<H> {
 
 impl<H: Handler> WorkRequest for SendBuf<H> {
     type Handler = H;
+
+    const KIND: WorkKind = WorkKind::Send;
 
     fn done(mut buffer: SendBox<H>, cx: &mut Completions<'_, H>, _wc: &Wc<'_>) {
         cx.owed().fetch_sub(1, Relaxed);

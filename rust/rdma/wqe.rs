@@ -9,7 +9,10 @@
 //! C header: `include/rdma/ib_verbs.h`.
 
 use super::{
-    cq::Completions,
+    cq::{
+        self,
+        Completions, //
+    },
     ledger::{
         BoxKind,
         LedgerEntry, //
@@ -73,6 +76,59 @@ impl<'a> Wc<'a> {
     }
 }
 
+/// The kind of a work request, for traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkKind {
+    /// A Receive.
+    Receive,
+    /// A Send that asks for a completion.
+    Send,
+    /// The last LOCAL_INV of a list of registrations.
+    LocalInv,
+    /// The last RDMA Read of a Pull.
+    Read,
+}
+
+/// The facts about a completion that trace events have.
+pub(crate) struct CompletionFacts {
+    /// The restrack number of the completion queue.
+    pub(crate) cq_id: u32,
+    /// The number of the box that was posted. Of a LOCAL_INV, the restrack number of the registration.
+    pub(crate) number: u32,
+    /// `ib_wc.status`.
+    pub(crate) status: u32,
+    /// `ib_wc.vendor_err`.
+    pub(crate) vendor_err: u32,
+    /// The number of bytes that were received or read; 0 after a failure.
+    pub(crate) bytes: u32,
+    /// The handle that the peer has invalidated, or 0.
+    pub(crate) handle: u32,
+    /// The time since an RDMA Read was posted, in microseconds.
+    pub(crate) latency: i64,
+}
+
+impl CompletionFacts {
+    /// Returns whether the work was not tried, because the connection had ended before.
+    pub(crate) fn is_flush(&self) -> bool {
+        Status(self.status).is_flush()
+    }
+
+    /// Returns the facts of a completion in `cq` of the box with this number.
+    #[cold]
+    fn of(cq_id: u32, number: u32, wc: &Wc<'_>) -> Self {
+        let success = wc.success();
+        Self {
+            cq_id,
+            number,
+            status: wc.0.status,
+            vendor_err: wc.0.vendor_err,
+            bytes: 0,
+            handle: success.and_then(|it| it.invalidated()).unwrap_or(0),
+            latency: 0,
+        }
+    }
+}
+
 /// A completion of work that was done.
 pub(super) struct Success<'a>(&'a bindings::ib_wc);
 
@@ -96,11 +152,17 @@ pub(super) trait WorkRequest: Sized {
     /// Whose completions these are.
     type Handler: Handler;
 
+    /// The kind of the work request, for traces.
+    const KIND: WorkKind;
+
     /// The offset of the mapping of a Receive's buffer ([`DmaBuf`](super::dma::DmaBuf)) in the object, in bytes.
     const MAPPING: Option<usize> = None;
 
     /// Handles the end of the work request, whose box is back.
     fn done(wqe: KBox<Wqe<Self>>, cx: &mut Completions<'_, Self::Handler>, wc: &Wc<'_>);
+
+    /// Completes the facts about its completion, before [`done`](Self::done) is called.
+    fn complete_facts(&mut self, _facts: &mut CompletionFacts, _wc: &Wc<'_>) {}
 
     /// Gives back registrations of the queue pair `_qp`, which has the object and is about to be destroyed.
     /// Context: any.
@@ -130,7 +192,7 @@ unsafe impl Sync for Cqe {}
 
 #[allow(private_bounds)]
 impl<W: WorkRequest> Wqe<W> {
-    const KIND: &'static BoxKind = &BoxKind {
+    const BOX: &'static BoxKind = &BoxKind {
         withdraw: Self::withdraw,
         reclaim: Self::reclaim,
         mapping: match W::MAPPING {
@@ -150,7 +212,7 @@ impl<W: WorkRequest> Wqe<W> {
                 cqe: Cqe(bindings::ib_cqe {
                     done: Some(work_done_callback::<W>),
                 }),
-                entry: LedgerEntry::new(Self::KIND),
+                entry: LedgerEntry::new(Self::BOX),
                 work,
             },
             GFP_NORETRY,
@@ -161,7 +223,7 @@ impl<W: WorkRequest> Wqe<W> {
     /// which alone it can be posted.
     #[inline(always)]
     pub(super) fn enter(this: &mut KBox<Self>, qp: &QpRef<W::Handler>) -> bool {
-        // SAFETY: a box of `KIND`, whose contents stay where they are.
+        // SAFETY: a box of the kind `BOX`, whose contents stay where they are.
         unsafe { this.entry.enter(qp.ledger()) }
     }
 
@@ -244,6 +306,11 @@ impl<W: WorkRequest> Wqe<W> {
 }
 
 impl<W> Wqe<W> {
+    /// Returns the number of the box, by which traces identify its work request.
+    pub(crate) fn number(&self) -> u32 {
+        self.entry.number()
+    }
+
     /// Returns the offset in its box of a field that is at `offset` in the object.
     pub(super) const fn offset_of(offset: usize) -> usize {
         core::mem::offset_of!(Self, work) + offset
@@ -307,8 +374,18 @@ unsafe extern "C" fn work_done_callback<W: WorkRequest>(
     // SAFETY: kernel users of a queue from ib_alloc_cq() set the arm `wr_cqe`, and ours do.
     let cqe = unsafe { wc.0.__bindgen_anon_1.wr_cqe };
     // SAFETY: ib_cq calls `ib_cqe.done` once for the work request that has the box.
-    let wqe = unsafe { Wqe::<W>::take(cqe) };
-    if !wc.status().is_success() {
+    let mut wqe = unsafe { Wqe::<W>::take(cqe) };
+    let facts = |wqe: &mut Wqe<W>| {
+        // SAFETY: ib_core calls from the poll of this queue.
+        let cq_id = unsafe { cq::restrack_id(cq) };
+        let mut facts = CompletionFacts::of(cq_id, wqe.number(), &wc);
+        wqe.work.complete_facts(&mut facts, &wc);
+        facts
+    };
+    if wc.status().is_success() {
+        cx.handler().trace_done(W::KIND, || facts(&mut wqe));
+    } else {
+        cx.handler().trace_failed(W::KIND, facts(&mut wqe));
         cx.handler().lost(wc.status());
     }
     W::done(wqe, &mut cx, &wc);

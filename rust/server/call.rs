@@ -57,7 +57,10 @@ use crate::{
         errno,
         memory::PAGE_SIZE,
         pages::PageBuf,
-        trace, //
+        trace::{
+            self,
+            TraceEvent, //
+        },
     },
 };
 use kernel::prelude::*;
@@ -360,6 +363,9 @@ impl Open<'_> {
         let is_starved = more && pull.work_requests() == 0 || begins_rounds && !self.begin_rounds();
         if !is_starved {
             settings::READS.add(segments);
+            if trace::SvcrdmaWcRead::is_enabled() {
+                pull.note_begin(len);
+            }
             trace::emit(|| {
                 let sqecount = pull.work_requests();
                 trace::SvcrdmaPostReadChunk {

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     endpoint::{
+        completion,
         Disposition,
         EndReason,
         LockedState,
@@ -52,6 +53,10 @@ use crate::{
         },
         pull::PullBox,
         qp::QpRef,
+        wqe::{
+            CompletionFacts,
+            WorkKind, //
+        },
         Pulls, //
     },
     sunrpc::svc::backchannel::PinnedCall,
@@ -113,6 +118,45 @@ impl Role for Server {
             call: self.xprt.lookup(xid.0)?,
             limit: protocol.limit(),
         })
+    }
+
+    #[inline(always)]
+    fn trace_done(&self, kind: WorkKind, facts: impl FnOnce() -> CompletionFacts) {
+        match kind {
+            WorkKind::Receive => trace::emit(|| {
+                let facts = facts();
+                trace::SvcrdmaWcRecv {
+                    received: facts.bytes,
+                    wc: completion(self.cid, &facts),
+                }
+            }),
+            WorkKind::Send => trace::emit(|| trace::SvcrdmaWcSend {
+                work: completion(self.cid, &facts()).id,
+            }),
+            WorkKind::Read => trace::emit(|| {
+                let facts = facts();
+                trace::SvcrdmaWcRead {
+                    work: completion(self.cid, &facts).id,
+                    totalbytes: facts.bytes,
+                    read_latency: facts.latency,
+                }
+            }),
+            WorkKind::LocalInv => {}
+        }
+    }
+
+    #[cold]
+    fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts) {
+        let wc = completion(self.cid, &facts);
+        match (kind, facts.is_flush()) {
+            (WorkKind::Receive, true) => trace::emit(|| trace::SvcrdmaWcRecvFlush { wc }),
+            (WorkKind::Receive, false) => trace::emit(|| trace::SvcrdmaWcRecvErr { wc }),
+            (WorkKind::Send, true) => trace::emit(|| trace::SvcrdmaWcSendFlush { wc }),
+            (WorkKind::Send, false) => trace::emit(|| trace::SvcrdmaWcSendErr { wc }),
+            (WorkKind::Read, true) => trace::emit(|| trace::SvcrdmaWcReadFlush { wc }),
+            (WorkKind::Read, false) => trace::emit(|| trace::SvcrdmaWcReadErr { wc }),
+            (WorkKind::LocalInv, _) => {}
+        }
     }
 
     #[inline]

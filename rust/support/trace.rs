@@ -38,7 +38,31 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(bool i32 u32 u64);
+numbers!(bool i32 i64 u32 u64);
+
+/// A work request, as the events of its posting and of its completion identify it.
+pub(crate) type WorkId = bindings::rpcrdma_work_id;
+/// How a work request ended.
+pub(crate) type Completion = bindings::rpcrdma_completion;
+
+macro_rules! structs {
+    ($($name:ident)*) => {$(
+        impl Field for $name {
+            type Held = Self;
+            type Passed = *const Self;
+
+            fn hold(self) -> Self {
+                self
+            }
+
+            fn pass(held: &Self) -> *const Self {
+                held
+            }
+        }
+    )*};
+}
+
+structs!(WorkId Completion);
 
 impl Field for &[u8] {
     type Held = bindings::rpcrdma_bytes;
@@ -241,25 +265,74 @@ events! {
         handle: u32,
     }
 
-    /// A message of `len` bytes arrived, and invalidated `handle`, unless that is 0.
+    /// A Receive of a client ended: a message of `received` bytes arrived and invalidated `handle`, unless
+    /// that is 0.
     struct XprtrdmaWcReceive = xprtrdma_wc_receive {
-        cid: u32,
-        len: u32,
+        wc: Completion,
+        received: u32,
         handle: u32,
     }
 
-    /// A signaled Send has ended, and all before it.
+    /// A signaled Send of a client has ended, and all before it.
     struct XprtrdmaWcSend = xprtrdma_wc_send {
-        cid: u32,
+        wc: Completion,
     }
 
-    /// All registrations of an RPC are invalidated.
+    /// All registrations of an RPC are invalidated, or that has failed.
     struct XprtrdmaWcLiDone = xprtrdma_wc_li_done {
-        cid: u32,
+        wc: Completion,
     }
 
-    /// A work request has failed.
-    struct XprtrdmaWcErr<'a> = xprtrdma_wc_err {
+    /// A message of `received` bytes arrived at a server.
+    struct SvcrdmaWcRecv = svcrdma_wc_recv {
+        wc: Completion,
+        received: u32,
+    }
+
+    /// A Receive of a server was flushed.
+    struct SvcrdmaWcRecvFlush = svcrdma_wc_recv_flush {
+        wc: Completion,
+    }
+
+    /// A Receive of a server has failed.
+    struct SvcrdmaWcRecvErr = svcrdma_wc_recv_err {
+        wc: Completion,
+    }
+
+    /// A signaled Send of a server was done, and all before it.
+    struct SvcrdmaWcSend = svcrdma_wc_send {
+        work: WorkId,
+    }
+
+    /// A Send of a server was flushed.
+    struct SvcrdmaWcSendFlush = svcrdma_wc_send_flush {
+        wc: Completion,
+    }
+
+    /// A Send of a server has failed.
+    struct SvcrdmaWcSendErr = svcrdma_wc_send_err {
+        wc: Completion,
+    }
+
+    /// RDMA Reads of `totalbytes` bytes were done, `read_latency` microseconds after they were posted.
+    struct SvcrdmaWcRead = svcrdma_wc_read {
+        work: WorkId,
+        totalbytes: u32,
+        read_latency: i64,
+    }
+
+    /// RDMA Reads were flushed.
+    struct SvcrdmaWcReadFlush = svcrdma_wc_read_flush {
+        wc: Completion,
+    }
+
+    /// RDMA Reads have failed.
+    struct SvcrdmaWcReadErr = svcrdma_wc_read_err {
+        wc: Completion,
+    }
+
+    /// Any work request has failed.
+    struct RpcrdmaWcErr<'a> = rpcrdma_wc_err {
         cid: u32,
         status: &'a str,
     }

@@ -69,7 +69,7 @@ events_of_calls() {
 	shows "xprtrdma_reply: cid=[0-9]* xid=$xid credits=[1-9]"
 	shows "xprtrdma_mr_\(rem\|local\)inv: cid=[0-9]* xid=$xid handle=0x"
 	shows 'xprtrdma_credits: cid=[0-9]* limit=[1-9]'
-	shows 'xprtrdma_wc_receive: cid=[0-9]* len=[1-9]'
+	shows 'xprtrdma_wc_receive: cid=[0-9]* cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* status=SUCCESS (0/0x0) received=[1-9][0-9]* invalidated=0x'
 	trace "$io" get "$local/65536" "$dir/file" 65536
 	shows 'xprtrdma_marshal: .* inline/write list segments=0/[1-9]'
 	shows 'xprtrdma_mr_map: .* 65536@.* (FROM_DEVICE)$'

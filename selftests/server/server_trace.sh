@@ -5,7 +5,7 @@
 
 # Without the events of the protocol core.
 TRACED=on_server
-EVENTS='svcrdma_* xprtrdma_*'
+EVENTS='svcrdma_* xprtrdma_* rpcrdma_wc_err'
 
 # server_trace COMMAND...: as `trace`.
 server_trace() {
@@ -28,7 +28,11 @@ events_of_a_connection() {
 	server_trace mount_and_leave
 	shows "svcrdma_accept: cid=[0-9]* $SERVER:$PORT -> $(source_of "$SERVER"):[0-9]* neg send/recv=4096/4096 credits=[1-9][0-9]* of [1-9][0-9]* reads=[1-9][0-9]*$"
 	cid=$(sed -n 's/^svcrdma_accept: cid=\([0-9]*\) .*/\1/p' "$local/events" | head -n 1)
-	shows "xprtrdma_wc_receive: cid=$cid len=[1-9]"
+	shows "svcrdma_wc_recv: cid=$cid cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* received=[1-9]"
+	shows "svcrdma_wc_send: cid=$cid cq_id=[1-9][0-9]* completion_id=[1-9]"
+	# The Receives that were posted when the connection ended.
+	shows "svcrdma_wc_recv_flush: cid=$cid cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* status=WR_FLUSH_ERR (5/0x[0-9a-f]*)$"
+	! grep "^xprtrdma_wc_\|^svcrdma_wc_.*_err: cid=$cid " "$local/events" || fail "an event of the client, or of a failure"
 	shows "svcrdma_decode_rqst: cid=$cid "
 	shows "svcrdma_post_send: cid=$cid "
 	shows "xprtrdma_disconnect: cid=$cid why=\"disconnected\"$"
@@ -95,6 +99,7 @@ events_of_calls() {
 	xid=$(xid_of 'svcrdma_decode_rqst: .* read list')
 	shows "svcrdma_post_read_chunk: cid=[0-9]* xid=$xid len=65536 segments=[1-9][0-9]* sqecount=[1-9]"
 	shows "svcrdma_read_finished: cid=[0-9]* xid=$xid rc=0$"
+	shows 'svcrdma_wc_read: cid=[0-9]* cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* totalbytes=65536 latency-us=[1-9][0-9]*$'
 	shows "svcrdma_post_send: cid=[0-9]* xid=$xid len=[1-9][0-9]* inline segments=0 written=0 sqecount=1 invalidates=0x[0-9a-f]*$"
 	! grep "^svcrdma_post_send: .* xid=$xid .* invalidates=0x00000000" "$local/events" ||
 		fail "nothing is invalidated"
@@ -152,7 +157,8 @@ events_of_errors() {
 	shows 'svcrdma_error: cid=[0-9]* xid=0x[0-9a-f]* why="version"$'
 	shows 'svcrdma_error: cid=[0-9]* xid=0x[0-9a-f]* why="presence word"$'
 	shows 'svcrdma_read_finished: cid=[0-9]* xid=0x[0-9a-f]* rc=-5$'
-	shows 'xprtrdma_wc_err: cid=[0-9]* status="'
+	shows 'rpcrdma_wc_err: cid=[0-9]* status="'
+	shows 'svcrdma_wc_read_err: cid=[0-9]* cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* status=REM_[A-Z_]* ([1-9][0-9]*/0x[0-9a-f]*)$'
 	xid=$(xid_of 'svcrdma_error: .*"version"')
 	! grep "^svcrdma_decode_rqst: .* xid=$xid " "$local/events" || fail "refused, and taken"
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Trace events, system rpcrdma. Where an event of the kernel's C transport
- * (include/trace/events/rpcrdma.h there) means the same, it has the same name;
- * the two modules are never loaded together.
+ * Trace events, system rpcrdma. An event with the name of an event of the kernel's C transport
+ * (include/trace/events/rpcrdma.h there) has all fields of that event, with the same meaning, and
+ * may have more; the two modules are never loaded together.
  *
- * cid numbers connections, as in debugfs. An XID leads to the events of sunrpc,
- * which name the task.
+ * The field cid numbers connections, as in debugfs. The C module has no such field.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rpcrdma
@@ -16,6 +15,10 @@
 #include <linux/in6.h>
 #include <linux/socket.h>
 #include <linux/tracepoint.h>
+#include <rdma/ib_cm.h>
+#include <rdma/rdma_cm.h>
+
+#include <trace/misc/rdma.h>
 
 #ifndef _TRACE_RPCRDMA_BYTES
 #define _TRACE_RPCRDMA_BYTES
@@ -23,6 +26,23 @@
 struct rpcrdma_bytes {
 	const char *data;
 	u32 len;
+};
+
+/*
+ * A work request: the number of its connection, the restrack number of its completion queue, and
+ * its own number. Both events of a work request, of posting and of its completion, have the same.
+ */
+struct rpcrdma_work_id {
+	u32 cid;
+	u32 cq_id;
+	int completion_id;
+};
+
+/* How a work request ended (struct ib_wc). */
+struct rpcrdma_completion {
+	struct rpcrdma_work_id id;
+	u32 status;
+	u32 vendor_err;
 };
 #endif
 
@@ -269,21 +289,135 @@ DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_localinv,
  * Completions
  */
 
-TRACE_EVENT(xprtrdma_wc_receive,
-	TP_PROTO(u32 cid, u32 len, u32 handle),
-	TP_ARGS(cid, len, handle),
+DECLARE_EVENT_CLASS(rpcrdma_completion_class,
+	TP_PROTO(const struct rpcrdma_completion *wc),
+	TP_ARGS(wc),
 	TP_STRUCT__entry(
 		__field(u32, cid)
-		__field(u32, len)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(unsigned long, status)
+		__field(unsigned int, vendor_err)
+	),
+	TP_fast_assign(
+		__entry->cid = wc->id.cid;
+		__entry->cq_id = wc->id.cq_id;
+		__entry->completion_id = wc->id.completion_id;
+		__entry->status = wc->status;
+		__entry->vendor_err = wc->status ? wc->vendor_err : 0;
+	),
+	TP_printk("cid=%u cq_id=%u completion_id=%d status=%s (%lu/0x%x)",
+		__entry->cid, __entry->cq_id, __entry->completion_id,
+		rdma_show_wc_status(__entry->status), __entry->status, __entry->vendor_err)
+);
+
+/* A signaled Send and all Sends before it have ended. */
+DEFINE_EVENT(rpcrdma_completion_class, xprtrdma_wc_send,
+	TP_PROTO(const struct rpcrdma_completion *wc), TP_ARGS(wc));
+/* All registrations of an RPC have been invalidated. completion_id is the last one's. */
+DEFINE_EVENT(rpcrdma_completion_class, xprtrdma_wc_li_done,
+	TP_PROTO(const struct rpcrdma_completion *wc), TP_ARGS(wc));
+DEFINE_EVENT(rpcrdma_completion_class, svcrdma_wc_send_flush,
+	TP_PROTO(const struct rpcrdma_completion *wc), TP_ARGS(wc));
+DEFINE_EVENT(rpcrdma_completion_class, svcrdma_wc_send_err,
+	TP_PROTO(const struct rpcrdma_completion *wc), TP_ARGS(wc));
+DEFINE_EVENT(rpcrdma_completion_class, svcrdma_wc_recv_flush,
+	TP_PROTO(const struct rpcrdma_completion *wc), TP_ARGS(wc));
+DEFINE_EVENT(rpcrdma_completion_class, svcrdma_wc_recv_err,
+	TP_PROTO(const struct rpcrdma_completion *wc), TP_ARGS(wc));
+DEFINE_EVENT(rpcrdma_completion_class, svcrdma_wc_read_flush,
+	TP_PROTO(const struct rpcrdma_completion *wc), TP_ARGS(wc));
+DEFINE_EVENT(rpcrdma_completion_class, svcrdma_wc_read_err,
+	TP_PROTO(const struct rpcrdma_completion *wc), TP_ARGS(wc));
+
+TRACE_EVENT(xprtrdma_wc_receive,
+	TP_PROTO(const struct rpcrdma_completion *wc, u32 received, u32 handle),
+	TP_ARGS(wc, received, handle),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(u32, received)
+		__field(unsigned long, status)
+		__field(unsigned int, vendor_err)
 		__field(u32, handle)
 	),
 	TP_fast_assign(
-		__entry->cid = cid;
-		__entry->len = len;
+		__entry->cid = wc->id.cid;
+		__entry->cq_id = wc->id.cq_id;
+		__entry->completion_id = wc->id.completion_id;
+		__entry->received = received;
+		__entry->status = wc->status;
+		__entry->vendor_err = wc->status ? wc->vendor_err : 0;
 		__entry->handle = handle;
 	),
-	TP_printk("cid=%u len=%u invalidated=0x%08x",
-		__entry->cid, __entry->len, __entry->handle)
+	TP_printk("cid=%u cq_id=%u completion_id=%d status=%s (%lu/0x%x) received=%u invalidated=0x%08x",
+		__entry->cid, __entry->cq_id, __entry->completion_id,
+		rdma_show_wc_status(__entry->status), __entry->status, __entry->vendor_err,
+		__entry->received, __entry->handle)
+);
+
+TRACE_EVENT(svcrdma_wc_recv,
+	TP_PROTO(const struct rpcrdma_completion *wc, u32 received),
+	TP_ARGS(wc, received),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(u32, received)
+	),
+	TP_fast_assign(
+		__entry->cid = wc->id.cid;
+		__entry->cq_id = wc->id.cq_id;
+		__entry->completion_id = wc->id.completion_id;
+		__entry->received = received;
+	),
+	TP_printk("cid=%u cq_id=%u completion_id=%d received=%u",
+		__entry->cid, __entry->cq_id, __entry->completion_id, __entry->received)
+);
+
+DECLARE_EVENT_CLASS(rpcrdma_work_class,
+	TP_PROTO(const struct rpcrdma_work_id *work),
+	TP_ARGS(work),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+	),
+	TP_fast_assign(
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
+	),
+	TP_printk("cid=%u cq_id=%u completion_id=%d",
+		__entry->cid, __entry->cq_id, __entry->completion_id)
+);
+
+/* A signaled Send and all Sends before it have ended, with the RDMA Writes before them. */
+DEFINE_EVENT(rpcrdma_work_class, svcrdma_wc_send,
+	TP_PROTO(const struct rpcrdma_work_id *work), TP_ARGS(work));
+
+/* The RDMA Reads of a Call, or of a round of it, have ended. */
+TRACE_EVENT(svcrdma_wc_read,
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 totalbytes, s64 read_latency),
+	TP_ARGS(work, totalbytes, read_latency),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(s64, read_latency)
+		__field(unsigned int, totalbytes)
+	),
+	TP_fast_assign(
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
+		__entry->read_latency = read_latency;
+		__entry->totalbytes = totalbytes;
+	),
+	TP_printk("cid=%u cq_id=%u completion_id=%d totalbytes=%u latency-us=%lld",
+		__entry->cid, __entry->cq_id, __entry->completion_id,
+		__entry->totalbytes, __entry->read_latency)
 );
 
 DECLARE_EVENT_CLASS(rpcrdma_cid_class,
@@ -298,12 +432,8 @@ DECLARE_EVENT_CLASS(rpcrdma_cid_class,
 	TP_printk("cid=%u", __entry->cid)
 );
 
-/* A signaled Send and all Sends before it have ended. */
-DEFINE_EVENT(rpcrdma_cid_class, xprtrdma_wc_send, TP_PROTO(u32 cid), TP_ARGS(cid));
-/* All registrations of an RPC have been invalidated. */
-DEFINE_EVENT(rpcrdma_cid_class, xprtrdma_wc_li_done, TP_PROTO(u32 cid), TP_ARGS(cid));
-
-TRACE_EVENT(xprtrdma_wc_err,
+/* Any work request has failed, of either side. */
+TRACE_EVENT(rpcrdma_wc_err,
 	TP_PROTO(u32 cid, const struct rpcrdma_bytes *status),
 	TP_ARGS(cid, status),
 	TP_STRUCT__entry(
