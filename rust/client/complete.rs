@@ -74,6 +74,7 @@ use crate::{
         },
         mr::{
             Idle,
+            Mr,
             MrList,
             Registered, //
         },
@@ -214,11 +215,11 @@ impl Role for Client {
         let Some(rqst) = self.xprt.lookup(xid.0) else {
             orphaned(self, protocol, requests, xid);
             drop(state);
-            return stray(self, xid, None);
+            return stray(self, arrived.fixed, None);
         };
         let Some((sent, limit)) = take(protocol, requests, &rqst, &mut invalidated) else {
             drop(state);
-            return stray(self, xid, Some(rqst));
+            return stray(self, arrived.fixed, Some(rqst));
         };
         drop(state);
         granted(self, limit);
@@ -266,7 +267,7 @@ impl Role for Client {
         shared: &Shared<Self>,
         event: Event<'_>,
         claim: ReplyClaim,
-        _message: &Received<Shared<Self>>,
+        message: &Received<Shared<Self>>,
         invalidated: Option<Invalidated>,
     ) -> Disposition<Pending> {
         match claim {
@@ -288,12 +289,8 @@ impl Role for Client {
                             why: report.name(),
                         });
                     }
-                    Event::Failed { xid, why } => {
-                        trace::emit(|| trace::XprtrdmaReplyHdrErr {
-                            cid: self.cid,
-                            xid: xid.0,
-                            why: why.name(),
-                        });
+                    Event::Failed { why, .. } => {
+                        invalid_reply(self, fixed_words(message), why.name());
                     }
                     Event::Close { why, .. } => shared.request_close(EndReason::Protocol(why)),
                     _ => {}
@@ -313,9 +310,9 @@ impl Role for Client {
                 if let Event::Close { why, .. } = event {
                     return Disposition::Close(EndReason::Protocol(why));
                 }
-                stray(self, event.xid().unwrap_or(Xid(0)), rqst)
+                stray(self, fixed_words(message), rqst)
             }
-            ReplyClaim::None => unclaimed(self, event),
+            ReplyClaim::None => unclaimed(self, event, message),
         }
     }
 
@@ -353,6 +350,15 @@ impl Role for Client {
         message: Received<Shared<Self>>,
     ) {
         pending.invalidate(shared, cx, message);
+    }
+
+    fn disconnected(&self, rc: i32, status: i32) {
+        trace::emit(|| trace::XprtrdmaDisconnect {
+            cid: self.cid,
+            peer: &self.peer,
+            rc,
+            connect_status: status,
+        });
     }
 
     fn ended(&self, why: EndReason) {
@@ -467,6 +473,7 @@ fn check(
     let xid = arrived.fixed.xid;
     trace::emit(|| trace::XprtrdmaReply {
         cid: client.cid,
+        task: rqst.task(),
         xid: xid.0,
         credits: arrived.fixed.credit,
     });
@@ -479,11 +486,7 @@ fn check(
             Payload::ReplyChunk { len } => ReceivedForm::ReplyChunk { len },
         },
         Err(why) => {
-            trace::emit(|| trace::XprtrdmaReplyHdrErr {
-                cid: client.cid,
-                xid: xid.0,
-                why: why.name(),
-            });
+            invalid_reply(client, arrived.fixed, why.name());
             ReceivedForm::Failed
         }
     };
@@ -526,7 +529,7 @@ fn granted(client: &Client, limit: u32) {
 
 /// Drops a message for an RPC that does not wait for it.
 #[cold]
-fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Disposition<Pending> {
+fn stray(client: &Client, fixed: FixedWords, rqst: Option<Pinned>) -> Disposition<Pending> {
     let why = if rqst.is_some() {
         client.stats.bad_messages.add(1);
         "not sent, or answered already"
@@ -535,14 +538,42 @@ fn stray(client: &Client, xid: Xid, rqst: Option<Pinned>) -> Disposition<Pending
     };
     trace::emit(|| trace::XprtrdmaReplyRqstErr {
         cid: client.cid,
-        xid: xid.0,
+        xid: fixed.xid.0,
+        version: fixed.version,
+        proc: fixed.htype,
+        peer: &client.peer,
         why,
     });
     Disposition::Done
 }
 
+/// Traces a message that breaks a rule, for the reason `why`.
+#[cold]
+fn invalid_reply(client: &Client, fixed: FixedWords, why: &'static str) {
+    trace::emit(|| trace::XprtrdmaReplyHdrErr {
+        cid: client.cid,
+        xid: fixed.xid.0,
+        version: fixed.version,
+        proc: fixed.htype,
+        peer: &client.peer,
+        why,
+    });
+}
+
+/// Returns the fixed words of a message for traces, or zeros if the message is too short.
+#[cold]
+fn fixed_words(message: &ClientMessage) -> FixedWords {
+    let none = FixedWords {
+        xid: Xid(0),
+        version: 0,
+        credit: 0,
+        htype: 0,
+    };
+    FixedWords::split(message.bytes()).map_or(none, |(fixed, _)| fixed)
+}
+
 /// Drops a message for an unknown RPC.
-fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
+fn unclaimed(client: &Client, event: Event<'_>, message: &ClientMessage) -> Disposition<Pending> {
     match event {
         //= V1-117, V1-129, V2-118
         //= V2-171, NFS-050, D-49
@@ -556,6 +587,7 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
                 cid: client.cid,
                 xid,
                 len: payload.len() as u32,
+                peer: &client.peer,
             });
             match client.backchannel.receive(&client.xprt, xid, payload) {
                 Ok(()) => Disposition::Done,
@@ -584,11 +616,7 @@ fn unclaimed(client: &Client, event: Event<'_>) -> Disposition<Pending> {
         }
         Event::Ready | Event::VersionChanged { refused: None } => Disposition::Done,
         Event::Refused(why) => {
-            trace::emit(|| trace::XprtrdmaReplyHdrErr {
-                cid: client.cid,
-                xid: 0,
-                why: why.name(),
-            });
+            invalid_reply(client, fixed_words(message), why.name());
             client.stats.bad_messages.add(1);
             Disposition::Done
         }
@@ -627,8 +655,9 @@ fn end_exposure(
             //= CM-016
             trace::emit(|| trace::XprtrdmaMrReminv {
                 cid: client.cid,
+                task: rqst.task(),
                 xid: rqst.xid(),
-                handle: mr.region().key,
+                mr: mr.facts(),
             });
             let (mr, proof) = mr.unmap();
             client.give_back(mr);
@@ -658,16 +687,16 @@ fn end_exposure_of_many(
     if let Some(by_peer) = invalidated {
         //= V2-117, CM-012, CM-016
         //= D-22
-        let handle = by_peer.handle();
-        match exposed.mrs.take_invalidated(by_peer) {
-            Some(mr) => {
-                trace::emit(|| trace::XprtrdmaMrReminv {
-                    cid: client.cid,
-                    xid: rqst.xid(),
-                    handle,
-                });
-                client.give_back(mr);
-            }
+        let note = |mr: &Mr<Idle>| {
+            trace::emit(|| trace::XprtrdmaMrReminv {
+                cid: client.cid,
+                task: rqst.task(),
+                xid: rqst.xid(),
+                mr: mr.facts(),
+            });
+        };
+        match exposed.mrs.take_invalidated(by_peer, note) {
+            Some(mr) => client.give_back(mr),
             None => return foreign(shared, rqst, exposed),
         }
     }
@@ -701,7 +730,7 @@ impl Pending {
             exposed,
             in_parts,
         } = self;
-        note_local_inv(&shared.role, rqst.xid(), &exposed.mrs);
+        note_local_inv(&shared.role, &rqst, &exposed.mrs);
         let joined = if is_counted(&message) {
             let mut state = shared.lock();
             state.hold(1);
@@ -789,15 +818,17 @@ impl Waiter {
 }
 
 /// Counts and traces the LOCAL_INV work requests for these registrations.
-fn note_local_inv(client: &Client, xid: u32, exposed: &MrList<Registered>) {
-    for region in exposed.regions() {
-        client.stats.local_inv_needed.add(1);
-        trace::emit(|| trace::XprtrdmaMrLocalinv {
+fn note_local_inv(client: &Client, rqst: &RdmaRqst, exposed: &MrList<Registered>) {
+    let count = exposed.regions().count();
+    client.stats.local_inv_needed.add(count as u64);
+    trace::emit_each(|| {
+        exposed.facts().map(|mr| trace::XprtrdmaMrLocalinv {
             cid: client.cid,
-            xid,
-            handle: region.key,
-        });
-    }
+            task: rqst.task(),
+            xid: rqst.xid(),
+            mr,
+        })
+    });
 }
 
 /// Ends the exposure of the memory of an RPC whose task gives up.
@@ -812,7 +843,7 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
     let (_, requests) = state.established()?;
     // Nothing exposed; or the connection has ended and taken it.
     let (mrs, inv) = requests.abandon(&shared.role.xprt, rqst)?.exposed?;
-    note_local_inv(&shared.role, rqst.xid(), &mrs);
+    note_local_inv(&shared.role, rqst, &mrs);
     request.released.reset();
     let done = request.released.clone();
     let waiter = Waiter::Release {

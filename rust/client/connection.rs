@@ -20,6 +20,7 @@ use crate::{
     },
     support::{
         memory::Scratch,
+        net::SockAddr,
         racy::Racy, //
     },
 };
@@ -47,6 +48,8 @@ pub(crate) struct Client {
     pub(super) peer_limits_changed: Racy<bool>,
     /// The number of the connection.
     pub(super) cid: u32,
+    /// The server.
+    pub(super) peer: SockAddr,
     /// The version is negotiated in-band, and not by the announcement of the server.
     pub(super) negotiates_in_band: bool,
 }
@@ -58,6 +61,7 @@ impl Client {
         backchannel: Arc<Backchannel>,
         history: Arc<History>,
         cid: u32,
+        peer: SockAddr,
         negotiates_in_band: bool,
     ) -> Self {
         Self {
@@ -66,6 +70,7 @@ impl Client {
             scratch: SetOnce::new(),
             peer_limits_changed: Racy::new(false),
             cid,
+            peer,
             xprt,
             stats,
             backchannel,

@@ -73,8 +73,7 @@ use crate::{
             MapError,
             Mapped,
             Mr,
-            MrList,
-            Region, //
+            MrList, //
         },
         send::SendBox,
     },
@@ -97,7 +96,10 @@ use crate::{
             Span, //
         },
         net::SockAddr,
-        trace,
+        trace::{
+            self,
+            chunk_type, //
+        },
         work::Job, //
     },
 };
@@ -384,12 +386,8 @@ fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), XprtSendError> 
     let plan = match &plan {
         Ok(plan) => plan,
         Err(error) => {
-            trace::emit(|| trace::XprtrdmaMarshalFailed {
-                cid: side.endpoint.shared().role.cid,
-                xid: rqst.xid(),
-                why: error.name(),
-            });
-            return Err(XprtSendError::TooLarge);
+            let why = error.name();
+            return Err(not_marshalled(side, rqst, XprtSendError::TooLarge, why));
         }
     };
     let mrs = if plan.segments() == 0 {
@@ -399,7 +397,7 @@ fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), XprtSendError> 
             Ok(mrs) => mrs,
             Err((error, mrs)) => {
                 side.put_back(mrs);
-                return Err(error);
+                return Err(not_marshalled(side, rqst, error, error.as_str()));
             }
         }
     };
@@ -446,7 +444,7 @@ fn send_in_chunks(
         Ok(mrs) => mrs,
         Err((error, mrs)) => {
             side.put_back(mrs);
-            return Err(error);
+            return Err(not_marshalled(side, rqst, error, error.as_str()));
         }
     };
     match post(side, rqst, call, &plan, mrs) {
@@ -506,7 +504,7 @@ fn post(
     };
     let cid = side.endpoint.shared().role.cid;
     trace::emit(|| call_event(cid, rqst, call, plan));
-    trace::emit(|| send_event(cid, rqst, plan.segments(), composed.1));
+    trace::emit(|| send_event(side, &state, rqst, plan.segments(), &composed));
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(rqst, mrs, layout);
@@ -598,7 +596,7 @@ fn post_parts(
         let Ok(composed) = composed else {
             return Err((ComposeError::NotPosted, mrs.unwrap_or(now)));
         };
-        trace::emit(|| send_event(cid, rqst, count, composed.1));
+        trace::emit(|| send_event(side, &state, rqst, count, &composed));
         let (registered, posted) = state.post(side.endpoint.qp(), now, composed);
         if !more {
             state.role.table.sent(rqst, registered, layout);
@@ -684,11 +682,12 @@ pub(super) fn send_reply(
                 Some(len)
             })
             .and_then(|composed| {
-                let cid = side.endpoint.shared().role.cid;
+                let role = &side.endpoint.shared().role;
                 trace::emit(|| trace::XprtrdmaCbReply {
-                    cid,
+                    cid: role.cid,
                     xid,
                     len: len as u32,
+                    peer: &role.peer,
                 });
                 let (_, posted) = state.post(side.endpoint.qp(), MrList::new(), composed);
                 posted.map_err(|_| ComposeError::NotPosted)
@@ -917,105 +916,136 @@ fn map_span(
     };
     match mr.map(span, direction, rqst.xid()) {
         Ok(mr) => {
-            trace::emit(|| {
-                let Region {
-                    key,
-                    length,
-                    address,
-                } = mr.region();
-                let from_device = matches!(direction, Direction::FromDevice);
-                let cid = side.endpoint.shared().role.cid;
-                trace::XprtrdmaMrMap {
-                    cid,
-                    xid: rqst.xid(),
-                    handle: key,
-                    length,
-                    offset: address,
-                    from_device,
-                }
+            trace::emit(|| trace::XprtrdmaMrMap {
+                cid: side.endpoint.shared().role.cid,
+                task: rqst.task(),
+                xid: rqst.xid(),
+                mr: mr.facts(),
             });
             Ok(mr)
         }
         Err((mr, error)) => {
+            let error = unmapped(side, rqst, &mr, direction, error);
             side.stash.put(mr);
-            Err(unmapped(side, rqst, error))
+            Err(error)
         }
     }
 }
 
-/// Returns the error of a request whose memory was not mapped.
+/// Returns the error of a request whose memory was not mapped for `mr`.
 #[cold]
-fn unmapped(side: &SendSide, rqst: &RdmaRqst, error: MapError) -> XprtSendError {
+fn unmapped(
+    side: &SendSide,
+    rqst: &RdmaRqst,
+    mr: &Mr<Idle>,
+    direction: Direction,
+    error: MapError,
+) -> XprtSendError {
     let cid = side.endpoint.shared().role.cid;
+    let facts = || trace::MrFacts {
+        dir: direction.number(),
+        ..mr.facts()
+    };
+    let apart = |nents, num_mapped| {
+        trace::emit(|| trace::XprtrdmaFrwrMaperr {
+            cid,
+            xid: rqst.xid(),
+            mr: facts(),
+            addr: mr.dma_address(),
+            nents,
+            num_mapped,
+        });
+        XprtSendError::Unmappable
+    };
     match error {
         MapError::NoSpace { entries } => {
             trace::emit(|| trace::XprtrdmaFrwrSgerr {
                 cid,
                 xid: rqst.xid(),
-                nents: entries,
+                mr: facts(),
+                addr: mr.dma_address(),
+                nents: entries as i32,
             });
             XprtSendError::NoMemory
         }
-        MapError::Apart { mapped, joined } => {
-            trace::emit(|| trace::XprtrdmaFrwrMaperr {
-                cid,
-                xid: rqst.xid(),
-                nents: mapped,
-                num_mapped: joined,
-            });
-            XprtSendError::Unmappable
-        }
-        MapError::Span => {
-            trace::emit(|| trace::XprtrdmaFrwrMaperr {
-                cid,
-                xid: rqst.xid(),
-                nents: 0,
-                num_mapped: 0,
-            });
-            XprtSendError::Unmappable
-        }
+        MapError::Apart { mapped, joined } => apart(mapped, joined),
+        MapError::Span => apart(0, 0),
     }
 }
 
-/// Returns the trace event of a Send of `len` bytes with `mrs` registrations.
-fn send_event(cid: u32, rqst: &RdmaRqst, mrs: u32, len: usize) -> trace::XprtrdmaPostSend {
+/// Traces that a Call was not marshalled, for the reason `why`, and returns the error.
+#[cold]
+fn not_marshalled(
+    side: &SendSide,
+    rqst: &RdmaRqst,
+    error: XprtSendError,
+    why: &'static str,
+) -> XprtSendError {
+    trace::emit(|| trace::XprtrdmaMarshalFailed {
+        cid: side.endpoint.shared().role.cid,
+        task: rqst.task(),
+        xid: rqst.xid(),
+        ret: error.to_errno(),
+        why,
+    });
+    error
+}
+
+/// Returns the trace event of the Send of a composed message with `mrs` registrations.
+#[cold]
+fn send_event(
+    side: &SendSide,
+    state: &State<Client>,
+    rqst: &RdmaRqst,
+    mrs: u32,
+    (buffer, len): &(SendBox<Shared<Client>>, usize),
+) -> trace::XprtrdmaPostSend {
     trace::XprtrdmaPostSend {
-        cid,
+        work: trace::WorkId {
+            cid: side.endpoint.shared().role.cid,
+            cq_id: side.endpoint.qp().cq_id(),
+            completion_id: buffer.number() as i32,
+        },
+        task: rqst.task(),
         xid: rqst.xid(),
         mrs,
-        len: len as u32,
+        len: *len as u32,
+        num_sge: 1,
+        signaled: state.queue.is_next_signaled(mrs),
     }
 }
 
 /// Returns the trace event of a Call that was marshalled.
+#[cold]
 fn call_event(
     cid: u32,
     rqst: &RdmaRqst,
     call: &CallShape<'_>,
     plan: &Plan,
-) -> trace::XprtrdmaMarshal<'static> {
+) -> trace::XprtrdmaMarshal {
     let Buf { head, pages, tail } = call.send;
     let arguments = match (plan.kind(), plan.read_segments) {
-        (Kind::Nomsg, 1..) => "*read list",
-        (_, 1..) => "read list",
-        (_, 0) => "inline",
+        (Kind::Nomsg, 1..) => chunk_type::LONG,
+        (_, 1..) => chunk_type::READ,
+        (_, 0) => chunk_type::PULLUP,
     };
     let results = match (plan.write_segments, plan.reply_segments) {
-        (1.., _) => "write list",
-        (0, 1..) => "reply chunk",
-        (0, 0) => "inline",
+        (1.., _) => chunk_type::WRITE,
+        (0, 1..) => chunk_type::REPLY,
+        (0, 0) => chunk_type::INLINE,
     };
-    let writes = plan.write_segments + plan.reply_segments;
     trace::XprtrdmaMarshal {
         cid,
+        task: rqst.task(),
         xid: rqst.xid(),
+        hdrlen: plan.header_len,
         headlen: head.len,
         pagelen: pages.len,
         taillen: tail.len,
         rtype: arguments,
         wtype: results,
         reads: plan.read_segments,
-        writes,
+        writes: plan.write_segments + plan.reply_segments,
     }
 }
 

@@ -152,6 +152,7 @@ impl Transport for RdmaTransport {
             self.backchannel.clone(),
             self.history.clone(),
             cid,
+            peer,
             settings::negotiates_in_band(),
         );
         let begun = |shared: &Arc<Shared<Client>>| {

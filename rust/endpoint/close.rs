@@ -117,7 +117,7 @@ impl<R: Role> Shared<R> {
 
     /// Traces and records the reason for the end of the connection.
     fn note_end(&self, why: EndReason) {
-        trace::emit(|| trace::XprtrdmaDisconnect {
+        trace::emit(|| trace::RpcrdmaClose {
             cid: self.role.cid(),
             why: why.as_str(),
         });
@@ -171,7 +171,8 @@ impl<R: Role> Endpoint<R> {
         if !was_closing && stands {
             shared.note_end(EndReason::Unneeded);
         }
-        id.disconnect();
+        let status = shared.progress.status();
+        shared.role.disconnected(id.disconnect(), status);
         shared.destroyed.populate(qp.destroy());
         let Some(proof) = shared.destroyed.as_ref() else {
             return;

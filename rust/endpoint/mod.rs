@@ -252,6 +252,10 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Records the reason for the end of a connection that stood. Called once. Context: process, does not sleep.
     fn ended(&self, _why: EndReason) {}
 
+    /// Traces the call of rdma_disconnect(), which has returned `rc`. `status` is 1 if the connection stood before
+    /// the call, 0 if it never did, or else the error number by which it was lost. Context: process, may sleep.
+    fn disconnected(&self, _rc: i32, _status: i32) {}
+
     /// Requests that the owner closes the endpoint, because the connection has ended or has to end. Called
     /// once.
     ///

@@ -88,6 +88,16 @@ impl Progress {
         self.completion(step).complete_all();
     }
 
+    /// Returns 1 if the connection stands, 0 if it has not been established, or the error number by which it was
+    /// lost or connecting has failed. Context: any.
+    pub(super) fn status(&self) -> i32 {
+        let outcome = self.outcome.lock();
+        match outcome.error {
+            Some(error) => error.to_errno(),
+            None => outcome.established.into(),
+        }
+    }
+
     /// Notes that the connection is lost, or that connecting has failed. Returns whether it was established.
     /// Context: any.
     pub(super) fn failed(&self, error: Error) -> bool {

@@ -261,12 +261,12 @@ impl CmId {
     }
 
     /// Ends the connection: the queue pair goes to the error state, so that all work requests
-    /// come back. Context: process, may sleep.
-    pub(crate) fn disconnect(&self) {
-        // An error means that the connection has ended already.
+    /// come back. Returns 0, or an error number if the connection has ended already, for traces. Context: process,
+    /// may sleep.
+    pub(crate) fn disconnect(&self) -> i32 {
         // SAFETY: the id is valid by the type invariant; rdma_disconnect() may be called in each of
         // its states.
-        let _ = unsafe { bindings::rdma_disconnect(self.as_raw()) };
+        unsafe { bindings::rdma_disconnect(self.as_raw()) }
     }
 
     /// Accepts the connect request of the peer. An event reports the result.

@@ -44,6 +44,14 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
+    /// Returns the value of `enum dma_data_direction`, for traces.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::ToDevice => DataDirection::ToDevice as u32,
+            Self::FromDevice => DataDirection::FromDevice as u32,
+        }
+    }
+
     pub(super) fn as_raw(self) -> bindings::dma_data_direction {
         match self {
             Self::ToDevice => DataDirection::ToDevice.into(),

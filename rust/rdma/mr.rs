@@ -46,7 +46,8 @@ use crate::{
             Span,
             PAGE_SIZE, //
         },
-        module::leak, //
+        module::leak,
+        trace, //
     },
 };
 use core::{
@@ -198,6 +199,19 @@ impl Inner {
         unsafe { (*self.raw.as_ptr()).res.id }
     }
 
+    /// Returns the facts about the registration that trace events have.
+    #[cold]
+    fn facts(&self) -> trace::MrFacts {
+        trace::MrFacts {
+            id: self.id(),
+            nents: self.nents as i32,
+            handle: self.region.key,
+            length: self.region.length,
+            offset: self.region.address,
+            dir: self.direction.number(),
+        }
+    }
+
     #[inline]
     fn unmap(&mut self) {
         let nents = take(&mut self.nents);
@@ -289,6 +303,19 @@ pub(crate) struct Mr<S> {
     _state: PhantomData<S>,
 }
 
+impl<S> Mr<S> {
+    /// Returns the facts about the registration that trace events have.
+    pub(crate) fn facts(&self) -> trace::MrFacts {
+        self.inner.facts()
+    }
+
+    /// Returns the address by which the device reaches the first piece of the memory that was mapped last.
+    #[cold]
+    pub(crate) fn dma_address(&self) -> u64 {
+        self.inner.sg.dma_address()
+    }
+}
+
 impl Mr<Idle> {
     /// Makes a registration without memory, for at most `pages` pages, on the device's NUMA node. Context:
     /// process, may sleep.
@@ -374,6 +401,11 @@ impl<S: sealed::MrState> MrList<S> {
     /// Returns whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.inners.is_empty()
+    }
+
+    /// Returns the facts about the registrations that trace events have, from the first on.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = trace::MrFacts> + '_ {
+        self.inners.iter().map(Inner::facts)
     }
 
     fn names(&self) -> impl Iterator<Item = Region> + Clone + '_ {
@@ -471,13 +503,6 @@ impl Mr<Revoked> {
     }
 }
 
-impl Mr<Mapped> {
-    /// Returns the memory as the peer will know it.
-    pub(crate) fn region(&self) -> Region {
-        self.inner.region
-    }
-}
-
 impl MrList<Mapped> {
     /// Adds a registration behind the others.
     pub(crate) fn push_last(&mut self, mr: Mr<Mapped>) {
@@ -513,16 +538,24 @@ impl MrList<Registered> {
         self.names()
     }
 
-    /// Takes the registration that the peer has invalidated from the list, if it is there.
-    pub(crate) fn take_invalidated(&mut self, by_peer: Invalidated) -> Option<Mr<Idle>> {
-        let mut inner = self
+    /// Takes the registration that the peer has invalidated from the list, if it is there. `note` is called
+    /// with the registration before its memory is unmapped.
+    #[inline]
+    pub(crate) fn take_invalidated(
+        &mut self,
+        by_peer: Invalidated,
+        note: impl FnOnce(&Mr<Idle>),
+    ) -> Option<Mr<Idle>> {
+        let inner = self
             .inners
             .take(|inner| by_peer.is_of(inner.qp, inner.region.key))?;
-        inner.unmap();
-        Some(Mr {
+        let mut mr = Mr {
             inner,
             _state: PhantomData,
-        })
+        };
+        note(&mr);
+        mr.inner.unmap();
+        Some(mr)
     }
 
     /// Returns the single registration if it is the registration that the peer has invalidated, and uses up the

@@ -10,6 +10,7 @@
 use super::{
     cm::CmId,
     cq::{
+        self,
         Cq,
         CqShared, //
     },
@@ -153,6 +154,20 @@ impl<H: Handler> QpRef<H> {
     #[inline(always)]
     pub(super) fn ledger(&self) -> &Arc<Ledger> {
         &self.shared().ledger
+    }
+
+    /// Returns the handler of the events and completions.
+    pub(crate) fn handler(&self) -> &H {
+        self.shared().handler()
+    }
+
+    /// Returns the restrack number of the completion queue, for traces.
+    #[cold]
+    pub(crate) fn cq_id(&self) -> u32 {
+        // SAFETY: the `ib_qp` is valid; `send_cq` is set by ib_create_qp() and constant.
+        let cq = unsafe { (*self.as_raw()).send_cq };
+        // SAFETY: `Qp` frees the queue after the queue pair.
+        unsafe { cq::restrack_id(cq) }
     }
 
     /// Returns the number of the connection's port.

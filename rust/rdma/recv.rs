@@ -278,6 +278,11 @@ impl<H: Handler> Received<H> {
         bytes.get(..self.buffer.len as usize).unwrap_or_default()
     }
 
+    /// Returns the number of the Receive, by which traces identify it.
+    pub(crate) fn number(&self) -> u32 {
+        self.buffer.number()
+    }
+
     /// Returns the length of the buffer, in bytes.
     #[inline]
     pub(crate) fn capacity(&self) -> u32 {

@@ -316,6 +316,17 @@ impl<H: Handler> SendQueue<H> {
         self.in_use + 1 + registrations <= self.limit
     }
 
+    /// Returns the number of work requests that fit now, and in the empty queue, for traces.
+    pub(crate) fn room(&self) -> (u32, u32) {
+        (self.limit.saturating_sub(self.in_use), self.limit)
+    }
+
+    /// Returns whether a Send with `registrations` that is posted next asks for a completion.
+    #[cold]
+    pub(crate) fn is_next_signaled(&self, registrations: u32) -> bool {
+        self.unsignaled.work_requests + 1 + registrations >= self.signal_interval
+    }
+
     /// Returns whether `work_requests` work requests fit now.
     #[inline]
     pub(crate) fn has_room_for(&self, work_requests: u32) -> bool {

@@ -102,6 +102,12 @@ impl SgTable {
         self.table.sgl
     }
 
+    /// Returns the device's address of the first entry, which stays after it was unmapped.
+    pub(super) fn dma_address(&self) -> u64 {
+        // SAFETY: the table has an entry, by the type invariant, which only its owner changes.
+        unsafe { (*self.table.sgl).dma_address }
+    }
+
     /// Returns the number of entries.
     pub(super) fn capacity(&self) -> u32 {
         self.capacity

@@ -363,19 +363,7 @@ impl Open<'_> {
         let is_starved = more && pull.work_requests() == 0 || begins_rounds && !self.begin_rounds();
         if !is_starved {
             settings::READS.add(segments);
-            if trace::SvcrdmaWcRead::is_enabled() {
-                pull.note_begin(len);
-            }
-            trace::emit(|| {
-                let sqecount = pull.work_requests();
-                trace::SvcrdmaPostReadChunk {
-                    cid: self.cid(),
-                    xid: fixed.xid.0,
-                    len,
-                    segments: segments as u32,
-                    sqecount,
-                }
-            });
+            self.trace_reads(fixed, &mut pull, len, segments);
         }
         Ok(Round {
             pull,
@@ -384,6 +372,31 @@ impl Open<'_> {
             more,
             is_starved,
         })
+    }
+
+    /// Traces RDMA Reads of `len` bytes that are posted next.
+    #[inline(always)]
+    fn trace_reads(
+        &self,
+        fixed: &FixedWords,
+        pull: &mut PullBox<Shared<Server>>,
+        len: u32,
+        segments: usize,
+    ) {
+        if trace::SvcrdmaWcRead::is_enabled() {
+            pull.note_begin(len);
+        }
+        trace::emit(|| trace::SvcrdmaPostReadChunk {
+            work: trace::WorkId {
+                cid: self.cid(),
+                cq_id: self.endpoint().qp().cq_id(),
+                completion_id: pull.number() as i32,
+            },
+            xid: fixed.xid.0,
+            len,
+            segments: segments as u32,
+            sqecount: pull.work_requests() as i32,
+        });
     }
 
     /// Notes the RDMA Reads of a Call in its message.
@@ -495,10 +508,11 @@ impl Open<'_> {
         pull: PullBox<Shared<Server>>,
     ) {
         message.note_mut().pull = Some(pull);
+        let number = message.number();
         state.add_unposted(message);
         self.shared().role.note_waiting(Waiting::Unposted);
         drop(state);
-        self.note_starved();
+        self.note_starved(number);
     }
 
     /// Delivers a Call whose data has been read.

@@ -351,13 +351,14 @@ impl Open<'_> {
         let wanted = state.update_grant(self.cid(), settings::max_requests());
         let left = pull.and_then(|pull| state.role.idle.push(pull));
         call.note_mut().delayed = Some(delayed);
+        let number = call.number();
         state.add_unposted(call);
         shared.role.note_waiting(Waiting::Unposted);
         // A completion that made room before the lock was taken has not seen this Reply.
         shared.role.send_waiting_locked(shared, state, qp);
         drop(left);
         if shared.role.has_unposted() {
-            self.note_starved();
+            self.note_starved(number);
         }
         if let Some(calls) = wanted {
             self.grow(calls, version);
@@ -365,9 +366,20 @@ impl Open<'_> {
         Ok(())
     }
 
-    /// Counts a message that waits for the client, and ends the connection if the client lets it wait for too long.
-    pub(super) fn note_starved(&self) {
-        trace::emit(|| trace::SvcrdmaSqFull { cid: self.cid() });
+    /// Counts a message that waits for the client, of the Call with the Receive `number`, and ends the connection if the client lets it wait for too long.
+    pub(super) fn note_starved(&self, number: u32) {
+        trace::emit(|| {
+            let (avail, depth) = self.shared().lock().queue.room();
+            trace::SvcrdmaSqFull {
+                work: trace::WorkId {
+                    cid: self.cid(),
+                    cq_id: self.endpoint().qp().cq_id(),
+                    completion_id: number as i32,
+                },
+                avail: avail as i32,
+                depth: depth as i32,
+            }
+        });
         settings::STARVED.count();
         self.wind_up();
     }

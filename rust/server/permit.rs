@@ -43,7 +43,10 @@ use crate::{
             SendBuf, //
         },
     },
-    support::memalloc::NofsScope, //
+    support::{
+        memalloc::NofsScope,
+        trace, //
+    },
 };
 use kernel::prelude::*;
 
@@ -329,11 +332,29 @@ impl State<Server> {
     pub(super) fn post_reply(
         &mut self,
         qp: &QpRef<Shared<Server>>,
-        (buffer, len): Composed,
+        (mut buffer, len): Composed,
         write: Option<Write>,
         invalidate: Option<Handle>,
     ) -> Result<(), EndReason> {
         let invalidate = invalidate.map(|handle| handle.0);
+        trace::emit(|| {
+            let xid = buffer
+                .bytes_mut()
+                .first_chunk()
+                .copied()
+                .unwrap_or_default();
+            trace::SvcrdmaPostSend {
+                work: trace::WorkId {
+                    cid: qp.handler().role.cid,
+                    cq_id: qp.cq_id(),
+                    completion_id: buffer.number() as i32,
+                },
+                xid: u32::from_be_bytes(xid),
+                len: len as u32,
+                num_sge: 1,
+                inv_rkey: invalidate.unwrap_or(0),
+            }
+        });
         // The next message needs a buffer back.
         let last = self.sends.is_empty();
         qp.post_reply(&mut self.queue, write, buffer, len, invalidate, last)

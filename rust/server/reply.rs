@@ -585,7 +585,7 @@ fn reply_event(
     response: &Response<'_>,
     work_requests: u32,
     invalidate: Option<Handle>,
-) -> trace::SvcrdmaPostSend<'static> {
+) -> trace::SvcrdmaReply<'static> {
     let written = response.writes().map(|(segment, _)| segment);
     let lens = Iterator::chain(written, response.reply_writes()).map(|segment| segment.length);
     let (segments, written) = lens.fold((0, 0), |(count, sum), len| (count + 1, sum + len));
@@ -596,7 +596,7 @@ fn reply_event(
         Form::Continued => ("continued", response.payload_len),
     };
     let len = response.header_len + inline;
-    trace::SvcrdmaPostSend {
+    trace::SvcrdmaReply {
         cid,
         xid: xid.0,
         len,

@@ -191,12 +191,12 @@ impl Role for Server {
     fn keep(
         &self,
         shared: &Shared<Self>,
-        _cx: &mut Completions<'_, Shared<Self>>,
+        cx: &mut Completions<'_, Shared<Self>>,
         kept: ParsedCall,
         mut message: ServerMessage,
     ) {
         message.note_mut().begin(kept);
-        trace::emit(|| call_event(self.cid, &message));
+        trace::emit(|| call_event(work_of(self.cid, cx, &message), &message));
         let mut state = shared.lock();
         if kept.version() == Version::V2 {
             hold(&mut state, message.note_mut());
@@ -309,7 +309,7 @@ impl Pulls for Shared<Server> {
         trace::emit(|| {
             let rc = if pull.is_some() { 0 } else { EIO.to_errno() };
             trace::SvcrdmaReadFinished {
-                cid: self.role.cid,
+                work: work_of(self.role.cid, cx, &call),
                 xid: xid_of(&call),
                 rc,
             }
@@ -349,14 +349,32 @@ fn xid_of(message: &ServerMessage) -> u32 {
     FixedWords::split(message.bytes()).map_or(0, |(fixed, _)| fixed.xid.0)
 }
 
+/// Returns the number of the Receive of a Call, for traces.
+#[cold]
+fn work_of(
+    cid: u32,
+    cx: &Completions<'_, Shared<Server>>,
+    message: &ServerMessage,
+) -> trace::WorkId {
+    trace::WorkId {
+        cid,
+        cq_id: cx.qp().cq_id(),
+        completion_id: message.number() as i32,
+    }
+}
+
 /// Returns the trace event of a Call. It parses the message again, so that a disabled event needs no memory.
 #[cold]
-fn call_event(cid: u32, message: &ServerMessage) -> trace::SvcrdmaDecodeRqst<'static> {
-    let Some((fixed, call, _)) = message.note().kept.open(message.bytes()) else {
+fn call_event(work: trace::WorkId, message: &ServerMessage) -> trace::SvcrdmaDecodeRqst<'static> {
+    let bytes = message.bytes();
+    let Some((fixed, call, stream)) = message.note().kept.open(bytes) else {
         return trace::SvcrdmaDecodeRqst {
-            cid,
+            work,
             xid: 0,
+            vers: 0,
+            proc: 0,
             credits: 0,
+            hdrlen: 0,
             len: 0,
             rtype: "nothing",
             reads: 0,
@@ -372,9 +390,12 @@ fn call_event(cid: u32, message: &ServerMessage) -> trace::SvcrdmaDecodeRqst<'st
     };
     let writes: usize = chunks.writes.iter().map(|chunk| chunk.count()).sum();
     trace::SvcrdmaDecodeRqst {
-        cid,
+        work,
         xid: fixed.xid.0,
+        vers: fixed.version,
+        proc: fixed.htype,
         credits: fixed.credit,
+        hdrlen: (bytes.len() - stream.len()) as u32,
         len: call.len,
         rtype: form,
         reads: chunks.reads.count() as u32,

@@ -37,6 +37,8 @@ pub(crate) struct SockAddr {
 // SAFETY: an address is bytes. The pointer in `struct __kernel_sockaddr_storage` is there for its
 // alignment only (include/uapi/linux/socket.h).
 unsafe impl Send for SockAddr {}
+// SAFETY: `as_raw` alone gives out a pointer for writing, and needs `&mut`.
+unsafe impl Sync for SockAddr {}
 
 impl SockAddr {
     /// Wraps a copy of an address.

@@ -42,6 +42,10 @@ numbers!(bool i32 i64 u32 u64);
 
 /// A work request, as the events of its posting and of its completion identify it.
 pub(crate) type WorkId = bindings::rpcrdma_work_id;
+/// An RPC task, as the events of sunrpc identify it.
+pub(crate) type TaskId = bindings::rpcrdma_task_id;
+/// A memory registration.
+pub(crate) type MrFacts = bindings::rpcrdma_mr_facts;
 /// How a work request ended.
 pub(crate) type Completion = bindings::rpcrdma_completion;
 
@@ -62,7 +66,25 @@ macro_rules! structs {
     )*};
 }
 
-structs!(WorkId Completion);
+structs!(WorkId TaskId MrFacts Completion);
+
+/// How arguments or results of an RPC are conveyed.
+pub(crate) mod chunk_type {
+    use crate::bindings;
+
+    /// In the message, into which they are copied.
+    pub(crate) const PULLUP: u32 = bindings::rpcrdma_chunktype_rpcrdma_noch_pullup;
+    /// In the Reply.
+    pub(crate) const INLINE: u32 = bindings::rpcrdma_chunktype_rpcrdma_noch;
+    /// By a Read chunk behind the message.
+    pub(crate) const READ: u32 = bindings::rpcrdma_chunktype_rpcrdma_readch;
+    /// By a Read chunk that has the whole message.
+    pub(crate) const LONG: u32 = bindings::rpcrdma_chunktype_rpcrdma_areadch;
+    /// By a Write chunk.
+    pub(crate) const WRITE: u32 = bindings::rpcrdma_chunktype_rpcrdma_writech;
+    /// By the Reply chunk.
+    pub(crate) const REPLY: u32 = bindings::rpcrdma_chunktype_rpcrdma_replych;
+}
 
 impl Field for &[u8] {
     type Held = bindings::rpcrdma_bytes;
@@ -129,6 +151,15 @@ pub(crate) fn emit<E: TraceEvent>(event: impl FnOnce() -> E) {
     }
 }
 
+/// Emits the events that `events` returns, which is called only if the event is enabled. Context: any.
+#[inline(always)]
+pub(crate) fn emit_each<E: TraceEvent, I: Iterator<Item = E>>(events: impl FnOnce() -> I) {
+    if E::is_enabled() {
+        seldom();
+        events().for_each(E::pass);
+    }
+}
+
 macro_rules! events {
     ($($(#[$doc:meta])* struct $name:ident $(<$life:lifetime>)? = $event:ident {
         $($field:ident: $ty:ty,)*
@@ -186,8 +217,17 @@ events! {
         peer: &'a SockAddr,
     }
 
-    /// A connection is closed, or has to be closed, for the reason `why`.
+    /// The connection of a client was disconnected, with the result `rc`. `connect_status` is 1 if it stood until
+    /// then, 0 if it never did, or else the error number by which it was lost.
     struct XprtrdmaDisconnect<'a> = xprtrdma_disconnect {
+        cid: u32,
+        peer: &'a SockAddr,
+        rc: i32,
+        connect_status: i32,
+    }
+
+    /// A connection is closed, or has to be closed, for the reason `why`.
+    struct RpcrdmaClose<'a> = rpcrdma_close {
         cid: u32,
         why: &'a str,
     }
@@ -197,56 +237,65 @@ events! {
         work: &'a str,
     }
 
-    /// A Call was marshalled: the bytes of its head, page list and tail, the forms in which arguments and
-    /// results are conveyed, and the number of Segments for each.
-    struct XprtrdmaMarshal<'a> = xprtrdma_marshal {
+    /// A Call was marshalled: the bytes of the transport header, and of its head, page list and tail, the
+    /// [forms](chunk_type) in which arguments and results are conveyed, and the number of Segments for each.
+    struct XprtrdmaMarshal = xprtrdma_marshal {
         cid: u32,
+        task: TaskId,
         xid: u32,
+        hdrlen: u32,
         headlen: u32,
         pagelen: u32,
         taillen: u32,
-        rtype: &'a str,
-        wtype: &'a str,
+        rtype: u32,
+        wtype: u32,
         reads: u32,
         writes: u32,
     }
 
-    /// A Call was not marshalled, for the reason `why`.
+    /// A Call was not marshalled, with the error number `ret`, for the reason `why`.
     struct XprtrdmaMarshalFailed<'a> = xprtrdma_marshal_failed {
         cid: u32,
+        task: TaskId,
         xid: u32,
+        ret: i32,
         why: &'a str,
     }
 
-    /// A Send of `len` bytes was posted, with `mrs` registrations.
+    /// A Send of `len` bytes is about to be posted, with `mrs` registrations.
     struct XprtrdmaPostSend = xprtrdma_post_send {
-        cid: u32,
+        work: WorkId,
+        task: TaskId,
         xid: u32,
         mrs: u32,
         len: u32,
+        num_sge: i32,
+        signaled: bool,
     }
 
     /// Memory was mapped for the device and will be registered by the next Send.
     struct XprtrdmaMrMap = xprtrdma_mr_map {
         cid: u32,
+        task: TaskId,
         xid: u32,
-        handle: u32,
-        length: u32,
-        offset: u64,
-        from_device: bool,
+        mr: MrFacts,
     }
 
     /// A scatterlist of `nents` entries could not be mapped for the device now.
     struct XprtrdmaFrwrSgerr = xprtrdma_frwr_sgerr {
         cid: u32,
         xid: u32,
-        nents: u32,
+        mr: MrFacts,
+        addr: u64,
+        nents: i32,
     }
 
     /// Of the `nents` entries that were mapped, the device could join the first `num_mapped`.
     struct XprtrdmaFrwrMaperr = xprtrdma_frwr_maperr {
         cid: u32,
         xid: u32,
+        mr: MrFacts,
+        addr: u64,
         nents: i32,
         num_mapped: i32,
     }
@@ -254,15 +303,17 @@ events! {
     /// The peer has invalidated a registration.
     struct XprtrdmaMrReminv = xprtrdma_mr_reminv {
         cid: u32,
+        task: TaskId,
         xid: u32,
-        handle: u32,
+        mr: MrFacts,
     }
 
     /// This side invalidates a registration.
     struct XprtrdmaMrLocalinv = xprtrdma_mr_localinv {
         cid: u32,
+        task: TaskId,
         xid: u32,
-        handle: u32,
+        mr: MrFacts,
     }
 
     /// A Receive of a client ended: a message of `received` bytes arrived and invalidated `handle`, unless
@@ -346,6 +397,7 @@ events! {
     /// A Reply arrived, which grants `credits`.
     struct XprtrdmaReply = xprtrdma_reply {
         cid: u32,
+        task: TaskId,
         xid: u32,
         credits: u32,
     }
@@ -354,6 +406,9 @@ events! {
     struct XprtrdmaReplyRqstErr<'a> = xprtrdma_reply_rqst_err {
         cid: u32,
         xid: u32,
+        version: u32,
+        proc: u32,
+        peer: &'a SockAddr,
         why: &'a str,
     }
 
@@ -361,6 +416,9 @@ events! {
     struct XprtrdmaReplyHdrErr<'a> = xprtrdma_reply_hdr_err {
         cid: u32,
         xid: u32,
+        version: u32,
+        proc: u32,
+        peer: &'a SockAddr,
         why: &'a str,
     }
 
@@ -378,17 +436,19 @@ events! {
     }
 
     /// A Call of `len` bytes from the server arrived.
-    struct XprtrdmaCbCall = xprtrdma_cb_call {
+    struct XprtrdmaCbCall<'a> = xprtrdma_cb_call {
         cid: u32,
         xid: u32,
         len: u32,
+        peer: &'a SockAddr,
     }
 
     /// The Reply of `len` bytes to a Call from the server was sent.
-    struct XprtrdmaCbReply = xprtrdma_cb_reply {
+    struct XprtrdmaCbReply<'a> = xprtrdma_cb_reply {
         cid: u32,
         xid: u32,
         len: u32,
+        peer: &'a SockAddr,
     }
 
     /// A client was accepted: the inline thresholds in bytes, the number of Calls that it may have in
@@ -411,12 +471,15 @@ events! {
         rc: i32,
     }
 
-    /// A Call arrived: the credits that it requests, the length and the form of the RPC message, and the
-    /// number of Segments of the Read list, the Write list and the Reply chunk.
+    /// A Call arrived: the fixed words and the length of its transport header, the length and the form of the RPC
+    /// message, and the number of Segments of the Read list, the Write list and the Reply chunk.
     struct SvcrdmaDecodeRqst<'a> = svcrdma_decode_rqst {
-        cid: u32,
+        work: WorkId,
         xid: u32,
+        vers: u32,
+        proc: u32,
         credits: u32,
+        hdrlen: u32,
         len: u32,
         rtype: &'a str,
         reads: u32,
@@ -426,23 +489,23 @@ events! {
 
     /// RDMA Reads of `len` bytes for a Call are about to be posted.
     struct SvcrdmaPostReadChunk = svcrdma_post_read_chunk {
-        cid: u32,
+        work: WorkId,
         xid: u32,
         len: u32,
         segments: u32,
-        sqecount: u32,
+        sqecount: i32,
     }
 
     /// The RDMA Reads of a Call have ended, with 0 or an error number.
     struct SvcrdmaReadFinished = svcrdma_read_finished {
-        cid: u32,
+        work: WorkId,
         xid: u32,
         rc: i32,
     }
 
-    /// A Reply of `len` bytes is about to be posted: its form, the Segments and bytes of its RDMA Writes,
+    /// A Reply of `len` bytes is ready: its form, the Segments and bytes of its RDMA Writes,
     /// the number of work requests, and the handle that the client's device invalidates.
-    struct SvcrdmaPostSend<'a> = svcrdma_post_send {
+    struct SvcrdmaReply<'a> = svcrdma_reply {
         cid: u32,
         xid: u32,
         len: u32,
@@ -451,6 +514,15 @@ events! {
         written: u32,
         sqecount: u32,
         handle: u32,
+    }
+
+    /// A message of `len` bytes is about to be posted.
+    struct SvcrdmaPostSend = svcrdma_post_send {
+        work: WorkId,
+        xid: u32,
+        len: u32,
+        num_sge: u32,
+        inv_rkey: u32,
     }
 
     /// A Call is answered by an error message, for the reason `why`.
@@ -468,7 +540,9 @@ events! {
 
     /// A Reply has to wait for room in the send queue, or for a credit.
     struct SvcrdmaSqFull = svcrdma_sq_full {
-        cid: u32,
+        work: WorkId,
+        avail: i32,
+        depth: i32,
     }
 
     /// A Call of `len` bytes to the client is about to be posted.

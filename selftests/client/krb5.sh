@@ -147,7 +147,7 @@ pages_are_taken_from_the_server_first() {
 	done
 	[ "$first" = taken ] || {
 		note "first: $first"
-		grep "rpc_xdr_sendto\|cm_qp_destroy\|xprtrdma_\(marshal\|post_send\|disconnect\)" $trace/trace |
+		grep "rpc_xdr_sendto\|cm_qp_destroy\|\(xprtrdma_\(marshal\|post_send\)\|rpcrdma_close\)" $trace/trace |
 			cut -c 1-150 | tail -n 20
 		fail "the server could read them until the connection ended"
 	}

@@ -34,24 +34,26 @@ source_address_by_rpcctl() {
 events_of_a_connection() {
 	VERS=3
 	trace mount_and_leave
-	shows "xprtrdma_connect: cid=[0-9]* peer=$SERVER:$PORT rc=0$"
+	shows "xprtrdma_connect: cid=[0-9]* peer=\[$SERVER\]:$PORT rc=0 connection status=1$"
 	shows "xprtrdma_inline_thresh: cid=[0-9]* $(source_of "$SERVER"):[0-9]* -> $SERVER:$PORT neg send/recv=4096/4096, own send/recv=4096/4096$"
-	shows 'xprtrdma_disconnect: cid=[0-9]* why="not needed any more"'
+	shows 'rpcrdma_close: cid=[0-9]* why="not needed any more"'
+	shows "xprtrdma_disconnect: cid=[0-9]* peer=\[$SERVER\]:$PORT rc=0 connection status=1$"
 }
 
 events_of_a_lost_connection() {
 	needs_server_command
 	mount_export
 	trace sh -c 'lab-server rpc.nfsd 0; sleep 1; lab-server rpc.nfsd; ls '"$mnt"' >/dev/null'
-	shows 'xprtrdma_disconnect: cid=[0-9]* why="disconnected"'
-	shows 'xprtrdma_connect: .* rc=0$'
+	shows 'rpcrdma_close: cid=[0-9]* why="disconnected"'
+	shows "xprtrdma_disconnect: cid=[0-9]* peer=\[$SERVER\]:$PORT rc=[-0-9]* connection status=-107$"
+	shows 'xprtrdma_connect: .* rc=0 connection status=1$'
 }
 
 events_of_a_connection_that_fails() {
 	PORT=20999
 	trace sh -c "! mount -t nfs -o proto=rdma,port=$PORT,vers=3,retry=0,soft,timeo=10,retrans=1 \
 		'$SERVER:$EXPORT' '$mnt'"
-	shows "xprtrdma_connect: cid=[0-9]* peer=$SERVER:$PORT rc=-111$"
+	shows "xprtrdma_connect: cid=[0-9]* peer=\[$SERVER\]:$PORT rc=-111 connection status=-111$"
 }
 
 # Each form of a Call and its events.
@@ -62,22 +64,37 @@ events_of_calls() {
 	mount_export
 	: >"$dir/file"
 	trace "$io" put "$local/65536" "$dir/file" 65536
-	shows 'xprtrdma_marshal: cid=[0-9]* xid=0x[0-9a-f]* xdr=[0-9]*/65536/0 read list/inline segments=[1-9][0-9]*/0$'
+	task='task:[0-9a-f]*@[0-9a-f]*'
+	shows "xprtrdma_marshal: cid=[0-9]* $task xid=0x[0-9a-f]* hdr=[0-9]* xdr=[0-9]*/65536/0 read list/inline segments=[1-9][0-9]*/0$"
 	xid=$(sed -n 's/^xprtrdma_marshal: .* xid=\(0x[0-9a-f]*\) .* read list.*/\1/p' "$local/events" | head -n 1)
-	shows "xprtrdma_mr_map: cid=[0-9]* xid=$xid 65536@0x[0-9a-f]*:0x[0-9a-f]* (TO_DEVICE)$"
-	shows "xprtrdma_post_send: cid=[0-9]* xid=$xid mrs=[1-9][0-9]* len=[1-9]"
-	shows "xprtrdma_reply: cid=[0-9]* xid=$xid credits=[1-9]"
-	shows "xprtrdma_mr_\(rem\|local\)inv: cid=[0-9]* xid=$xid handle=0x"
+	work='cq_id=[1-9][0-9]* completion_id=[1-9][0-9]*'
+	shows "xprtrdma_mr_map: cid=[0-9]* $task xid=$xid mr_id=[0-9]* nents=[1-9][0-9]* 65536@0x[0-9a-f]*:0x[0-9a-f]* (TO_DEVICE)$"
+	shows "xprtrdma_post_send: cid=[0-9]* $task $work xid=$xid mrs=[1-9][0-9]* len=[1-9]"
+	shows "xprtrdma_reply: cid=[0-9]* $task xid=$xid credits=[1-9]"
+	shows "xprtrdma_mr_\(rem\|local\)inv: cid=[0-9]* $task xid=$xid mr_id=[0-9]* nents=[1-9][0-9]* 65536@0x"
 	shows 'xprtrdma_credits: cid=[0-9]* limit=[1-9]'
-	shows 'xprtrdma_wc_receive: cid=[0-9]* cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* status=SUCCESS (0/0x0) received=[1-9][0-9]* invalidated=0x'
+	shows "xprtrdma_wc_receive: cid=[0-9]* $work status=SUCCESS (0/0x0) received=[1-9][0-9]* invalidated=0x"
 	trace "$io" get "$local/65536" "$dir/file" 65536
-	shows 'xprtrdma_marshal: .* inline/write list segments=0/[1-9]'
+	shows 'xprtrdma_marshal: .* pullup/write list segments=0/[1-9]'
 	shows 'xprtrdma_mr_map: .* 65536@.* (FROM_DEVICE)$'
 	trace ls "$dir"
-	shows 'xprtrdma_marshal: .* inline/\(reply chunk\|write list\) '
+	shows 'xprtrdma_marshal: .* pullup/\(reply chunk\|write list\) '
 	trace touch "$dir/file"
 	shows 'rpcrdma_protocol_send: cid=[0-9]* now=[0-9]* xid=0x[0-9a-f]* call=1 nomsg=0 more=0 result=0 header=[0-9a-f]* limit=[1-9]'
 	shows 'rpcrdma_protocol_message: .* event=reply '
+}
+
+# The completion of a signaled Send has the number of that Send.
+completions_name_their_sends() {
+	VERS=3
+	mount_export
+	EVENTS='xprtrdma_post_send xprtrdma_wc_send' trace sh -c "seq -f '$dir/%g' 100 | xargs touch"
+	ended=$(sed -n 's/^xprtrdma_wc_send: .* completion_id=\([0-9]*\) .*/\1/p' "$local/events")
+	[ -n "$ended" ] || fail "no Send has ended"
+	for id in $ended; do
+		shows "xprtrdma_post_send: .* completion_id=$id xid=0x.* signaled$"
+	done
+	note "$(echo "$ended" | wc -l) completions of $(grep -c ^xprtrdma_post_send "$local/events") Sends"
 }
 
 debugfs_tells_of_the_connection() {
@@ -130,6 +147,7 @@ tests \
 	"events_of_a_lost_connection" \
 	"events_of_a_connection_that_fails" \
 	"events_of_calls" \
+	"completions_name_their_sends" \
 	"debugfs_tells_of_the_connection" \
 	"debugfs_tells_why_a_connection_was_closed" \
 	"debugfs_file_survives_its_transport"

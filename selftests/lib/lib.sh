@@ -362,7 +362,7 @@ shows() {
 mount_and_leave() {
 	mount_export
 	leave
-	traces_soon xprtrdma_disconnect
+	traces_soon rpcrdma_close
 }
 
 # traces_soon PATTERN: waits at most a minute for an event with PATTERN.

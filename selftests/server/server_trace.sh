@@ -5,7 +5,8 @@
 
 # Without the events of the protocol core.
 TRACED=on_server
-EVENTS='svcrdma_* xprtrdma_* rpcrdma_wc_err'
+EVENTS='svcrdma_* xprtrdma_* rpcrdma_wc_err rpcrdma_close'
+work='cq_id=[1-9][0-9]* completion_id=[1-9][0-9]*'
 
 # server_trace COMMAND...: as `trace`.
 server_trace() {
@@ -28,14 +29,15 @@ events_of_a_connection() {
 	server_trace mount_and_leave
 	shows "svcrdma_accept: cid=[0-9]* $SERVER:$PORT -> $(source_of "$SERVER"):[0-9]* neg send/recv=4096/4096 credits=[1-9][0-9]* of [1-9][0-9]* reads=[1-9][0-9]*$"
 	cid=$(sed -n 's/^svcrdma_accept: cid=\([0-9]*\) .*/\1/p' "$local/events" | head -n 1)
-	shows "svcrdma_wc_recv: cid=$cid cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* received=[1-9]"
-	shows "svcrdma_wc_send: cid=$cid cq_id=[1-9][0-9]* completion_id=[1-9]"
+	shows "svcrdma_wc_recv: cid=$cid $work received=[1-9]"
+	shows "svcrdma_wc_send: cid=$cid $work"
 	# The Receives that were posted when the connection ended.
-	shows "svcrdma_wc_recv_flush: cid=$cid cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* status=WR_FLUSH_ERR (5/0x[0-9a-f]*)$"
+	shows "svcrdma_wc_recv_flush: cid=$cid $work status=WR_FLUSH_ERR (5/0x[0-9a-f]*)$"
 	! grep "^xprtrdma_wc_\|^svcrdma_wc_.*_err: cid=$cid " "$local/events" || fail "an event of the client, or of a failure"
 	shows "svcrdma_decode_rqst: cid=$cid "
-	shows "svcrdma_post_send: cid=$cid "
-	shows "xprtrdma_disconnect: cid=$cid why=\"disconnected\"$"
+	shows "svcrdma_reply: cid=$cid "
+	shows "svcrdma_post_send: cid=$cid $work "
+	shows "rpcrdma_close: cid=$cid why=\"disconnected\"$"
 }
 
 # shown KEY: prints the value of KEY in the file of the connection in the server's debugfs.
@@ -71,7 +73,7 @@ ended_by_the_server() {
 
 events_of_a_connection_that_the_server_ends() {
 	server_trace ended_by_the_server
-	shows 'xprtrdma_disconnect: cid=[0-9]* why="not needed any more"$'
+	shows 'rpcrdma_close: cid=[0-9]* why="not needed any more"$'
 }
 
 # The Calls of this client have no Read chunks.
@@ -95,24 +97,25 @@ events_of_calls() {
 	: >"$dir/file"
 
 	server_trace "$io" put "$local/65536" "$dir/file" 65536
-	shows 'svcrdma_decode_rqst: cid=[0-9]* xid=0x[0-9a-f]* credits=[1-9][0-9]* len=65[6-9][0-9][0-9] read list segments=[1-9][0-9]*/0/0$'
+	shows "svcrdma_decode_rqst: cid=[0-9]* $work xid=0x[0-9a-f]* vers=1 proc=0 credits=[1-9][0-9]* hdrlen=[1-9][0-9]* len=65[6-9][0-9][0-9] read list segments=[1-9][0-9]*/0/0$"
 	xid=$(xid_of 'svcrdma_decode_rqst: .* read list')
-	shows "svcrdma_post_read_chunk: cid=[0-9]* xid=$xid len=65536 segments=[1-9][0-9]* sqecount=[1-9]"
-	shows "svcrdma_read_finished: cid=[0-9]* xid=$xid rc=0$"
-	shows 'svcrdma_wc_read: cid=[0-9]* cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* totalbytes=65536 latency-us=[1-9][0-9]*$'
-	shows "svcrdma_post_send: cid=[0-9]* xid=$xid len=[1-9][0-9]* inline segments=0 written=0 sqecount=1 invalidates=0x[0-9a-f]*$"
-	! grep "^svcrdma_post_send: .* xid=$xid .* invalidates=0x00000000" "$local/events" ||
+	shows "svcrdma_post_read_chunk: cid=[0-9]* $work xid=$xid len=65536 segments=[1-9][0-9]* sqecount=[1-9]"
+	shows "svcrdma_read_finished: cid=[0-9]* $work xid=$xid rc=0$"
+	shows "svcrdma_wc_read: cid=[0-9]* $work totalbytes=65536 latency-us=[1-9][0-9]*$"
+	shows "svcrdma_reply: cid=[0-9]* xid=$xid len=[1-9][0-9]* inline segments=0 written=0 sqecount=1 invalidates=0x[0-9a-f]*$"
+	shows "svcrdma_post_send: cid=[0-9]* $work xid=$xid len=[1-9][0-9]* num_sge=1 inv_rkey=0x[0-9a-f]*$"
+	! grep "^svcrdma_\(reply\|post_send\): .* xid=$xid .*=0x00000000$" "$local/events" ||
 		fail "nothing is invalidated"
 
 	server_trace "$io" get "$local/65536" "$dir/file" 65536
 	shows 'svcrdma_decode_rqst: .* inline segments=0/[1-9][0-9]*/0$'
 	xid=$(xid_of 'svcrdma_decode_rqst: .* inline segments=0/[1-9]')
-	shows "svcrdma_post_send: cid=[0-9]* xid=$xid len=[1-9][0-9]* write list segments=[1-9][0-9]* written=65536 sqecount=[2-9]"
+	shows "svcrdma_reply: cid=[0-9]* xid=$xid len=[1-9][0-9]* write list segments=[1-9][0-9]* written=65536 sqecount=[2-9]"
 
 	server_trace touch "$dir/file"
 	shows 'svcrdma_decode_rqst: .* inline segments=0/0/0$'
 	xid=$(xid_of 'svcrdma_decode_rqst: .* inline segments=0/0/0')
-	shows "svcrdma_post_send: cid=[0-9]* xid=$xid len=[1-9][0-9]* inline segments=0 written=0 sqecount=1 invalidates=0x00000000$"
+	shows "svcrdma_reply: cid=[0-9]* xid=$xid len=[1-9][0-9]* inline segments=0 written=0 sqecount=1 invalidates=0x00000000$"
 	! grep '^svcrdma_\(post_read_chunk\|read_finished\|error\)' "$local/events" ||
 		fail "nothing of that has happened"
 }
@@ -124,14 +127,14 @@ events_of_long_calls() {
 	mount_export
 	: >"$dir/file"
 	server_trace "$io" setxattr "$dir/file" 16000
-	shows 'svcrdma_decode_rqst: cid=[0-9]* xid=0x[0-9a-f]* credits=[1-9][0-9]* len=16[0-9][0-9][0-9] \*read list segments=[1-9][0-9]*/0/0$'
+	shows "svcrdma_decode_rqst: cid=[0-9]* $work xid=0x[0-9a-f]* vers=1 proc=1 credits=[1-9][0-9]* hdrlen=[1-9][0-9]* len=16[0-9][0-9][0-9] \\*read list segments=[1-9][0-9]*/0/0$"
 	xid=$(xid_of 'svcrdma_decode_rqst: .* \*read list')
-	shows "svcrdma_post_read_chunk: cid=[0-9]* xid=$xid len=16[0-9][0-9][0-9] "
-	shows "svcrdma_read_finished: cid=[0-9]* xid=$xid rc=0$"
+	shows "svcrdma_post_read_chunk: cid=[0-9]* $work xid=$xid len=16[0-9][0-9][0-9] "
+	shows "svcrdma_read_finished: cid=[0-9]* $work xid=$xid rc=0$"
 	remount
 	server_trace "$io" checkxattr "$dir/file" 16000
 	shows 'svcrdma_decode_rqst: .* inline segments=0/0/[1-9][0-9]*$'
-	shows 'svcrdma_post_send: .* reply chunk segments=[1-9][0-9]* written=16[0-9][0-9][0-9] sqecount=[2-9]'
+	shows 'svcrdma_reply: .* reply chunk segments=[1-9][0-9]* written=16[0-9][0-9][0-9] sqecount=[2-9]'
 }
 
 breaks_rules() {
@@ -156,9 +159,9 @@ events_of_errors() {
 	server_trace breaks_rules
 	shows 'svcrdma_error: cid=[0-9]* xid=0x[0-9a-f]* why="version"$'
 	shows 'svcrdma_error: cid=[0-9]* xid=0x[0-9a-f]* why="presence word"$'
-	shows 'svcrdma_read_finished: cid=[0-9]* xid=0x[0-9a-f]* rc=-5$'
+	shows "svcrdma_read_finished: cid=[0-9]* $work xid=0x[0-9a-f]* rc=-5$"
 	shows 'rpcrdma_wc_err: cid=[0-9]* status="'
-	shows 'svcrdma_wc_read_err: cid=[0-9]* cq_id=[1-9][0-9]* completion_id=[1-9][0-9]* status=REM_[A-Z_]* ([1-9][0-9]*/0x[0-9a-f]*)$'
+	shows "svcrdma_wc_read_err: cid=[0-9]* $work status=REM_[A-Z_]* ([1-9][0-9]*/0x[0-9a-f]*)$"
 	xid=$(xid_of 'svcrdma_error: .*"version"')
 	! grep "^svcrdma_decode_rqst: .* xid=$xid " "$local/events" || fail "refused, and taken"
 }

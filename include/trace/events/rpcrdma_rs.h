@@ -12,13 +12,17 @@
 #if !defined(_TRACE_RPCRDMA_RS_H) || defined(TRACE_HEADER_MULTI_READ)
 #define _TRACE_RPCRDMA_RS_H
 
+#include <linux/dma-direction.h>
 #include <linux/in6.h>
+#include <linux/inet.h>
 #include <linux/socket.h>
+#include <linux/sunrpc/addr.h>
 #include <linux/tracepoint.h>
 #include <rdma/ib_cm.h>
 #include <rdma/rdma_cm.h>
 
 #include <trace/misc/rdma.h>
+#include <trace/misc/sunrpc.h>
 
 #ifndef _TRACE_RPCRDMA_BYTES
 #define _TRACE_RPCRDMA_BYTES
@@ -38,6 +42,33 @@ struct rpcrdma_work_id {
 	int completion_id;
 };
 
+/* An RPC task (tk_pid) and its client (cl_clid), as the events of sunrpc have them. */
+struct rpcrdma_task_id {
+	unsigned int task_id;
+	unsigned int client_id;
+};
+
+/* A memory registration: its restrack number, and the memory. */
+struct rpcrdma_mr_facts {
+	u32 id;
+	int nents;
+	u32 handle;
+	u32 length;
+	u64 offset;
+	u32 dir;
+};
+
+/* How arguments or results of an RPC are conveyed, with the numbers of the C module. */
+enum rpcrdma_chunktype {
+	rpcrdma_noch = 0,
+	rpcrdma_noch_pullup,
+	rpcrdma_noch_mapped,
+	rpcrdma_readch,
+	rpcrdma_areadch,
+	rpcrdma_writech,
+	rpcrdma_replych,
+};
+
 /* How a work request ended (struct ib_wc). */
 struct rpcrdma_completion {
 	struct rpcrdma_work_id id;
@@ -46,25 +77,94 @@ struct rpcrdma_completion {
 };
 #endif
 
+#define xprtrdma_show_direction(x)					\
+	__print_symbolic(x,						\
+		{ DMA_BIDIRECTIONAL, "BIDIR" },				\
+		{ DMA_TO_DEVICE, "TO_DEVICE" },				\
+		{ DMA_FROM_DEVICE, "FROM_DEVICE" },			\
+		{ DMA_NONE, "NONE" })
+
+#define xprtrdma_show_chunktype(x)					\
+	__print_symbolic(x,						\
+		{ rpcrdma_noch, "inline" },				\
+		{ rpcrdma_noch_pullup, "pullup" },			\
+		{ rpcrdma_noch_mapped, "mapped" },			\
+		{ rpcrdma_readch, "read list" },			\
+		{ rpcrdma_areadch, "*read list" },			\
+		{ rpcrdma_writech, "write list" },			\
+		{ rpcrdma_replych, "reply chunk" })
+
+TRACE_DEFINE_ENUM(DMA_BIDIRECTIONAL);
+TRACE_DEFINE_ENUM(DMA_TO_DEVICE);
+TRACE_DEFINE_ENUM(DMA_FROM_DEVICE);
+TRACE_DEFINE_ENUM(DMA_NONE);
+
+TRACE_DEFINE_ENUM(rpcrdma_noch);
+TRACE_DEFINE_ENUM(rpcrdma_noch_pullup);
+TRACE_DEFINE_ENUM(rpcrdma_noch_mapped);
+TRACE_DEFINE_ENUM(rpcrdma_readch);
+TRACE_DEFINE_ENUM(rpcrdma_areadch);
+TRACE_DEFINE_ENUM(rpcrdma_writech);
+TRACE_DEFINE_ENUM(rpcrdma_replych);
+
+/* The address and the port of the peer as texts, which the C module has in the same fields. */
+#define RPCRDMA_PEER							\
+	__dynamic_array(char, addr, INET6_ADDRSTRLEN)			\
+	__dynamic_array(char, port, sizeof("65535"))
+#define rpcrdma_assign_peer(peer)					\
+	do {								\
+		snprintf(__get_str(addr), INET6_ADDRSTRLEN, "%pISc", peer); \
+		snprintf(__get_str(port), sizeof("65535"), "%u",	\
+			 rpc_get_port((const struct sockaddr *)(peer)));	\
+	} while (0)
+
 /*
  * Connections
  */
 
+/* An attempt has ended. connect_status is 1 if the connection stands. */
 TRACE_EVENT(xprtrdma_connect,
 	TP_PROTO(u32 cid, const struct __kernel_sockaddr_storage *peer, int rc),
 	TP_ARGS(cid, peer, rc),
 	TP_STRUCT__entry(
 		__field(u32, cid)
 		__field(int, rc)
-		__sockaddr(peer, sizeof(struct sockaddr_in6))
+		__field(int, connect_status)
+		RPCRDMA_PEER
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
 		__entry->rc = rc;
-		__assign_sockaddr(peer, peer, sizeof(struct sockaddr_in6));
+		__entry->connect_status = rc ?: 1;
+		rpcrdma_assign_peer(peer);
 	),
-	TP_printk("cid=%u peer=%pISpc rc=%d",
-		__entry->cid, __get_sockaddr(peer), __entry->rc)
+	TP_printk("cid=%u peer=[%s]:%s rc=%d connection status=%d",
+		__entry->cid, __get_str(addr), __get_str(port), __entry->rc,
+		__entry->connect_status)
+);
+
+/*
+ * rdma_disconnect() has returned rc. connect_status is 1 if the connection stood until then, 0 if
+ * it never did, or else the error number by which it was lost.
+ */
+TRACE_EVENT(xprtrdma_disconnect,
+	TP_PROTO(u32 cid, const struct __kernel_sockaddr_storage *peer, int rc, int connect_status),
+	TP_ARGS(cid, peer, rc, connect_status),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(int, rc)
+		__field(int, connect_status)
+		RPCRDMA_PEER
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->rc = rc;
+		__entry->connect_status = connect_status;
+		rpcrdma_assign_peer(peer);
+	),
+	TP_printk("cid=%u peer=[%s]:%s rc=%d connection status=%d",
+		__entry->cid, __get_str(addr), __get_str(port), __entry->rc,
+		__entry->connect_status)
 );
 
 TRACE_EVENT(xprtrdma_inline_thresh,
@@ -74,12 +174,12 @@ TRACE_EVENT(xprtrdma_inline_thresh,
 	TP_ARGS(cid, inline_send, inline_recv, max_send, max_recv, source, peer),
 	TP_STRUCT__entry(
 		__field(u32, cid)
-		__field(u32, inline_send)
-		__field(u32, inline_recv)
-		__field(u32, max_send)
-		__field(u32, max_recv)
-		__sockaddr(source, sizeof(struct sockaddr_in6))
-		__sockaddr(peer, sizeof(struct sockaddr_in6))
+		__field(unsigned int, inline_send)
+		__field(unsigned int, inline_recv)
+		__field(unsigned int, max_send)
+		__field(unsigned int, max_recv)
+		__array(unsigned char, srcaddr, sizeof(struct sockaddr_in6))
+		__array(unsigned char, dstaddr, sizeof(struct sockaddr_in6))
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
@@ -87,16 +187,17 @@ TRACE_EVENT(xprtrdma_inline_thresh,
 		__entry->inline_recv = inline_recv;
 		__entry->max_send = max_send;
 		__entry->max_recv = max_recv;
-		__assign_sockaddr(source, source, sizeof(struct sockaddr_in6));
-		__assign_sockaddr(peer, peer, sizeof(struct sockaddr_in6));
+		memcpy(__entry->srcaddr, source, sizeof(struct sockaddr_in6));
+		memcpy(__entry->dstaddr, peer, sizeof(struct sockaddr_in6));
 	),
 	TP_printk("cid=%u %pISpc -> %pISpc neg send/recv=%u/%u, own send/recv=%u/%u",
-		__entry->cid, __get_sockaddr(source), __get_sockaddr(peer),
+		__entry->cid, __entry->srcaddr, __entry->dstaddr,
 		__entry->inline_send, __entry->inline_recv,
 		__entry->max_send, __entry->max_recv)
 );
 
-TRACE_EVENT(xprtrdma_disconnect,
+/* A connection of either side has to be closed. */
+TRACE_EVENT(rpcrdma_close,
 	TP_PROTO(u32 cid, const struct rpcrdma_bytes *why),
 	TP_ARGS(cid, why),
 	TP_STRUCT__entry(
@@ -130,160 +231,209 @@ TRACE_EVENT(rpcrdma_reserves,
  */
 
 TRACE_EVENT(xprtrdma_marshal,
-	TP_PROTO(u32 cid, u32 xid, u32 headlen, u32 pagelen, u32 taillen,
-		 const struct rpcrdma_bytes *rtype, const struct rpcrdma_bytes *wtype,
-		 u32 reads, u32 writes),
-	TP_ARGS(cid, xid, headlen, pagelen, taillen, rtype, wtype, reads, writes),
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid, u32 hdrlen, u32 headlen,
+		 u32 pagelen, u32 taillen, u32 rtype, u32 wtype, u32 reads, u32 writes),
+	TP_ARGS(cid, task, xid, hdrlen, headlen, pagelen, taillen, rtype, wtype, reads, writes),
 	TP_STRUCT__entry(
 		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
 		__field(u32, xid)
-		__field(u32, headlen)
-		__field(u32, pagelen)
-		__field(u32, taillen)
-		__string_len(rtype, rtype->data, rtype->len)
-		__string_len(wtype, wtype->data, wtype->len)
+		__field(unsigned int, hdrlen)
+		__field(unsigned int, headlen)
+		__field(unsigned int, pagelen)
+		__field(unsigned int, taillen)
+		__field(unsigned int, rtype)
+		__field(unsigned int, wtype)
 		__field(u32, reads)
 		__field(u32, writes)
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
 		__entry->xid = xid;
+		__entry->hdrlen = hdrlen;
 		__entry->headlen = headlen;
 		__entry->pagelen = pagelen;
 		__entry->taillen = taillen;
-		__assign_str(rtype);
-		__assign_str(wtype);
+		__entry->rtype = rtype;
+		__entry->wtype = wtype;
 		__entry->reads = reads;
 		__entry->writes = writes;
 	),
-	TP_printk("cid=%u xid=0x%08x xdr=%u/%u/%u %s/%s segments=%u/%u",
-		__entry->cid, __entry->xid,
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER
+		  " xid=0x%08x hdr=%u xdr=%u/%u/%u %s/%s segments=%u/%u",
+		__entry->cid, __entry->task_id, __entry->client_id, __entry->xid, __entry->hdrlen,
 		__entry->headlen, __entry->pagelen, __entry->taillen,
-		__get_str(rtype), __get_str(wtype), __entry->reads, __entry->writes)
+		xprtrdma_show_chunktype(__entry->rtype), xprtrdma_show_chunktype(__entry->wtype),
+		__entry->reads, __entry->writes)
 );
 
 TRACE_EVENT(xprtrdma_marshal_failed,
-	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why),
-	TP_ARGS(cid, xid, why),
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid, int ret,
+		 const struct rpcrdma_bytes *why),
+	TP_ARGS(cid, task, xid, ret, why),
 	TP_STRUCT__entry(
 		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
 		__field(u32, xid)
+		__field(int, ret)
 		__string_len(why, why->data, why->len)
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
 		__entry->xid = xid;
+		__entry->ret = ret;
 		__assign_str(why);
 	),
-	TP_printk("cid=%u xid=0x%08x why=\"%s\"",
-		__entry->cid, __entry->xid, __get_str(why))
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x ret=%d why=\"%s\"",
+		__entry->cid, __entry->task_id, __entry->client_id, __entry->xid, __entry->ret,
+		__get_str(why))
 );
 
 TRACE_EVENT(xprtrdma_post_send,
-	TP_PROTO(u32 cid, u32 xid, u32 mrs, u32 len),
-	TP_ARGS(cid, xid, mrs, len),
+	TP_PROTO(const struct rpcrdma_work_id *work, const struct rpcrdma_task_id *task, u32 xid,
+		 u32 mrs, u32 len, int num_sge, bool signaled),
+	TP_ARGS(work, task, xid, mrs, len, num_sge, signaled),
 	TP_STRUCT__entry(
 		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
+		__field(int, num_sge)
+		__field(int, signaled)
 		__field(u32, xid)
 		__field(u32, mrs)
 		__field(u32, len)
 	),
 	TP_fast_assign(
-		__entry->cid = cid;
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
+		__entry->num_sge = num_sge;
+		__entry->signaled = signaled ? IB_SEND_SIGNALED : 0;
 		__entry->xid = xid;
 		__entry->mrs = mrs;
 		__entry->len = len;
 	),
-	TP_printk("cid=%u xid=0x%08x mrs=%u len=%u",
-		__entry->cid, __entry->xid, __entry->mrs, __entry->len)
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER
+		  " cq_id=%u completion_id=%d xid=0x%08x mrs=%u len=%u%s",
+		__entry->cid, __entry->task_id, __entry->client_id,
+		__entry->cq_id, __entry->completion_id,
+		__entry->xid, __entry->mrs, __entry->len, __entry->signaled ? " signaled" : "")
 );
 
 /*
  * Registrations
  */
 
-TRACE_EVENT(xprtrdma_mr_map,
-	TP_PROTO(u32 cid, u32 xid, u32 handle, u32 length, u64 offset, bool from_device),
-	TP_ARGS(cid, xid, handle, length, offset, from_device),
+DECLARE_EVENT_CLASS(xprtrdma_mr_class,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid,
+		 const struct rpcrdma_mr_facts *mr),
+	TP_ARGS(cid, task, xid, mr),
 	TP_STRUCT__entry(
 		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
 		__field(u32, xid)
+		__field(u32, mr_id)
+		__field(int, nents)
 		__field(u32, handle)
 		__field(u32, length)
 		__field(u64, offset)
-		__field(bool, from_device)
+		__field(u32, dir)
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
 		__entry->xid = xid;
-		__entry->handle = handle;
-		__entry->length = length;
-		__entry->offset = offset;
-		__entry->from_device = from_device;
+		__entry->mr_id = mr->id;
+		__entry->nents = mr->nents;
+		__entry->handle = mr->handle;
+		__entry->length = mr->length;
+		__entry->offset = mr->offset;
+		__entry->dir = mr->dir;
 	),
-	TP_printk("cid=%u xid=0x%08x %u@0x%016llx:0x%08x (%s)",
-		__entry->cid, __entry->xid, __entry->length, __entry->offset, __entry->handle,
-		__entry->from_device ? "FROM_DEVICE" : "TO_DEVICE")
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER
+		  " xid=0x%08x mr_id=%u nents=%d %u@0x%016llx:0x%08x (%s)",
+		__entry->cid, __entry->task_id, __entry->client_id, __entry->xid,
+		__entry->mr_id, __entry->nents, __entry->length, __entry->offset, __entry->handle,
+		xprtrdma_show_direction(__entry->dir))
 );
 
+DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_map,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid,
+		 const struct rpcrdma_mr_facts *mr),
+	TP_ARGS(cid, task, xid, mr));
+/* The server has invalidated it, with its Reply. */
+DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_reminv,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid,
+		 const struct rpcrdma_mr_facts *mr),
+	TP_ARGS(cid, task, xid, mr));
+/* We do. */
+DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_localinv,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid,
+		 const struct rpcrdma_mr_facts *mr),
+	TP_ARGS(cid, task, xid, mr));
+
 TRACE_EVENT(xprtrdma_frwr_sgerr,
-	TP_PROTO(u32 cid, u32 xid, u32 nents),
-	TP_ARGS(cid, xid, nents),
+	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_mr_facts *mr, u64 addr, int nents),
+	TP_ARGS(cid, xid, mr, addr, nents),
 	TP_STRUCT__entry(
 		__field(u32, cid)
 		__field(u32, xid)
-		__field(u32, nents)
+		__field(u32, mr_id)
+		__field(u64, addr)
+		__field(u32, dir)
+		__field(int, nents)
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
 		__entry->xid = xid;
+		__entry->mr_id = mr->id;
+		__entry->addr = addr;
+		__entry->dir = mr->dir;
 		__entry->nents = nents;
 	),
-	TP_printk("cid=%u xid=0x%08x nents=%u", __entry->cid, __entry->xid, __entry->nents)
+	TP_printk("cid=%u xid=0x%08x mr_id=%u DMA addr=0x%llx (%s) nents=%d",
+		__entry->cid, __entry->xid, __entry->mr_id, __entry->addr,
+		xprtrdma_show_direction(__entry->dir), __entry->nents)
 );
 
 TRACE_EVENT(xprtrdma_frwr_maperr,
-	TP_PROTO(u32 cid, u32 xid, int nents, int num_mapped),
-	TP_ARGS(cid, xid, nents, num_mapped),
+	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_mr_facts *mr, u64 addr, int nents,
+		 int num_mapped),
+	TP_ARGS(cid, xid, mr, addr, nents, num_mapped),
 	TP_STRUCT__entry(
 		__field(u32, cid)
 		__field(u32, xid)
-		__field(int, nents)
+		__field(u32, mr_id)
+		__field(u64, addr)
+		__field(u32, dir)
 		__field(int, num_mapped)
+		__field(int, nents)
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
 		__entry->xid = xid;
-		__entry->nents = nents;
+		__entry->mr_id = mr->id;
+		__entry->addr = addr;
+		__entry->dir = mr->dir;
 		__entry->num_mapped = num_mapped;
+		__entry->nents = nents;
 	),
-	TP_printk("cid=%u xid=0x%08x nents=%d num_mapped=%d", __entry->cid, __entry->xid,
-		__entry->nents, __entry->num_mapped)
+	TP_printk("cid=%u xid=0x%08x mr_id=%u DMA addr=0x%llx (%s) nents=%d num_mapped=%d",
+		__entry->cid, __entry->xid, __entry->mr_id, __entry->addr,
+		xprtrdma_show_direction(__entry->dir), __entry->nents, __entry->num_mapped)
 );
-
-DECLARE_EVENT_CLASS(xprtrdma_mr_class,
-	TP_PROTO(u32 cid, u32 xid, u32 handle),
-	TP_ARGS(cid, xid, handle),
-	TP_STRUCT__entry(
-		__field(u32, cid)
-		__field(u32, xid)
-		__field(u32, handle)
-	),
-	TP_fast_assign(
-		__entry->cid = cid;
-		__entry->xid = xid;
-		__entry->handle = handle;
-	),
-	TP_printk("cid=%u xid=0x%08x handle=0x%08x",
-		__entry->cid, __entry->xid, __entry->handle)
-);
-
-/* The server has invalidated it, with its Reply. */
-DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_reminv,
-	TP_PROTO(u32 cid, u32 xid, u32 handle), TP_ARGS(cid, xid, handle));
-/* We do. */
-DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_localinv,
-	TP_PROTO(u32 cid, u32 xid, u32 handle), TP_ARGS(cid, xid, handle));
 
 /*
  * Completions
@@ -467,21 +617,63 @@ TRACE_EVENT(rpcrdma_qp_event,
  */
 
 TRACE_EVENT(xprtrdma_reply,
-	TP_PROTO(u32 cid, u32 xid, u32 credits),
-	TP_ARGS(cid, xid, credits),
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid, u32 credits),
+	TP_ARGS(cid, task, xid, credits),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
+		__field(u32, xid)
+		__field(unsigned int, credits)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
+		__entry->xid = xid;
+		__entry->credits = credits;
+	),
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x credits=%u",
+		__entry->cid, __entry->task_id, __entry->client_id, __entry->xid,
+		__entry->credits)
+);
+
+/* A Reply that is of no use: the fixed words of its header, and the reason. */
+DECLARE_EVENT_CLASS(xprtrdma_reply_class,
+	TP_PROTO(u32 cid, u32 xid, u32 version, u32 proc,
+		 const struct __kernel_sockaddr_storage *peer, const struct rpcrdma_bytes *why),
+	TP_ARGS(cid, xid, version, proc, peer, why),
 	TP_STRUCT__entry(
 		__field(u32, cid)
 		__field(u32, xid)
-		__field(u32, credits)
+		__field(u32, version)
+		__field(u32, proc)
+		RPCRDMA_PEER
+		__string_len(why, why->data, why->len)
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
 		__entry->xid = xid;
-		__entry->credits = credits;
+		__entry->version = version;
+		__entry->proc = proc;
+		rpcrdma_assign_peer(peer);
+		__assign_str(why);
 	),
-	TP_printk("cid=%u xid=0x%08x credits=%u",
-		__entry->cid, __entry->xid, __entry->credits)
+	TP_printk("cid=%u peer=[%s]:%s xid=0x%08x version=%u proc=%u why=\"%s\"",
+		__entry->cid, __get_str(addr), __get_str(port), __entry->xid,
+		__entry->version, __entry->proc, __get_str(why))
 );
+
+/* No RPC waits for it. */
+DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_rqst_err,
+	TP_PROTO(u32 cid, u32 xid, u32 version, u32 proc,
+		 const struct __kernel_sockaddr_storage *peer, const struct rpcrdma_bytes *why),
+	TP_ARGS(cid, xid, version, proc, peer, why));
+/* It breaks a rule. */
+DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_hdr_err,
+	TP_PROTO(u32 cid, u32 xid, u32 version, u32 proc,
+		 const struct __kernel_sockaddr_storage *peer, const struct rpcrdma_bytes *why),
+	TP_ARGS(cid, xid, version, proc, peer, why));
 
 DECLARE_EVENT_CLASS(rpcrdma_why_class,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why),
@@ -500,12 +692,6 @@ DECLARE_EVENT_CLASS(rpcrdma_why_class,
 		__entry->cid, __entry->xid, __get_str(why))
 );
 
-/* No RPC waits for it. */
-DEFINE_EVENT(rpcrdma_why_class, xprtrdma_reply_rqst_err,
-	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
-/* It breaks a rule. */
-DEFINE_EVENT(rpcrdma_why_class, xprtrdma_reply_hdr_err,
-	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
 /* The server has refused the Call. */
 DEFINE_EVENT(rpcrdma_why_class, xprtrdma_reply_error,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
@@ -547,14 +733,35 @@ DECLARE_EVENT_CLASS(rpcrdma_callback_class,
 	TP_printk("cid=%u xid=0x%08x len=%u", __entry->cid, __entry->xid, __entry->len)
 );
 
-DEFINE_EVENT(rpcrdma_callback_class, xprtrdma_cb_call,
-	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
-DEFINE_EVENT(rpcrdma_callback_class, xprtrdma_cb_reply,
-	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
+DECLARE_EVENT_CLASS(xprtrdma_callback_class,
+	TP_PROTO(u32 cid, u32 xid, u32 len, const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, xid, len, peer),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+		__field(u32, len)
+		RPCRDMA_PEER
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+		__entry->len = len;
+		rpcrdma_assign_peer(peer);
+	),
+	TP_printk("cid=%u peer=[%s]:%s xid=0x%08x len=%u", __entry->cid,
+		__get_str(addr), __get_str(port), __entry->xid, __entry->len)
+);
+
+DEFINE_EVENT(xprtrdma_callback_class, xprtrdma_cb_call,
+	TP_PROTO(u32 cid, u32 xid, u32 len, const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, xid, len, peer));
+DEFINE_EVENT(xprtrdma_callback_class, xprtrdma_cb_reply,
+	TP_PROTO(u32 cid, u32 xid, u32 len, const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, xid, len, peer));
 
 /*
  * Events of the server. The events above that do not concern a Call of a client are for either
- * side: completions, and the reason for the end of a connection.
+ * side: failed work requests, and the reason for the end of a connection.
  */
 
 TRACE_EVENT(svcrdma_accept,
@@ -606,14 +813,24 @@ TRACE_EVENT(svcrdma_refuse,
 		__get_sockaddr(peer), __get_str(why), __entry->rc)
 );
 
+/*
+ * The C module's show_rpcrdma_proc() has the names of version 1. proc is the type of a message of
+ * version 2 otherwise.
+ */
 TRACE_EVENT(svcrdma_decode_rqst,
-	TP_PROTO(u32 cid, u32 xid, u32 credits, u32 len, const struct rpcrdma_bytes *rtype,
-		 u32 reads, u32 writes, u32 reply),
-	TP_ARGS(cid, xid, credits, len, rtype, reads, writes, reply),
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, u32 vers, u32 proc, u32 credits,
+		 u32 hdrlen, u32 len, const struct rpcrdma_bytes *rtype, u32 reads, u32 writes,
+		 u32 reply),
+	TP_ARGS(work, xid, vers, proc, credits, hdrlen, len, rtype, reads, writes, reply),
 	TP_STRUCT__entry(
 		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
 		__field(u32, xid)
+		__field(u32, vers)
+		__field(u32, proc)
 		__field(u32, credits)
+		__field(unsigned int, hdrlen)
 		__field(u32, len)
 		__string_len(rtype, rtype->data, rtype->len)
 		__field(u32, reads)
@@ -621,58 +838,76 @@ TRACE_EVENT(svcrdma_decode_rqst,
 		__field(u32, reply)
 	),
 	TP_fast_assign(
-		__entry->cid = cid;
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
 		__entry->xid = xid;
+		__entry->vers = vers;
+		__entry->proc = proc;
 		__entry->credits = credits;
+		__entry->hdrlen = hdrlen;
 		__entry->len = len;
 		__assign_str(rtype);
 		__entry->reads = reads;
 		__entry->writes = writes;
 		__entry->reply = reply;
 	),
-	TP_printk("cid=%u xid=0x%08x credits=%u len=%u %s segments=%u/%u/%u",
-		__entry->cid, __entry->xid, __entry->credits, __entry->len,
+	TP_printk("cid=%u cq_id=%u completion_id=%d xid=0x%08x vers=%u proc=%u credits=%u hdrlen=%u len=%u %s segments=%u/%u/%u",
+		__entry->cid, __entry->cq_id, __entry->completion_id, __entry->xid, __entry->vers,
+		__entry->proc, __entry->credits, __entry->hdrlen, __entry->len,
 		__get_str(rtype), __entry->reads, __entry->writes, __entry->reply)
 );
 
 TRACE_EVENT(svcrdma_post_read_chunk,
-	TP_PROTO(u32 cid, u32 xid, u32 len, u32 segments, u32 sqecount),
-	TP_ARGS(cid, xid, len, segments, sqecount),
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, u32 len, u32 segments, int sqecount),
+	TP_ARGS(work, xid, len, segments, sqecount),
 	TP_STRUCT__entry(
 		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(int, sqecount)
 		__field(u32, xid)
 		__field(u32, len)
 		__field(u32, segments)
-		__field(u32, sqecount)
 	),
 	TP_fast_assign(
-		__entry->cid = cid;
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
+		__entry->sqecount = sqecount;
 		__entry->xid = xid;
 		__entry->len = len;
 		__entry->segments = segments;
-		__entry->sqecount = sqecount;
 	),
-	TP_printk("cid=%u xid=0x%08x len=%u segments=%u sqecount=%u",
-		__entry->cid, __entry->xid, __entry->len, __entry->segments, __entry->sqecount)
+	TP_printk("cid=%u cq_id=%u completion_id=%d xid=0x%08x len=%u segments=%u sqecount=%d",
+		__entry->cid, __entry->cq_id, __entry->completion_id, __entry->xid, __entry->len,
+		__entry->segments, __entry->sqecount)
 );
 
+/* completion_id is the number of the Receive of the Call. */
 TRACE_EVENT(svcrdma_read_finished,
-	TP_PROTO(u32 cid, u32 xid, int rc),
-	TP_ARGS(cid, xid, rc),
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, int rc),
+	TP_ARGS(work, xid, rc),
 	TP_STRUCT__entry(
 		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
 		__field(u32, xid)
 		__field(int, rc)
 	),
 	TP_fast_assign(
-		__entry->cid = cid;
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
 		__entry->xid = xid;
 		__entry->rc = rc;
 	),
-	TP_printk("cid=%u xid=0x%08x rc=%d", __entry->cid, __entry->xid, __entry->rc)
+	TP_printk("cid=%u cq_id=%u completion_id=%d xid=0x%08x rc=%d", __entry->cid,
+		__entry->cq_id, __entry->completion_id, __entry->xid, __entry->rc)
 );
 
-TRACE_EVENT(svcrdma_post_send,
+/* A Reply is ready. It is posted next, or waits for the client. */
+TRACE_EVENT(svcrdma_reply,
 	TP_PROTO(u32 cid, u32 xid, u32 len, const struct rpcrdma_bytes *wtype, u32 segments,
 		 u32 written, u32 sqecount, u32 handle),
 	TP_ARGS(cid, xid, len, wtype, segments, written, sqecount, handle),
@@ -701,13 +936,63 @@ TRACE_EVENT(svcrdma_post_send,
 		__entry->written, __entry->sqecount, __entry->handle)
 );
 
+/* A Reply, a part of a Reply, or a Call to the client is posted. */
+TRACE_EVENT(svcrdma_post_send,
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, u32 len, u32 num_sge, u32 inv_rkey),
+	TP_ARGS(work, xid, len, num_sge, inv_rkey),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(unsigned int, num_sge)
+		__field(u32, inv_rkey)
+		__field(u32, xid)
+		__field(u32, len)
+	),
+	TP_fast_assign(
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
+		__entry->num_sge = num_sge;
+		__entry->inv_rkey = inv_rkey;
+		__entry->xid = xid;
+		__entry->len = len;
+	),
+	TP_printk("cid=%u cq_id=%u completion_id=%d xid=0x%08x len=%u num_sge=%u inv_rkey=0x%08x",
+		__entry->cid, __entry->cq_id, __entry->completion_id, __entry->xid, __entry->len,
+		__entry->num_sge, __entry->inv_rkey)
+);
+
 /* An error message answers a Call. */
 DEFINE_EVENT(rpcrdma_why_class, svcrdma_error,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why), TP_ARGS(cid, xid, why));
 DEFINE_EVENT(rpcrdma_credits_class, svcrdma_credits,
 	TP_PROTO(u32 cid, u32 limit), TP_ARGS(cid, limit));
-/* A Reply waits for room in the send queue, or for a credit. */
-DEFINE_EVENT(rpcrdma_cid_class, svcrdma_sq_full, TP_PROTO(u32 cid), TP_ARGS(cid));
+/*
+ * A Reply or RDMA Reads wait for room in the send queue, or for a credit. completion_id is the
+ * number of the Receive of the Call.
+ */
+TRACE_EVENT(svcrdma_sq_full,
+	TP_PROTO(const struct rpcrdma_work_id *work, int avail, int depth),
+	TP_ARGS(work, avail, depth),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(int, avail)
+		__field(int, depth)
+	),
+	TP_fast_assign(
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
+		__entry->avail = avail;
+		__entry->depth = depth;
+	),
+	TP_printk("cid=%u cq_id=%u completion_id=%d avail=%d depth=%d", __entry->cid,
+		__entry->cq_id, __entry->completion_id, __entry->avail, __entry->depth)
+);
+
 DEFINE_EVENT(rpcrdma_callback_class, svcrdma_cb_call,
 	TP_PROTO(u32 cid, u32 xid, u32 len), TP_ARGS(cid, xid, len));
 DEFINE_EVENT(rpcrdma_why_class, svcrdma_cb_unsent,

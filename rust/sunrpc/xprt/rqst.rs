@@ -15,6 +15,7 @@ use crate::{
         ReplyBuf,
         XdrBuf, //
     },
+    support::trace,
 };
 use core::{
     marker::PhantomData,
@@ -91,6 +92,25 @@ impl<S> Rqst<S> {
         // SAFETY: set by xprt_request_init and constant while the request is in use.
         let xid = unsafe { (*self.as_raw()).rq_xid };
         u32::from_be_bytes(xid.to_ne_bytes())
+    }
+
+    /// Returns the numbers of the task and of its RPC client, for traces.
+    #[cold]
+    pub(crate) fn task(&self) -> trace::TaskId {
+        // SAFETY: `rq_task` stays until xprt_release(), which waits for pins (xprt_wait_on_pinned_rqst()).
+        let task = unsafe { (*self.as_raw()).rq_task };
+        // SAFETY: rpc_init_task_statistics() has set `tk_pid`, which is constant.
+        let task_id = unsafe { (*task).tk_pid };
+        // SAFETY: rpc_task_set_client() has set `tk_client`, which rpc_task_release_client() puts after xprt_release().
+        let client = unsafe { (*task).tk_client };
+        trace::TaskId {
+            task_id: task_id.into(),
+            client_id: match client.is_null() {
+                true => u32::MAX,
+                // SAFETY: the task holds a reference to the client; `cl_clid` is constant.
+                false => unsafe { (*client).cl_clid },
+            },
+        }
     }
 
     /// Returns the encoded Call.

@@ -169,9 +169,20 @@ impl XprtSendError {
         matches!(self, Self::TooLarge | Self::Unmappable)
     }
 
+    /// Returns the error in words, for traces.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::NotConnected => "no connection",
+            Self::NoBuffer => "no registration or buffer",
+            Self::NoMemory => "no memory or credit",
+            Self::TooLarge => "too large",
+            Self::Unmappable => "memory cannot be mapped",
+        }
+    }
+
     /// Returns the error number by which call_transmit_status() reacts as described here, or the status
     /// of an RPC that ends.
-    pub(super) fn to_errno(self) -> kernel::ffi::c_int {
+    pub(crate) fn to_errno(self) -> kernel::ffi::c_int {
         match self {
             Self::NotConnected => errno::not_connected(),
             Self::NoCredit => errno::no_slot(),

@@ -107,7 +107,7 @@ def why_a_connection_ends(c: Client) -> None:
     makers: Makers = (lambda o: {"reply": [o.foreign(512)]},
                       lambda o: {"call": reads((0, 4000)), "write": [[o.foreign(4096)]]})
     try:
-        trace(c, "rpcrdma/svcrdma_accept", "rpcrdma/xprtrdma_disconnect")
+        trace(c, "rpcrdma/svcrdma_accept", "rpcrdma/rpcrdma_close")
         for number, make in enumerate(makers):
             other = c.caller.connect()
             other.loses(**make(other))
@@ -115,7 +115,7 @@ def why_a_connection_ends(c: Client) -> None:
             for _ in waiting(SECONDS):
                 events = traced(c)
                 cid = re.findall(r"svcrdma_accept: (cid=\d+) ", events)[number:]
-                why = cid and re.search(f'xprtrdma_disconnect: {cid[0]} why="(.*)"', events)
+                why = cid and re.search(f'rpcrdma_close: {cid[0]} why="(.*)"', events)
                 if why:
                     break
             other.close()

@@ -13,17 +13,17 @@ fn control<H: Handler>(
     message: &mut Received<H>,
 ) -> Option<Mr<Idle>> {
     let by_peer: Invalidated = message.take_invalidated()?;
-    exposed.take_invalidated(by_peer)
+    exposed.take_invalidated(by_peer, |_| ())
 }
 
 #[cfg(wrong)]
 fn wrong_number(exposed: &mut MrList<Registered>, key: u32) -> Option<Mr<Idle>> {
-    exposed.take_invalidated(key) //~ E0308
+    exposed.take_invalidated(key, |_| ()) //~ E0308
 }
 
 #[cfg(wrong)]
 fn wrong_forged(exposed: &mut MrList<Registered>, key: u32) -> Option<Mr<Idle>> {
-    exposed.take_invalidated(Invalidated(key)) //~ E0423
+    exposed.take_invalidated(Invalidated(key), |_| ()) //~ E0423
 }
 
 #[cfg(wrong)]
@@ -33,7 +33,7 @@ fn wrong_claim<H: Handler>(
     key: u32,
 ) -> Option<Mr<Idle>> {
     let qp = qp.id(); //~ E0624
-    exposed.take_invalidated(Invalidated::by_completion(qp, key)) //~ E0624
+    exposed.take_invalidated(Invalidated::by_completion(qp, key), |_| ()) //~ E0624
 }
 
 #[cfg(wrong)]
@@ -42,6 +42,6 @@ fn wrong_twice(
     second: &mut MrList<Registered>,
     by_peer: Invalidated,
 ) {
-    first.take_invalidated(by_peer);
-    second.take_invalidated(by_peer); //~ E0382
+    first.take_invalidated(by_peer, |_| ());
+    second.take_invalidated(by_peer, |_| ()); //~ E0382
 }

@@ -15,7 +15,7 @@ from .doctor import FAIL, findings
 from .machine import Machine
 from .state import State, read_state
 
-EVENTS = ("xprtrdma_connect", "xprtrdma_disconnect", "xprtrdma_inline_thresh", "xprtrdma_marshal_failed",
+EVENTS = ("xprtrdma_connect", "rpcrdma_close", "xprtrdma_inline_thresh", "xprtrdma_marshal_failed",
           "xprtrdma_reply_*err", "rpcrdma_qp_event", "svcrdma_accept", "svcrdma_refuse", "svcrdma_error",
           "svcrdma_sq_full", "svcrdma_cb_unsent")
 
