@@ -29,6 +29,7 @@ use super::{
 use crate::{
     endpoint::{
         completion,
+        work_id,
         Disposition,
         EndReason,
         Endpoint,
@@ -56,7 +57,10 @@ use crate::{
             CallLimits, //
         },
         wire::{
-            error::ErrorReport,
+            error::{
+                BadHeader,
+                ErrorReport, //
+            },
             header::FixedWords,
             types::{
                 MsgType,
@@ -95,6 +99,7 @@ use crate::{
     support::{
         completion::Completion,
         memalloc::ReserveScope,
+        net::SockAddr,
         trace, //
     },
 };
@@ -195,7 +200,7 @@ impl Role for Client {
     }
 
     #[cold]
-    fn refused(&self, _message: &FixedWords, _report: &ErrorReport) {
+    fn refused(&self, _message: &ClientMessage, _fixed: &FixedWords, _report: &ErrorReport) {
         self.stats.bad_messages.add(1);
     }
 
@@ -270,6 +275,9 @@ impl Role for Client {
         message: &Received<Shared<Self>>,
         invalidated: Option<Invalidated>,
     ) -> Disposition<Pending> {
+        if let Event::Close { why, .. } = event {
+            trace_version(self, why, message);
+        }
         match claim {
             ReplyClaim::Taken {
                 rqst,
@@ -288,6 +296,7 @@ impl Role for Client {
                             xid: xid.0,
                             why: report.name(),
                         });
+                        trace_refusal(self, &rqst, report);
                     }
                     Event::Failed { why, .. } => {
                         invalid_reply(self, fixed_words(message), why.name());
@@ -337,6 +346,29 @@ impl Role for Client {
         }
     }
 
+    #[inline(always)]
+    fn trace_receives<I: Iterator<Item = u32>>(
+        &self,
+        qp: &QpRef<Shared<Self>>,
+        numbers: impl Fn() -> I,
+    ) {
+        trace::emit_each(|| {
+            numbers().map(|number| trace::XprtrdmaPostRecv {
+                work: work_id(self.cid, qp, number),
+            })
+        });
+        trace::emit(|| {
+            let count = numbers().count() as u32;
+            trace::XprtrdmaPostRecvs {
+                cid: self.cid,
+                cq_id: qp.cq_id(),
+                count,
+                posted: (qp.posted_receives() + count) as i32,
+                peer: &self.peer,
+            }
+        });
+    }
+
     fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts) {
         // The event has the status.
         self.trace_done(kind, || facts);
@@ -350,6 +382,14 @@ impl Role for Client {
         message: Received<Shared<Self>>,
     ) {
         pending.invalidate(shared, cx, message);
+    }
+
+    fn trace_removal(&self, name: &str, peer: &SockAddr) {
+        trace::emit(|| trace::XprtrdmaDeviceRemoval {
+            cid: self.cid,
+            name,
+            peer,
+        });
     }
 
     fn disconnected(&self, rc: i32, status: i32) {
@@ -547,6 +587,28 @@ fn stray(client: &Client, fixed: FixedWords, rqst: Option<Pinned>) -> Dispositio
     Disposition::Done
 }
 
+/// Traces that the server has refused a Call by `report`.
+#[cold]
+fn trace_refusal(client: &Client, rqst: &RdmaRqst, report: ErrorReport) {
+    let (cid, task, xid) = (client.cid, rqst.task(), rqst.xid());
+    match report {
+        ErrorReport::Version { low, high } => trace::emit(|| trace::XprtrdmaErrVers {
+            cid,
+            task,
+            xid,
+            min: low,
+            max: high,
+        }),
+        ErrorReport::BadXdr => trace::emit(|| trace::XprtrdmaErrChunk { cid, task, xid }),
+        other => trace::emit(|| trace::XprtrdmaErrUnrecognized {
+            cid,
+            task,
+            xid,
+            procedure: other.code(),
+        }),
+    }
+}
+
 /// Traces a message that breaks a rule, for the reason `why`.
 #[cold]
 fn invalid_reply(client: &Client, fixed: FixedWords, why: &'static str) {
@@ -557,6 +619,40 @@ fn invalid_reply(client: &Client, fixed: FixedWords, why: &'static str) {
         proc: fixed.htype,
         peer: &client.peer,
         why,
+    });
+}
+
+/// Traces a message that ends the connection, for the reason `why`, if that is its version.
+#[cold]
+fn trace_version(client: &Client, why: connection::CloseReason, message: &ClientMessage) {
+    if why != connection::CloseReason::VersionChanged {
+        return;
+    }
+    let fixed = fixed_words(message);
+    trace::emit(|| trace::XprtrdmaReplyVersErr {
+        cid: client.cid,
+        xid: fixed.xid.0,
+        version: fixed.version,
+        proc: fixed.htype,
+        peer: &client.peer,
+        why: BadHeader::Version.name(),
+    });
+}
+
+/// Traces a message that is dropped.
+#[cold]
+fn trace_dropped(client: &Client, message: &ClientMessage) {
+    let fixed = fixed_words(message);
+    if message.bytes().len() >= Version::V1.empty_header_len() as usize {
+        return invalid_reply(client, fixed, "dropped");
+    }
+    trace::emit(|| trace::XprtrdmaReplyShortErr {
+        cid: client.cid,
+        xid: fixed.xid.0,
+        version: fixed.version,
+        proc: fixed.htype,
+        peer: &client.peer,
+        why: BadHeader::Truncated.name(),
     });
 }
 
@@ -621,6 +717,7 @@ fn unclaimed(client: &Client, event: Event<'_>, message: &ClientMessage) -> Disp
             Disposition::Done
         }
         _ => {
+            trace_dropped(client, message);
             client.stats.bad_messages.add(1);
             Disposition::Done
         }

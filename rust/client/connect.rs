@@ -7,6 +7,7 @@ use super::{
     pool::SMALL_PAGES,
     registrations::{
         add,
+        trace_made,
         Requests,
         FIRST_SMALL, //
     },
@@ -181,6 +182,7 @@ pub(super) fn establish(
             add(endpoint, pages)?;
         }
     }
+    trace_made(endpoint, small + large);
     //= V2-054, V2-058, V2-061
     //= V2-062
     let settled = endpoint.wait_for_version(ANSWER);

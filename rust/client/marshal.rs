@@ -98,7 +98,8 @@ use crate::{
         net::SockAddr,
         trace::{
             self,
-            chunk_type, //
+            chunk_type,
+            TraceEvent, //
         },
         work::Job, //
     },
@@ -490,12 +491,14 @@ fn post(
     let composed = if plan.segments() == 0 {
         state.compose(&outgoing, 0, &NoChunks, |out| inline(rqst, call, plan, out))
     } else if let (1, Some(region)) = (plan.segments(), mrs.regions().next()) {
+        trace_segments(side, rqst, call, plan, &mrs);
         let provided = OneSegment {
             layout,
             segment: segment(region),
         };
         state.compose(&outgoing, 1, &provided, |out| inline(rqst, call, plan, out))
     } else {
+        trace_segments(side, rqst, call, plan, &mrs);
         compose_many(&mut state, &outgoing, rqst, call, plan, &mrs)
     };
     let composed = match composed {
@@ -504,7 +507,7 @@ fn post(
     };
     let cid = side.endpoint.shared().role.cid;
     trace::emit(|| call_event(cid, rqst, call, plan));
-    trace::emit(|| send_event(side, &state, rqst, plan.segments(), &composed));
+    trace_send(side, &state, rqst, plan.segments(), &composed);
     // The Reply may come before the post returns; its handler waits for the lock.
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(rqst, mrs, layout);
@@ -567,6 +570,7 @@ fn post_parts(
     }
     let cid = side.endpoint.shared().role.cid;
     trace::emit(|| call_event(cid, rqst, call, plan));
+    trace_segments(side, rqst, call, plan, &mrs);
     let mut outgoing = Outgoing {
         xid: Xid(rqst.xid()),
         direction: MsgType::Call,
@@ -596,7 +600,7 @@ fn post_parts(
         let Ok(composed) = composed else {
             return Err((ComposeError::NotPosted, mrs.unwrap_or(now)));
         };
-        trace::emit(|| send_event(side, &state, rqst, count, &composed));
+        trace_send(side, &state, rqst, count, &composed);
         let (registered, posted) = state.post(side.endpoint.qp(), now, composed);
         if !more {
             state.role.table.sent(rqst, registered, layout);
@@ -912,6 +916,14 @@ fn map_span(
     direction: Direction,
 ) -> Result<Mr<Mapped>, XprtSendError> {
     let Some(mr) = side.take_mr(span.page_count()) else {
+        trace::emit(|| {
+            let role = &side.endpoint.shared().role;
+            trace::XprtrdmaNomrsErr {
+                cid: role.cid,
+                task: rqst.task(),
+                peer: &role.peer,
+            }
+        });
         return Err(XprtSendError::NoBuffer);
     };
     match mr.map(span, direction, rqst.xid()) {
@@ -991,27 +1003,109 @@ fn not_marshalled(
     error
 }
 
-/// Returns the trace event of the Send of a composed message with `mrs` registrations.
+/// Traces the Segments of a Call, and the registrations that its Send registers.
+#[inline(always)]
+fn trace_segments(
+    side: &SendSide,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+    mrs: &MrList<Mapped>,
+) {
+    let is_traced = trace::XprtrdmaChunkRead::is_enabled()
+        || trace::XprtrdmaChunkWrite::is_enabled()
+        || trace::XprtrdmaChunkWp::is_enabled()
+        || trace::XprtrdmaChunkReply::is_enabled()
+        || trace::XprtrdmaMrFastreg::is_enabled();
+    if is_traced {
+        trace_each_segment(side, rqst, call, plan, mrs.facts());
+    }
+}
+
+/// Does the work of [`trace_segments`] when an event is enabled.
 #[cold]
-fn send_event(
+#[inline(never)]
+fn trace_each_segment(
+    side: &SendSide,
+    rqst: &RdmaRqst,
+    call: &CallShape<'_>,
+    plan: &Plan,
+    mrs: impl Iterator<Item = trace::MrFacts>,
+) {
+    let (cid, task) = (side.endpoint.shared().role.cid, rqst.task());
+    let mut segments = plan.registrations(call).zip(mrs).peekable();
+    while let Some((Registration { chunk, part, .. }, mr)) = segments.next() {
+        let xid = rqst.xid();
+        trace::emit(|| trace::XprtrdmaMrFastreg { cid, task, xid, mr });
+        let next = segments.peek().map(|(next, _)| next);
+        let is_last = next.is_none_or(|next| next.chunk != chunk || next.part == PartName::Pad);
+        match (chunk, part) {
+            (ChunkRole::Read(position), _) => trace::emit(|| trace::XprtrdmaChunkRead {
+                cid,
+                task,
+                pos: position.0,
+                mr,
+                is_last,
+            }),
+            (_, PartName::Pad) => trace::emit(|| trace::XprtrdmaChunkWp {
+                cid,
+                task,
+                mr,
+                is_last,
+            }),
+            (ChunkRole::Write(_), _) => trace::emit(|| trace::XprtrdmaChunkWrite {
+                cid,
+                task,
+                mr,
+                is_last,
+            }),
+            (ChunkRole::Reply, _) => trace::emit(|| trace::XprtrdmaChunkReply {
+                cid,
+                task,
+                mr,
+                is_last,
+            }),
+        }
+    }
+}
+
+/// Traces the Send of a composed message with `mrs` registrations, which is posted next.
+#[inline(always)]
+fn trace_send(
     side: &SendSide,
     state: &State<Client>,
     rqst: &RdmaRqst,
     mrs: u32,
     (buffer, len): &(SendBox<Shared<Client>>, usize),
+) {
+    trace::emit(|| {
+        let signaled = state.queue.is_next_signaled(mrs);
+        send_event(side, rqst, mrs, buffer.number(), *len, signaled)
+    });
+}
+
+/// Returns the trace event of the Send of `len` bytes with `mrs` registrations, from the buffer `number`.
+#[cold]
+fn send_event(
+    side: &SendSide,
+    rqst: &RdmaRqst,
+    mrs: u32,
+    number: u32,
+    len: usize,
+    signaled: bool,
 ) -> trace::XprtrdmaPostSend {
     trace::XprtrdmaPostSend {
         work: trace::WorkId {
             cid: side.endpoint.shared().role.cid,
             cq_id: side.endpoint.qp().cq_id(),
-            completion_id: buffer.number() as i32,
+            completion_id: number as i32,
         },
         task: rqst.task(),
         xid: rqst.xid(),
         mrs,
-        len: *len as u32,
+        len: len as u32,
         num_sge: 1,
-        signaled: state.queue.is_next_signaled(mrs),
+        signaled,
     }
 }
 

@@ -93,6 +93,7 @@ use crate::{
             NofsScope,
             GFP_NORETRY, //
         },
+        trace,
         work::Run, //
     },
 };
@@ -594,6 +595,16 @@ pub(super) fn add(endpoint: &Endpoint<Client>, pages: u32) -> Result {
     Ok(())
 }
 
+/// Traces that `count` registrations were made for a connection.
+pub(super) fn trace_made(endpoint: &Endpoint<Client>, count: u32) {
+    let client = &endpoint.shared().role;
+    trace::emit(|| trace::XprtrdmaCreatemrs {
+        cid: client.cid,
+        peer: &client.peer,
+        count,
+    });
+}
+
 /// Adds a registration to a connection. Context: process, does not sleep.
 fn adopt(endpoint: &Endpoint<Client>, mr: Mr<Idle>) {
     let shared = endpoint.shared();
@@ -610,10 +621,10 @@ impl Run for Refill {
         let _nofs = NofsScope::enter();
         let _reserves = self.xprt.reserves("registrations");
         let pages = self.short.load(Relaxed);
-        for _ in 0..MORE {
-            if !self.add(&gate, pages) {
-                break;
-            }
+        let made = (0..MORE).take_while(|_| self.add(&gate, pages)).count();
+        let endpoint = gate.enter().filter(|_| made != 0);
+        if let Some(endpoint) = &endpoint {
+            trace_made(endpoint, made as u32);
         }
     }
 }

@@ -99,7 +99,10 @@ impl<R: Role> Handler for Shared<R> {
             }
             E::Disconnected => (EndReason::Disconnected, errno::not_connected()),
             E::AddressChanged => (EndReason::AddressChanged, errno::not_connected()),
-            E::DeviceRemoval => (EndReason::DeviceRemoved, errno::not_connected()),
+            E::DeviceRemoval { device, peer } => {
+                self.role.trace_removal(device.as_str(), &peer);
+                (EndReason::DeviceRemoved, errno::not_connected())
+            }
         };
         if self.progress.failed(error) {
             self.request_close(why);
@@ -114,6 +117,7 @@ impl<R: Role> Handler for Shared<R> {
             cid: self.role.cid(),
             event: event.message(),
         });
+        self.role.trace_queue_pair(event);
         self.request_close(EndReason::QueuePair(event));
     }
 
@@ -146,6 +150,11 @@ impl<R: Role> Handler for Shared<R> {
     #[inline(always)]
     fn trace_done(&self, kind: WorkKind, facts: impl FnOnce() -> CompletionFacts) {
         self.role.trace_done(kind, facts);
+    }
+
+    #[inline(always)]
+    fn trace_receives<I: Iterator<Item = u32>>(&self, qp: &QpRef<Self>, numbers: impl Fn() -> I) {
+        self.role.trace_receives(qp, numbers);
     }
 
     fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts) {
@@ -313,7 +322,7 @@ impl<R: Role> Shared<R> {
             Disposition::Done => cx.repost(message),
             Disposition::Keep(pending) => self.role.keep(self, cx, pending, message),
             Disposition::Refuse(fixed, report) => {
-                self.role.refused(&fixed, &report);
+                self.role.refused(&message, &fixed, &report);
                 // The peer has its credit back with the answer.
                 cx.repost(message);
                 if let Err(why) = self.refuse(cx.qp(), &fixed, report) {

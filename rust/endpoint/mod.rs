@@ -101,6 +101,7 @@ use crate::{
         qp::{
             self,
             Qp,
+            QpEvent,
             QpRef, //
         },
         recv::{
@@ -219,14 +220,27 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// Context: completion.
     fn trace_done(&self, kind: WorkKind, facts: impl FnOnce() -> CompletionFacts);
 
+    /// Traces Receives that are about to be posted. `numbers` is called only if an event is enabled.
+    fn trace_receives<I: Iterator<Item = u32>>(
+        &self,
+        qp: &QpRef<Shared<Self>>,
+        numbers: impl Fn() -> I,
+    );
+
     /// Traces the completion of a work request that has failed. Context: completion.
     fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts);
+
+    /// Traces that the device `name` of the connection to `peer` goes away. Context: process, may sleep.
+    fn trace_removal(&self, name: &str, peer: &SockAddr);
+
+    /// Traces an event after which the queue pair does not work. Context: process, may sleep.
+    fn trace_queue_pair(&self, _event: QpEvent) {}
 
     /// Counts a message that arrived, before it is parsed. Context: completion.
     fn received(&self);
 
     /// Counts or traces a message of the peer that is answered by an error message. Context: completion.
-    fn refused(&self, message: &FixedWords, report: &ErrorReport);
+    fn refused(&self, message: &Received<Shared<Self>>, fixed: &FixedWords, report: &ErrorReport);
 
     /// Handles a message of another kind, or in several parts. `invalidated` is the memory that the peer
     /// invalidated with it, unless `claim` has it. Context: completion. Does not wait for completions.
@@ -647,6 +661,16 @@ impl<R: Role> Endpoint<R> {
     /// Returns the protection domain.
     pub(crate) fn pd(&self) -> &Arc<Pd> {
         &self.pd
+    }
+}
+
+/// Returns the work request with this number of connection number `cid` as trace events have it. Context: any.
+#[cold]
+pub(crate) fn work_id<R: Role>(cid: u32, qp: &QpRef<Shared<R>>, number: u32) -> trace::WorkId {
+    trace::WorkId {
+        cid,
+        cq_id: qp.cq_id(),
+        completion_id: number as i32,
     }
 }
 

@@ -9,7 +9,10 @@
 //! C header: `include/rdma/rdma_cm.h`.
 
 use super::{
-    device::Attributes,
+    device::{
+        Attributes,
+        Name, //
+    },
     Handler, //
 };
 use crate::{
@@ -38,7 +41,6 @@ use kernel::{
 const MIN_RNR_TIMER: u8 = bindings::ib_rnr_timeout_IB_RNR_TIMER_000_96 as u8;
 
 /// An event of a connection.
-#[derive(Debug)]
 pub(crate) enum CmEvent<'a> {
     /// The address is resolved and a device chosen.
     AddressResolved,
@@ -69,7 +71,12 @@ pub(crate) enum CmEvent<'a> {
     /// The local address moved, for instance a bond failed over.
     AddressChanged,
     /// The device goes away.
-    DeviceRemoval,
+    DeviceRemoval {
+        /// The name of the device.
+        device: Name,
+        /// The address of the peer.
+        peer: SockAddr,
+    },
     /// Something that needs no reaction.
     Other,
 }
@@ -108,7 +115,6 @@ impl CmEvent<'_> {
             },
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => CmEvent::Disconnected,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => CmEvent::AddressChanged,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => CmEvent::DeviceRemoval,
             _ => CmEvent::Other,
         }
     }
@@ -442,6 +448,23 @@ pub(super) unsafe fn create_id(
     NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)
 }
 
+/// Returns the event that the device of an id goes away.
+///
+/// # Safety
+///
+/// The id must be valid, and have its device.
+#[cold]
+unsafe fn removal(id: *mut bindings::rdma_cm_id) -> CmEvent<'static> {
+    // SAFETY: the caller's id; `device` is set before the event.
+    let device = unsafe { (*id).device };
+    CmEvent::DeviceRemoval {
+        // SAFETY: the device of the id, which cma_attach_to_dev() keeps.
+        device: unsafe { Name::of(device) },
+        // SAFETY: the caller's id; all bytes of `cma_dst_addr` are initialised (`CmId::peer`).
+        peer: SockAddr::new(unsafe { (*id).route.addr.dst_addr }),
+    }
+}
+
 /// Handles an event. Called by rdma_cm (`cma_cm_event_handler`) with the id's handler mutex held.
 ///
 /// # Safety
@@ -454,6 +477,14 @@ unsafe extern "C" fn event_callback<H: Handler>(
     // SAFETY: `rdma_cm_id.context` is the pointer that `CmId::new` passed: an `Arc<H>` that outlives the id.
     let handler = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: rdma_cm's own, on its stack while the handler runs.
-    handler.cm_event(CmEvent::new(unsafe { &*event }));
+    let event = unsafe { &*event };
+    handler.cm_event(
+        if event.event == bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL {
+            // SAFETY: the caller's id, which is valid. It has a device, which waits for the id to be destroyed.
+            unsafe { removal(id) }
+        } else {
+            CmEvent::new(event)
+        },
+    );
     0
 }

@@ -17,10 +17,28 @@ use kernel::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name([u8; bindings::IB_DEVICE_NAME_MAX as usize]);
 
+impl Name {
+    /// # Safety
+    ///
+    /// `device` must be valid.
+    pub(super) unsafe fn of(device: *mut bindings::ib_device) -> Self {
+        // SAFETY: the address of `ib_device.name` in the caller's device.
+        let name = unsafe { &raw const (*device).name }.cast();
+        // SAFETY: an array of this length in the caller's device. ib_device_rename() may write it
+        // meanwhile, as text whose last byte is always zero.
+        Self(unsafe { core::ptr::read_volatile(name) })
+    }
+
+    /// Returns the name as text.
+    pub(crate) fn as_str(&self) -> &str {
+        let name = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        core::str::from_utf8(name).unwrap_or("?")
+    }
+}
+
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
-        f.write_str(core::str::from_utf8(name).unwrap_or("?"))
+        f.write_str(self.as_str())
     }
 }
 
@@ -56,13 +74,9 @@ impl Attributes {
         // ib_register_device() shows the device to others, and they are constant since.
         let attrs = unsafe { &*attrs };
         let flags = attrs.device_cap_flags;
-        // SAFETY: the address of `ib_device.name` in the caller's device.
-        let name = unsafe { &raw const (*device).name }.cast();
-        // SAFETY: an array of this length in the caller's device. ib_device_rename() may write it
-        // meanwhile, as text whose last byte is always zero.
-        let name = unsafe { core::ptr::read_volatile(name) };
         Self {
-            name: Name(name),
+            // SAFETY: the caller's device is valid.
+            name: unsafe { Name::of(device) },
             memory_management: flags
                 & bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64
                 != 0,

@@ -12,7 +12,10 @@ use super::{
     },
     proof::Unexposed,
     pull::PullBox,
-    qp::QpEvent,
+    qp::{
+        QpEvent,
+        QpRef, //
+    },
     recv::Received,
     send::SendBufs,
     wqe::{
@@ -61,6 +64,9 @@ pub(crate) trait Handler: Send + Sync + Sized + 'static {
 
     /// Traces the completion of a work request that has failed, before it is handled.
     fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts);
+
+    /// Traces Receives that are about to be posted. `numbers` is called only if an event is enabled.
+    fn trace_receives<I: Iterator<Item = u32>>(&self, qp: &QpRef<Self>, numbers: impl Fn() -> I);
 
     /// Handles the failure of a work request, which ends the connection. All posted work requests then fail one
     /// after the other, so this is called many times.

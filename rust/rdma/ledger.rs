@@ -232,6 +232,21 @@ impl Ledger {
         list.0 = entry;
     }
 
+    /// Returns the number of Receives that are posted. Context: any.
+    pub(super) fn posted_receives(&self) -> u32 {
+        let list = self.list.lock();
+        let (mut at, mut count) = (list.0, 0);
+        while !at.is_null() {
+            // SAFETY: the lock is held. A listed entry stays (invariant of [`LedgerEntry`]).
+            let (posted, kind) = unsafe { ((*at).posted.get(), (*at).kind) };
+            // Only Receives have a mapping.
+            count += u32::from(posted && kind.mapping.is_some());
+            // SAFETY: the lock is held. A listed entry stays (invariant of [`LedgerEntry`]).
+            at = unsafe { LedgerEntry::links(at) }.next;
+        }
+        count
+    }
+
     /// Makes all posted boxes give back registrations of the queue pair `qp`.
     ///
     /// # Safety

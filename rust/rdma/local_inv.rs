@@ -157,7 +157,7 @@ impl<H: Invalidates> WorkRequest for LocalInv<H> {
         cx.handler().invalidated(cx, inv, waiter, mrs, proof);
     }
 
-    fn complete_facts(&mut self, facts: &mut CompletionFacts, _wc: &Wc<'_>) {
+    fn complete_facts(&mut self, facts: &mut CompletionFacts, _wc: Wc<'_>) {
         // The first registration is the last that is invalidated.
         let mrs = self.what.as_ref().map(|(mrs, _)| mrs);
         facts.number = mrs.and_then(MrList::first_id).unwrap_or(0);

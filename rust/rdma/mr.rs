@@ -214,10 +214,11 @@ impl Inner {
 
     #[inline]
     fn unmap(&mut self) {
-        let nents = take(&mut self.nents);
-        if nents == 0 {
+        if self.nents == 0 {
             return;
         }
+        trace::emit(|| trace::XprtrdmaMrUnmap { mr: self.facts() });
+        let nents = take(&mut self.nents);
         let (device, sg, direction) = (self.pd.device(), self.sg.as_raw(), self.direction.as_raw());
         if nents == 1 {
             // SAFETY: mapped by rpcrdma_dma_map_sg_one() with these arguments, by the type invariant.

@@ -177,7 +177,7 @@ impl<H: Pulls> WorkRequest for Pull<H> {
         cx.handler().pulled(cx, waiter, pull, count);
     }
 
-    fn complete_facts(&mut self, facts: &mut CompletionFacts, wc: &Wc<'_>) {
+    fn complete_facts(&mut self, facts: &mut CompletionFacts, wc: Wc<'_>) {
         if let (Some((bytes, since)), Some(_)) = (self.traced.take(), wc.success()) {
             facts.bytes = bytes;
             facts.latency = since.elapsed().as_nanos() / 1000;

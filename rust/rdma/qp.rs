@@ -93,6 +93,11 @@ impl QpEvent {
         )
     }
 
+    /// Returns the value of `enum ib_event_type`, for traces.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
     /// Returns the event in words.
     pub(crate) fn message(self) -> &'static str {
         // SAFETY: ib_event_msg() takes any value and returns a constant string.
@@ -159,6 +164,12 @@ impl<H: Handler> QpRef<H> {
     /// Returns the handler of the events and completions.
     pub(crate) fn handler(&self) -> &H {
         self.shared().handler()
+    }
+
+    /// Returns the number of Receives that are posted, for traces. Counts them one by one.
+    #[cold]
+    pub(crate) fn posted_receives(&self) -> u32 {
+        self.ledger().posted_receives()
     }
 
     /// Returns the restrack number of the completion queue, for traces.

@@ -206,6 +206,8 @@ impl<H: Handler> RecvBatch<H> {
         let Some(first) = buffers.first() else {
             return Ok(());
         };
+        qp.handler()
+            .trace_receives(qp, || buffers.iter().map(|buffer| buffer.number()));
         qp.shared().receives.store(true, Relaxed);
         let chain = &raw const first.wr.0;
         Wqe::give_all(buffers);
@@ -257,7 +259,7 @@ impl<H: Handler> WorkRequest for RecvBuf<H> {
         cx.handler().received(cx, Received { buffer });
     }
 
-    fn complete_facts(&mut self, facts: &mut CompletionFacts, wc: &Wc<'_>) {
+    fn complete_facts(&mut self, facts: &mut CompletionFacts, wc: Wc<'_>) {
         facts.bytes = wc.success().map_or(0, |success| success.byte_len());
     }
 

@@ -63,6 +63,7 @@ impl Status {
 }
 
 /// A completion.
+#[derive(Clone, Copy)]
 pub(super) struct Wc<'a>(&'a bindings::ib_wc);
 
 impl<'a> Wc<'a> {
@@ -115,7 +116,7 @@ impl CompletionFacts {
 
     /// Returns the facts of a completion in `cq` of the box with this number.
     #[cold]
-    fn of(cq_id: u32, number: u32, wc: &Wc<'_>) -> Self {
+    fn of(cq_id: u32, number: u32, wc: Wc<'_>) -> Self {
         let success = wc.success();
         Self {
             cq_id,
@@ -162,7 +163,7 @@ pub(super) trait WorkRequest: Sized {
     fn done(wqe: KBox<Wqe<Self>>, cx: &mut Completions<'_, Self::Handler>, wc: &Wc<'_>);
 
     /// Completes the facts about its completion, before [`done`](Self::done) is called.
-    fn complete_facts(&mut self, _facts: &mut CompletionFacts, _wc: &Wc<'_>) {}
+    fn complete_facts(&mut self, _facts: &mut CompletionFacts, _wc: Wc<'_>) {}
 
     /// Gives back registrations of the queue pair `_qp`, which has the object and is about to be destroyed.
     /// Context: any.
@@ -356,6 +357,24 @@ unsafe impl<R> Send for Prepared<R> {}
 // request.
 unsafe impl<R> Sync for Prepared<R> {}
 
+/// Returns the facts about the completion `wc` of `wqe`.
+///
+/// # Safety
+///
+/// `cq` must be valid.
+#[cold]
+unsafe fn facts_of<W: WorkRequest>(
+    cq: *mut bindings::ib_cq,
+    wqe: &mut Wqe<W>,
+    wc: Wc<'_>,
+) -> CompletionFacts {
+    // SAFETY: the caller's queue is valid.
+    let cq_id = unsafe { cq::restrack_id(cq) };
+    let mut facts = CompletionFacts::of(cq_id, wqe.number(), wc);
+    wqe.work.complete_facts(&mut facts, wc);
+    facts
+}
+
 /// Handles a completion. Called by ib_core (`__ib_process_cq`) with a completion entry that [`Wqe::give`] made.
 ///
 /// # Safety
@@ -375,17 +394,16 @@ unsafe extern "C" fn work_done_callback<W: WorkRequest>(
     let cqe = unsafe { wc.0.__bindgen_anon_1.wr_cqe };
     // SAFETY: ib_cq calls `ib_cqe.done` once for the work request that has the box.
     let mut wqe = unsafe { Wqe::<W>::take(cqe) };
-    let facts = |wqe: &mut Wqe<W>| {
-        // SAFETY: ib_core calls from the poll of this queue.
-        let cq_id = unsafe { cq::restrack_id(cq) };
-        let mut facts = CompletionFacts::of(cq_id, wqe.number(), &wc);
-        wqe.work.complete_facts(&mut facts, &wc);
-        facts
-    };
     if wc.status().is_success() {
-        cx.handler().trace_done(W::KIND, || facts(&mut wqe));
+        let facts = || {
+            // SAFETY: ib_core calls from the poll of this queue.
+            unsafe { facts_of(cq, &mut wqe, wc) }
+        };
+        cx.handler().trace_done(W::KIND, facts);
     } else {
-        cx.handler().trace_failed(W::KIND, facts(&mut wqe));
+        // SAFETY: ib_core calls from the poll of this queue.
+        let facts = unsafe { facts_of(cq, &mut wqe, wc) };
+        cx.handler().trace_failed(W::KIND, facts);
         cx.handler().lost(wc.status());
     }
     W::done(wqe, &mut cx, &wc);

@@ -6,10 +6,13 @@
 //! version 2, a Call that is kept holds its Receive, and a Call is taken up only if the client has given a credit
 //! for its Reply.
 
-use super::connection::{
-    Open,
-    Server,
-    ServerMessage, //
+use super::{
+    connection::{
+        Open,
+        Server,
+        ServerMessage, //
+    },
+    role::trace_answer, //
 };
 use crate::{
     endpoint::{
@@ -232,6 +235,7 @@ impl Open<'_> {
             xid: fixed.xid.0,
             why: report.name(),
         });
+        trace_answer(self.cid(), fixed, false);
         let refused = self
             .drop_call(call)
             .and_then(|()| shared.refuse(self.endpoint().qp(), fixed, report));

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     endpoint::{
+        work_id,
         EndReason,
         Terms, //
     },
@@ -174,7 +175,7 @@ impl Open<'_> {
         let last = 1 + work_requests(&write, &copied);
         let message = reply.message();
         let payload = |out: &mut [u8]| copy_payload(message, &write, &response, shape.len, out);
-        trace::emit(|| reply_event(self.cid(), outgoing.xid, &response, last, invalidate));
+        self.trace_reply(&call, outgoing.xid, &response, last, invalidate);
         let mut sending = match self.permit(response.form, last) {
             Ok(sending) => sending,
             Err(Blocked::Ended) => return Err(self.cancel(write, EndReason::NotPosted)),
@@ -235,6 +236,36 @@ impl Open<'_> {
             state.end_call(call.note().held);
         }
         wanted
+    }
+
+    /// Traces the Reply to `call`, with `work_requests` in all.
+    #[inline(always)]
+    fn trace_reply(
+        &self,
+        call: &ServerMessage,
+        xid: Xid,
+        response: &Response<'_>,
+        work_requests: u32,
+        invalidate: Option<Handle>,
+    ) {
+        trace::emit(|| reply_event(self.cid(), xid, response, work_requests, invalidate));
+        if work_requests == 1 {
+            return;
+        }
+        let work = || work_id(self.cid(), self.endpoint().qp(), call.number());
+        // Without the Send.
+        let sqecount = work_requests as i32 - 1;
+        match response.form {
+            Form::Inline => trace::emit(|| trace::SvcrdmaPostWriteChunk {
+                work: work(),
+                sqecount,
+            }),
+            Form::ReplyChunk => trace::emit(|| trace::SvcrdmaPostReplyChunk {
+                work: work(),
+                sqecount,
+            }),
+            Form::Continued => {}
+        }
     }
 
     /// Returns the permit to send a Reply with `work_requests` in all.

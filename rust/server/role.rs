@@ -14,6 +14,7 @@ use super::{
 use crate::{
     endpoint::{
         completion,
+        work_id,
         Disposition,
         EndReason,
         LockedState,
@@ -34,7 +35,10 @@ use crate::{
             ParsedCall, //
         },
         wire::{
-            error::ErrorReport,
+            error::{
+                BadHeader,
+                ErrorReport, //
+            },
             header::{
                 FixedWords,
                 Kind, //
@@ -47,12 +51,16 @@ use crate::{
     },
     rdma::{
         cq::Completions,
+        device::Name,
         proof::{
             Destroyed,
             Invalidated, //
         },
         pull::PullBox,
-        qp::QpRef,
+        qp::{
+            QpEvent,
+            QpRef, //
+        },
         wqe::{
             CompletionFacts,
             WorkKind, //
@@ -60,7 +68,13 @@ use crate::{
         Pulls, //
     },
     sunrpc::svc::backchannel::PinnedCall,
-    support::trace, //
+    support::{
+        net::SockAddr,
+        trace::{
+            self,
+            TraceEvent, //
+        },
+    },
 };
 use kernel::prelude::*;
 
@@ -145,6 +159,19 @@ impl Role for Server {
         }
     }
 
+    #[inline(always)]
+    fn trace_receives<I: Iterator<Item = u32>>(
+        &self,
+        qp: &QpRef<Shared<Self>>,
+        numbers: impl Fn() -> I,
+    ) {
+        trace::emit_each(|| {
+            numbers().map(|number| trace::SvcrdmaPostRecv {
+                work: work_id(self.cid, qp, number),
+            })
+        });
+    }
+
     #[cold]
     fn trace_failed(&self, kind: WorkKind, facts: CompletionFacts) {
         let wc = completion(self.cid, &facts);
@@ -159,18 +186,49 @@ impl Role for Server {
         }
     }
 
+    fn trace_removal(&self, name: &str, peer: &SockAddr) {
+        trace::emit(|| trace::SvcrdmaDeviceRemoval {
+            cid: self.cid,
+            name,
+            peer,
+        });
+    }
+
+    fn trace_queue_pair(&self, event: QpEvent) {
+        if !trace::SvcrdmaQpError::is_enabled() {
+            return;
+        }
+        let link = self.removal.target().0.as_ref();
+        let Some(endpoint) = link.and_then(|link| link.gate.enter()) else {
+            return;
+        };
+        let ((device, _), peer) = (endpoint.device(), endpoint.peer());
+        trace::emit(|| trace::SvcrdmaQpError {
+            cid: self.cid,
+            event: event.number(),
+            device: device.as_ref().map_or("", Name::as_str),
+            peer: &peer,
+        });
+    }
+
     #[inline]
     fn received(&self) {
         settings::RECEIVES.count();
     }
 
     #[cold]
-    fn refused(&self, message: &FixedWords, report: &ErrorReport) {
+    fn refused(&self, message: &ServerMessage, fixed: &FixedWords, report: &ErrorReport) {
         trace::emit(|| trace::SvcrdmaError {
             cid: self.cid,
-            xid: message.xid.0,
+            xid: fixed.xid.0,
             why: report.name(),
         });
+        self.trace_bad(message, None);
+        trace_answer(
+            self.cid,
+            fixed,
+            matches!(report, ErrorReport::Version { .. }),
+        );
     }
 
     fn arrived(
@@ -252,6 +310,69 @@ impl Server {
         }
     }
 
+    /// Returns the number of the Receive of a message for traces.
+    fn receive_of(&self, message: &ServerMessage) -> trace::WorkId {
+        let link = self.removal.target().0.as_ref();
+        let endpoint = link.and_then(|link| link.gate.enter());
+        trace::WorkId {
+            cid: self.cid,
+            cq_id: endpoint.map_or(0, |endpoint| endpoint.qp().cq_id()),
+            completion_id: message.number() as i32,
+        }
+    }
+
+    /// Traces a message that is answered by an error message, because the header is bad, or for another reason.
+    #[cold]
+    fn trace_bad(&self, message: &ServerMessage, why: Option<BadHeader>) {
+        let Some((fixed, _)) = FixedWords::split(message.bytes()) else {
+            return;
+        };
+        let (xid, vers, proc, credits) = (fixed.xid.0, fixed.version, fixed.htype, fixed.credit);
+        match why {
+            Some(BadHeader::Version) => trace::emit(|| trace::SvcrdmaDecodeBadversErr {
+                work: self.receive_of(message),
+                xid,
+                vers,
+                proc,
+                credits,
+            }),
+            Some(BadHeader::Type) => trace::emit(|| trace::SvcrdmaDecodeBadprocErr {
+                work: self.receive_of(message),
+                xid,
+                vers,
+                proc,
+                credits,
+            }),
+            _ => trace::emit(|| trace::SvcrdmaDecodeParseErr {
+                work: self.receive_of(message),
+                xid,
+                vers,
+                proc,
+                credits,
+            }),
+        }
+    }
+
+    /// Traces a message that is dropped.
+    #[cold]
+    fn trace_dropped(&self, message: &ServerMessage) {
+        let bytes = message.bytes();
+        let is_short = bytes.len() < Version::V1.empty_header_len() as usize;
+        match FixedWords::split(bytes) {
+            Some((fixed, _)) if !is_short => trace::emit(|| trace::SvcrdmaDecodeDropErr {
+                work: self.receive_of(message),
+                xid: fixed.xid.0,
+                vers: fixed.version,
+                proc: fixed.htype,
+                credits: fixed.credit,
+            }),
+            _ => trace::emit(|| trace::SvcrdmaDecodeShortErr {
+                work: self.receive_of(message),
+                hdrlen: bytes.len() as u32,
+            }),
+        }
+    }
+
     /// Handles a message that is not a Call.
     fn handle_other(
         &self,
@@ -266,6 +387,14 @@ impl Server {
                     xid: xid_of(message),
                     why: why.name(),
                 });
+                self.trace_bad(message, Some(why));
+                if let Some((fixed, _)) = FixedWords::split(message.bytes()) {
+                    trace_answer(self.cid, &fixed, why == BadHeader::Version);
+                }
+                Disposition::Done
+            }
+            Event::Dropped => {
+                self.trace_dropped(message);
                 Disposition::Done
             }
             Event::Close { why, .. } => Disposition::Close(EndReason::Protocol(why)),
@@ -343,6 +472,18 @@ fn hold(state: &mut State<Server>, note: &mut Note) {
     }
 }
 
+/// Traces that an error message answers a message with these fixed words, because of its version or for another
+/// reason.
+#[cold]
+pub(super) fn trace_answer(cid: u32, fixed: &FixedWords, is_version: bool) {
+    let xid = fixed.xid.0;
+    if is_version {
+        trace::emit(|| trace::SvcrdmaErrVers { cid, xid });
+    } else {
+        trace::emit(|| trace::SvcrdmaErrChunk { cid, xid });
+    }
+}
+
 /// Returns the XID of a message for traces, or 0 if the message is too short.
 #[cold]
 fn xid_of(message: &ServerMessage) -> u32 {
@@ -356,11 +497,7 @@ fn work_of(
     cx: &Completions<'_, Shared<Server>>,
     message: &ServerMessage,
 ) -> trace::WorkId {
-    trace::WorkId {
-        cid,
-        cq_id: cx.qp().cq_id(),
-        completion_id: message.number() as i32,
-    }
+    work_id(cid, cx.qp(), message.number())
 }
 
 /// Returns the trace event of a Call. It parses the message again, so that a disabled event needs no memory.

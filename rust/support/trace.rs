@@ -38,7 +38,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(bool i32 i64 u32 u64);
+numbers!(bool i32 i64 u32 u64 usize);
 
 /// A work request, as the events of its posting and of its completion identify it.
 pub(crate) type WorkId = bindings::rpcrdma_work_id;
@@ -226,6 +226,26 @@ events! {
         connect_status: i32,
     }
 
+    /// A connection is needed; the attempt begins after `delay` jiffies.
+    struct XprtrdmaOpConnect<'a> = xprtrdma_op_connect {
+        peer: &'a SockAddr,
+        delay: usize,
+    }
+
+    /// The device of a client's connection goes away.
+    struct XprtrdmaDeviceRemoval<'a> = xprtrdma_device_removal {
+        cid: u32,
+        name: &'a str,
+        peer: &'a SockAddr,
+    }
+
+    /// The device of a server's connection goes away.
+    struct SvcrdmaDeviceRemoval<'a> = svcrdma_device_removal {
+        cid: u32,
+        name: &'a str,
+        peer: &'a SockAddr,
+    }
+
     /// A connection is closed, or has to be closed, for the reason `why`.
     struct RpcrdmaClose<'a> = rpcrdma_close {
         cid: u32,
@@ -279,6 +299,66 @@ events! {
         task: TaskId,
         xid: u32,
         mr: MrFacts,
+    }
+
+    /// A registration is about to be registered by the next Send.
+    struct XprtrdmaMrFastreg = xprtrdma_mr_fastreg {
+        cid: u32,
+        task: TaskId,
+        xid: u32,
+        mr: MrFacts,
+    }
+
+    /// Memory is about to be unmapped.
+    struct XprtrdmaMrUnmap = xprtrdma_mr_unmap {
+        mr: MrFacts,
+    }
+
+    /// `count` registrations were made.
+    struct XprtrdmaCreatemrs<'a> = xprtrdma_createmrs {
+        cid: u32,
+        peer: &'a SockAddr,
+        count: u32,
+    }
+
+    /// An RPC waits, because no registration is idle.
+    struct XprtrdmaNomrsErr<'a> = xprtrdma_nomrs_err {
+        cid: u32,
+        task: TaskId,
+        peer: &'a SockAddr,
+    }
+
+    /// A Segment of a Read chunk at `pos`.
+    struct XprtrdmaChunkRead = xprtrdma_chunk_read {
+        cid: u32,
+        task: TaskId,
+        pos: u32,
+        mr: MrFacts,
+        is_last: bool,
+    }
+
+    /// A Segment of a Write chunk.
+    struct XprtrdmaChunkWrite = xprtrdma_chunk_write {
+        cid: u32,
+        task: TaskId,
+        mr: MrFacts,
+        is_last: bool,
+    }
+
+    /// The Segment for pad behind a Write chunk.
+    struct XprtrdmaChunkWp = xprtrdma_chunk_wp {
+        cid: u32,
+        task: TaskId,
+        mr: MrFacts,
+        is_last: bool,
+    }
+
+    /// A Segment of the Reply chunk.
+    struct XprtrdmaChunkReply = xprtrdma_chunk_reply {
+        cid: u32,
+        task: TaskId,
+        mr: MrFacts,
+        is_last: bool,
     }
 
     /// A scatterlist of `nents` entries could not be mapped for the device now.
@@ -365,6 +445,25 @@ events! {
         wc: Completion,
     }
 
+    /// A Receive of a client is about to be posted.
+    struct XprtrdmaPostRecv = xprtrdma_post_recv {
+        work: WorkId,
+    }
+
+    /// A Receive of a server is about to be posted.
+    struct SvcrdmaPostRecv = svcrdma_post_recv {
+        work: WorkId,
+    }
+
+    /// `count` Receives of a client are about to be posted; then `posted` Receives are.
+    struct XprtrdmaPostRecvs<'a> = xprtrdma_post_recvs {
+        cid: u32,
+        cq_id: u32,
+        count: u32,
+        posted: i32,
+        peer: &'a SockAddr,
+    }
+
     /// RDMA Reads of `totalbytes` bytes were done, `read_latency` microseconds after they were posted.
     struct SvcrdmaWcRead = svcrdma_wc_read {
         work: WorkId,
@@ -394,12 +493,64 @@ events! {
         event: &'a str,
     }
 
+    /// The device of a server has reported an event after which the queue pair does not work.
+    struct SvcrdmaQpError<'a> = svcrdma_qp_error {
+        cid: u32,
+        event: u32,
+        device: &'a str,
+        peer: &'a SockAddr,
+    }
+
     /// A Reply arrived, which grants `credits`.
     struct XprtrdmaReply = xprtrdma_reply {
         cid: u32,
         task: TaskId,
         xid: u32,
         credits: u32,
+    }
+
+    /// A message arrived of a version that is not spoken here.
+    struct XprtrdmaReplyVersErr<'a> = xprtrdma_reply_vers_err {
+        cid: u32,
+        xid: u32,
+        version: u32,
+        proc: u32,
+        peer: &'a SockAddr,
+        why: &'a str,
+    }
+
+    /// A message arrived that is shorter than a header.
+    struct XprtrdmaReplyShortErr<'a> = xprtrdma_reply_short_err {
+        cid: u32,
+        xid: u32,
+        version: u32,
+        proc: u32,
+        peer: &'a SockAddr,
+        why: &'a str,
+    }
+
+    /// The peer has refused a Call, because it takes the versions `min` to `max`.
+    struct XprtrdmaErrVers = xprtrdma_err_vers {
+        cid: u32,
+        task: TaskId,
+        xid: u32,
+        min: u32,
+        max: u32,
+    }
+
+    /// The peer has refused a Call, because it cannot use the header.
+    struct XprtrdmaErrChunk = xprtrdma_err_chunk {
+        cid: u32,
+        task: TaskId,
+        xid: u32,
+    }
+
+    /// The peer has refused a Call with the error code `procedure`.
+    struct XprtrdmaErrUnrecognized = xprtrdma_err_unrecognized {
+        cid: u32,
+        task: TaskId,
+        xid: u32,
+        procedure: u32,
     }
 
     /// A Reply arrived that no RPC waits for.
@@ -485,6 +636,72 @@ events! {
         reads: u32,
         writes: u32,
         reply: u32,
+    }
+
+    /// A message arrived of a version that is not spoken here.
+    struct SvcrdmaDecodeBadversErr = svcrdma_decode_badvers_err {
+        work: WorkId,
+        xid: u32,
+        vers: u32,
+        proc: u32,
+        credits: u32,
+    }
+
+    /// A message arrived whose header type is not defined.
+    struct SvcrdmaDecodeBadprocErr = svcrdma_decode_badproc_err {
+        work: WorkId,
+        xid: u32,
+        vers: u32,
+        proc: u32,
+        credits: u32,
+    }
+
+    /// A message arrived whose header breaks a rule.
+    struct SvcrdmaDecodeParseErr = svcrdma_decode_parse_err {
+        work: WorkId,
+        xid: u32,
+        vers: u32,
+        proc: u32,
+        credits: u32,
+    }
+
+    /// A message arrived that is dropped.
+    struct SvcrdmaDecodeDropErr = svcrdma_decode_drop_err {
+        work: WorkId,
+        xid: u32,
+        vers: u32,
+        proc: u32,
+        credits: u32,
+    }
+
+    /// A message of `hdrlen` bytes arrived, which is shorter than a header.
+    struct SvcrdmaDecodeShortErr = svcrdma_decode_short_err {
+        work: WorkId,
+        hdrlen: u32,
+    }
+
+    /// A Call is answered by ERR_VERS.
+    struct SvcrdmaErrVers = svcrdma_err_vers {
+        cid: u32,
+        xid: u32,
+    }
+
+    /// A Call is answered by another error message.
+    struct SvcrdmaErrChunk = svcrdma_err_chunk {
+        cid: u32,
+        xid: u32,
+    }
+
+    /// RDMA Writes to Write chunks are ready, of `sqecount` work requests.
+    struct SvcrdmaPostWriteChunk = svcrdma_post_write_chunk {
+        work: WorkId,
+        sqecount: i32,
+    }
+
+    /// RDMA Writes to the Reply chunk are ready, of `sqecount` work requests.
+    struct SvcrdmaPostReplyChunk = svcrdma_post_reply_chunk {
+        work: WorkId,
+        sqecount: i32,
     }
 
     /// RDMA Reads of `len` bytes for a Call are about to be posted.

@@ -137,8 +137,10 @@ events_end_connections() {
 	mount_export
 	for event in $serious; do
 		before=$(transport connect_count)
-		TRACED=$on EVENTS=rpcrdma_qp_event trace event_and_connection "$event"
+		TRACED=$on EVENTS='rpcrdma_qp_event svcrdma_qp_error' trace event_and_connection "$event"
 		shows 'rpcrdma_qp_event: cid=[0-9]* event="[a-zA-Z ]*"'
+		[ "$1" = client ] ||
+			shows "svcrdma_qp_error: cid=[0-9]* peer=$(source_of "$SERVER"):[0-9]* device=[a-z0-9]* event=[A-Z_]* ($event)$"
 		[ "$1" != client ] || says last_close | grep -q '[a-z]' || fail "no reason is shown"
 		note "$event: $(cat "$local/events")"
 	done

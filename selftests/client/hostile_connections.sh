@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # Connection establishment with a server that announces anything, and the end of connections.
 . "$(dirname "$0")/../lib/peer.sh"
+. "$(dirname "$0")/../lib/events.sh"
 
 # The private data are the format of RFC 8797 and the announcement of the version. The server may have several RDMA
 # Reads outstanding. A message without a Receive ends the connection, because the client requests no RNR retries.
@@ -109,6 +110,8 @@ has_room_for_pad() {
 	strike no_private_data
 	good
 	outcome
+	on_side client
+	expect xprtrdma_chunk_wp "$task && $region && length == 4 && is_last == 1"
 	for size in 16381 16382 16383 16384; do
 		strike demands_room_for_pad
 		dd if="$dir/file" of="$local/got" bs=$size count=1 iflag=direct 2>"$local/dd"
@@ -116,6 +119,7 @@ has_room_for_pad() {
 		grep -q padded "$local/outcome"
 		cmp -n $size "$local/got" "$local/file"
 	done
+	came
 	[ "$(transport bad_reply)" = 0 ] || fail "a Reply was bad"
 	strike hang_up
 	good

@@ -3,6 +3,7 @@
 # A server sends messages and Replies that break the rules. A bad message ends at most its own RPC or the connection,
 # is counted, and changes no memory.
 . "$(dirname "$0")/../lib/peer.sh"
+. "$(dirname "$0")/../lib/events.sh"
 
 # is_dropped COUNTER FAULT...: the client drops the message of each fault and counts it in COUNTER. The Reply that
 # follows completes the RPC.
@@ -267,7 +268,31 @@ mutations_do_no_harm() {
 	good
 }
 
+events_of_bad_messages() {
+	mount_through_the_peer
+	on_side client
+	peer="addr == \"$address\" && port == \"$PEER_PORT\""
+	expect xprtrdma_err_vers "$task && xid != 0 && min == 2 && max == 3"
+	expect xprtrdma_err_chunk "$task && xid != 0"
+	expect xprtrdma_err_unrecognized "$task && procedure == 77"
+	expect xprtrdma_reply_rqst_err "xid != 0 && version == 1 && proc == 0 && $peer"
+	expect xprtrdma_reply_short_err "$peer"
+	expect xprtrdma_reply_vers_err "xid != 0 && version == 2 && $peer"
+	for way in error_version error_chunk error_unknown; do
+		strike $way
+		! get || fail "the Reply was taken"
+		outcome
+	done
+	for way in twice flood other_version; do
+		strike $way
+		get || :
+		outcome
+	done
+	came
+}
+
 tests_with_faults \
+	"events_of_bad_messages" \
 	"fails_its_rpc_at_once" \
 	"takes_one_reply_of_many" \
 	"a_small_result_comes_inline" \

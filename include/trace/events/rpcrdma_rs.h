@@ -196,6 +196,49 @@ TRACE_EVENT(xprtrdma_inline_thresh,
 		__entry->max_send, __entry->max_recv)
 );
 
+/* A connection is needed; the attempt begins after delay jiffies. */
+TRACE_EVENT(xprtrdma_op_connect,
+	TP_PROTO(const struct __kernel_sockaddr_storage *peer, unsigned long delay),
+	TP_ARGS(peer, delay),
+	TP_STRUCT__entry(
+		__field(unsigned long, delay)
+		RPCRDMA_PEER
+	),
+	TP_fast_assign(
+		__entry->delay = delay;
+		rpcrdma_assign_peer(peer);
+	),
+	TP_printk("peer=[%s]:%s delay=%lu",
+		__get_str(addr), __get_str(port), __entry->delay)
+);
+
+DECLARE_EVENT_CLASS(rpcrdma_removal_class,
+	TP_PROTO(u32 cid, const struct rpcrdma_bytes *name,
+		 const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, name, peer),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__string_len(name, name->data, name->len)
+		__array(unsigned char, addr, sizeof(struct sockaddr_in6))
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__assign_str(name);
+		memcpy(__entry->addr, peer, sizeof(struct sockaddr_in6));
+	),
+	TP_printk("cid=%u device=%s peer=%pISpc", __entry->cid, __get_str(name), __entry->addr)
+);
+
+/* The device of a connection goes away. */
+DEFINE_EVENT(rpcrdma_removal_class, xprtrdma_device_removal,
+	TP_PROTO(u32 cid, const struct rpcrdma_bytes *name,
+		 const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, name, peer));
+DEFINE_EVENT(rpcrdma_removal_class, svcrdma_device_removal,
+	TP_PROTO(u32 cid, const struct rpcrdma_bytes *name,
+		 const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, name, peer));
+
 /* A connection of either side has to be closed. */
 TRACE_EVENT(rpcrdma_close,
 	TP_PROTO(u32 cid, const struct rpcrdma_bytes *why),
@@ -330,6 +373,83 @@ TRACE_EVENT(xprtrdma_post_send,
 		__entry->xid, __entry->mrs, __entry->len, __entry->signaled ? " signaled" : "")
 );
 
+/* A Segment of a chunk in the header of a Call, and whether it is the last of the chunk. */
+TRACE_EVENT(xprtrdma_chunk_read,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, unsigned int pos,
+		 const struct rpcrdma_mr_facts *mr, bool is_last),
+	TP_ARGS(cid, task, pos, mr, is_last),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
+		__field(unsigned int, pos)
+		__field(int, nents)
+		__field(u32, handle)
+		__field(u32, length)
+		__field(u64, offset)
+		__field(bool, is_last)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
+		__entry->pos = pos;
+		__entry->nents = mr->nents;
+		__entry->handle = mr->handle;
+		__entry->length = mr->length;
+		__entry->offset = mr->offset;
+		__entry->is_last = is_last;
+	),
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER " pos=%u %u@0x%016llx:0x%08x (%s)",
+		__entry->cid, __entry->task_id, __entry->client_id, __entry->pos,
+		__entry->length, __entry->offset, __entry->handle,
+		__entry->is_last ? "last" : "more")
+);
+
+DECLARE_EVENT_CLASS(xprtrdma_chunk_class,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, const struct rpcrdma_mr_facts *mr,
+		 bool is_last),
+	TP_ARGS(cid, task, mr, is_last),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
+		__field(int, nents)
+		__field(u32, handle)
+		__field(u32, length)
+		__field(u64, offset)
+		__field(bool, is_last)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
+		__entry->nents = mr->nents;
+		__entry->handle = mr->handle;
+		__entry->length = mr->length;
+		__entry->offset = mr->offset;
+		__entry->is_last = is_last;
+	),
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER " %u@0x%016llx:0x%08x (%s)",
+		__entry->cid, __entry->task_id, __entry->client_id,
+		__entry->length, __entry->offset, __entry->handle,
+		__entry->is_last ? "last" : "more")
+);
+
+DEFINE_EVENT(xprtrdma_chunk_class, xprtrdma_chunk_write,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, const struct rpcrdma_mr_facts *mr,
+		 bool is_last),
+	TP_ARGS(cid, task, mr, is_last));
+/* The Segment for pad behind a Write chunk. */
+DEFINE_EVENT(xprtrdma_chunk_class, xprtrdma_chunk_wp,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, const struct rpcrdma_mr_facts *mr,
+		 bool is_last),
+	TP_ARGS(cid, task, mr, is_last));
+DEFINE_EVENT(xprtrdma_chunk_class, xprtrdma_chunk_reply,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, const struct rpcrdma_mr_facts *mr,
+		 bool is_last),
+	TP_ARGS(cid, task, mr, is_last));
+
 /*
  * Registrations
  */
@@ -383,6 +503,74 @@ DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_localinv,
 	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid,
 		 const struct rpcrdma_mr_facts *mr),
 	TP_ARGS(cid, task, xid, mr));
+
+DEFINE_EVENT(xprtrdma_mr_class, xprtrdma_mr_fastreg,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid,
+		 const struct rpcrdma_mr_facts *mr),
+	TP_ARGS(cid, task, xid, mr));
+
+TRACE_EVENT(xprtrdma_mr_unmap,
+	TP_PROTO(const struct rpcrdma_mr_facts *mr),
+	TP_ARGS(mr),
+	TP_STRUCT__entry(
+		__field(u32, mr_id)
+		__field(int, nents)
+		__field(u32, handle)
+		__field(u32, length)
+		__field(u64, offset)
+		__field(u32, dir)
+	),
+	TP_fast_assign(
+		__entry->mr_id = mr->id;
+		__entry->nents = mr->nents;
+		__entry->handle = mr->handle;
+		__entry->length = mr->length;
+		__entry->offset = mr->offset;
+		__entry->dir = mr->dir;
+	),
+	TP_printk("mr_id=%u nents=%d %u@0x%016llx:0x%08x (%s)",
+		__entry->mr_id, __entry->nents, __entry->length, __entry->offset, __entry->handle,
+		xprtrdma_show_direction(__entry->dir))
+);
+
+/* count registrations were made. */
+TRACE_EVENT(xprtrdma_createmrs,
+	TP_PROTO(u32 cid, const struct __kernel_sockaddr_storage *peer, unsigned int count),
+	TP_ARGS(cid, peer, count),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		RPCRDMA_PEER
+		__field(unsigned int, count)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		rpcrdma_assign_peer(peer);
+		__entry->count = count;
+	),
+	TP_printk("cid=%u peer=[%s]:%s count=%u", __entry->cid, __get_str(addr), __get_str(port),
+		__entry->count)
+);
+
+/* No registration is idle: the RPC waits. */
+TRACE_EVENT(xprtrdma_nomrs_err,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task,
+		 const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, task, peer),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
+		RPCRDMA_PEER
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
+		rpcrdma_assign_peer(peer);
+	),
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER " peer=[%s]:%s", __entry->cid,
+		__entry->task_id, __entry->client_id, __get_str(addr), __get_str(port))
+);
 
 TRACE_EVENT(xprtrdma_frwr_sgerr,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_mr_facts *mr, u64 addr, int nents),
@@ -547,6 +735,35 @@ DECLARE_EVENT_CLASS(rpcrdma_work_class,
 DEFINE_EVENT(rpcrdma_work_class, svcrdma_wc_send,
 	TP_PROTO(const struct rpcrdma_work_id *work), TP_ARGS(work));
 
+/* A Receive is posted. */
+DEFINE_EVENT(rpcrdma_work_class, xprtrdma_post_recv,
+	TP_PROTO(const struct rpcrdma_work_id *work), TP_ARGS(work));
+DEFINE_EVENT(rpcrdma_work_class, svcrdma_post_recv,
+	TP_PROTO(const struct rpcrdma_work_id *work), TP_ARGS(work));
+
+/* count Receives are posted, and then posted are. */
+TRACE_EVENT(xprtrdma_post_recvs,
+	TP_PROTO(u32 cid, u32 cq_id, unsigned int count, int posted,
+		 const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, cq_id, count, posted, peer),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(unsigned int, count)
+		__field(int, posted)
+		RPCRDMA_PEER
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->cq_id = cq_id;
+		__entry->count = count;
+		__entry->posted = posted;
+		rpcrdma_assign_peer(peer);
+	),
+	TP_printk("cid=%u peer=[%s]:%s cq_id=%u count=%u posted=%d", __entry->cid,
+		__get_str(addr), __get_str(port), __entry->cq_id, __entry->count, __entry->posted)
+);
+
 /* The RDMA Reads of a Call, or of a round of it, have ended. */
 TRACE_EVENT(svcrdma_wc_read,
 	TP_PROTO(const struct rpcrdma_work_id *work, u32 totalbytes, s64 read_latency),
@@ -612,6 +829,27 @@ TRACE_EVENT(rpcrdma_qp_event,
 	TP_printk("cid=%u event=\"%s\"", __entry->cid, __get_str(event))
 );
 
+/* The same, at a server. */
+TRACE_EVENT(svcrdma_qp_error,
+	TP_PROTO(u32 cid, unsigned int event, const struct rpcrdma_bytes *device,
+		 const struct __kernel_sockaddr_storage *peer),
+	TP_ARGS(cid, event, device, peer),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(unsigned int, event)
+		__string_len(device, device->data, device->len)
+		__array(__u8, addr, INET6_ADDRSTRLEN + 10)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->event = event;
+		__assign_str(device);
+		snprintf(__entry->addr, sizeof(__entry->addr), "%pISpc", peer);
+	),
+	TP_printk("cid=%u peer=%s device=%s event=%s (%u)", __entry->cid, __entry->addr,
+		__get_str(device), rdma_show_ib_event(__entry->event), __entry->event)
+);
+
 /*
  * Replies and credits
  */
@@ -664,6 +902,16 @@ DECLARE_EVENT_CLASS(xprtrdma_reply_class,
 		__entry->version, __entry->proc, __get_str(why))
 );
 
+/* It is of a version that is not spoken here. */
+DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_vers_err,
+	TP_PROTO(u32 cid, u32 xid, u32 version, u32 proc,
+		 const struct __kernel_sockaddr_storage *peer, const struct rpcrdma_bytes *why),
+	TP_ARGS(cid, xid, version, proc, peer, why));
+/* It is shorter than a header. */
+DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_short_err,
+	TP_PROTO(u32 cid, u32 xid, u32 version, u32 proc,
+		 const struct __kernel_sockaddr_storage *peer, const struct rpcrdma_bytes *why),
+	TP_ARGS(cid, xid, version, proc, peer, why));
 /* No RPC waits for it. */
 DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_rqst_err,
 	TP_PROTO(u32 cid, u32 xid, u32 version, u32 proc,
@@ -674,6 +922,74 @@ DEFINE_EVENT(xprtrdma_reply_class, xprtrdma_reply_hdr_err,
 	TP_PROTO(u32 cid, u32 xid, u32 version, u32 proc,
 		 const struct __kernel_sockaddr_storage *peer, const struct rpcrdma_bytes *why),
 	TP_ARGS(cid, xid, version, proc, peer, why));
+
+/* The server has refused the Call, and takes the versions min to max. */
+TRACE_EVENT(xprtrdma_err_vers,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid, u32 min, u32 max),
+	TP_ARGS(cid, task, xid, min, max),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
+		__field(u32, xid)
+		__field(u32, min)
+		__field(u32, max)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
+		__entry->xid = xid;
+		__entry->min = min;
+		__entry->max = max;
+	),
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x versions=[%u, %u]",
+		__entry->cid, __entry->task_id, __entry->client_id, __entry->xid,
+		__entry->min, __entry->max)
+);
+
+/* The server cannot use the header of the Call. */
+TRACE_EVENT(xprtrdma_err_chunk,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid),
+	TP_ARGS(cid, task, xid),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
+		__field(u32, xid)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
+		__entry->xid = xid;
+	),
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x",
+		__entry->cid, __entry->task_id, __entry->client_id, __entry->xid)
+);
+
+/* The server refuses the Call with another error code. */
+TRACE_EVENT(xprtrdma_err_unrecognized,
+	TP_PROTO(u32 cid, const struct rpcrdma_task_id *task, u32 xid, u32 procedure),
+	TP_ARGS(cid, task, xid, procedure),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(unsigned int, task_id)
+		__field(unsigned int, client_id)
+		__field(u32, xid)
+		__field(u32, procedure)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->task_id = task->task_id;
+		__entry->client_id = task->client_id;
+		__entry->xid = xid;
+		__entry->procedure = procedure;
+	),
+	TP_printk("cid=%u " SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x procedure=%u",
+		__entry->cid, __entry->task_id, __entry->client_id, __entry->xid,
+		__entry->procedure)
+);
 
 DECLARE_EVENT_CLASS(rpcrdma_why_class,
 	TP_PROTO(u32 cid, u32 xid, const struct rpcrdma_bytes *why),
@@ -857,6 +1173,115 @@ TRACE_EVENT(svcrdma_decode_rqst,
 		__entry->proc, __entry->credits, __entry->hdrlen, __entry->len,
 		__get_str(rtype), __entry->reads, __entry->writes, __entry->reply)
 );
+
+/* A message that is no Call of use: the fixed words of its header. */
+DECLARE_EVENT_CLASS(svcrdma_badreq_class,
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, u32 vers, u32 proc, u32 credits),
+	TP_ARGS(work, xid, vers, proc, credits),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(u32, xid)
+		__field(u32, vers)
+		__field(u32, proc)
+		__field(u32, credits)
+	),
+	TP_fast_assign(
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
+		__entry->xid = xid;
+		__entry->vers = vers;
+		__entry->proc = proc;
+		__entry->credits = credits;
+	),
+	TP_printk("cid=%u cq_id=%u completion_id=%d xid=0x%08x vers=%u proc=%u credits=%u",
+		__entry->cid, __entry->cq_id, __entry->completion_id, __entry->xid,
+		__entry->vers, __entry->proc, __entry->credits)
+);
+
+DEFINE_EVENT(svcrdma_badreq_class, svcrdma_decode_badvers_err,
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, u32 vers, u32 proc, u32 credits),
+	TP_ARGS(work, xid, vers, proc, credits));
+DEFINE_EVENT(svcrdma_badreq_class, svcrdma_decode_badproc_err,
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, u32 vers, u32 proc, u32 credits),
+	TP_ARGS(work, xid, vers, proc, credits));
+DEFINE_EVENT(svcrdma_badreq_class, svcrdma_decode_parse_err,
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, u32 vers, u32 proc, u32 credits),
+	TP_ARGS(work, xid, vers, proc, credits));
+/* It is dropped. */
+DEFINE_EVENT(svcrdma_badreq_class, svcrdma_decode_drop_err,
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, u32 vers, u32 proc, u32 credits),
+	TP_ARGS(work, xid, vers, proc, credits));
+
+/* It is shorter than a header: hdrlen bytes. */
+TRACE_EVENT(svcrdma_decode_short_err,
+	TP_PROTO(const struct rpcrdma_work_id *work, u32 hdrlen),
+	TP_ARGS(work, hdrlen),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(unsigned int, hdrlen)
+	),
+	TP_fast_assign(
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
+		__entry->hdrlen = hdrlen;
+	),
+	TP_printk("cid=%u cq_id=%u completion_id=%d hdrlen=%u",
+		__entry->cid, __entry->cq_id, __entry->completion_id, __entry->hdrlen)
+);
+
+/* An error message answers a Call: ERR_VERS, or another error. */
+DECLARE_EVENT_CLASS(svcrdma_err_class,
+	TP_PROTO(u32 cid, u32 xid),
+	TP_ARGS(cid, xid),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, xid)
+	),
+	TP_fast_assign(
+		__entry->cid = cid;
+		__entry->xid = xid;
+	),
+	TP_printk("cid=%u xid=0x%08x", __entry->cid, __entry->xid)
+);
+
+DEFINE_EVENT(svcrdma_err_class, svcrdma_err_vers,
+	TP_PROTO(u32 cid, u32 xid), TP_ARGS(cid, xid));
+DEFINE_EVENT(svcrdma_err_class, svcrdma_err_chunk,
+	TP_PROTO(u32 cid, u32 xid), TP_ARGS(cid, xid));
+
+/*
+ * The RDMA Writes of a Reply are ready: sqecount work requests. They are posted and end with the
+ * Reply. completion_id is the number of the Receive of the Call.
+ */
+DECLARE_EVENT_CLASS(svcrdma_post_chunk_class,
+	TP_PROTO(const struct rpcrdma_work_id *work, int sqecount),
+	TP_ARGS(work, sqecount),
+	TP_STRUCT__entry(
+		__field(u32, cid)
+		__field(u32, cq_id)
+		__field(int, completion_id)
+		__field(int, sqecount)
+	),
+	TP_fast_assign(
+		__entry->cid = work->cid;
+		__entry->cq_id = work->cq_id;
+		__entry->completion_id = work->completion_id;
+		__entry->sqecount = sqecount;
+	),
+	TP_printk("cid=%u cq_id=%u completion_id=%d sqecount=%d", __entry->cid,
+		__entry->cq_id, __entry->completion_id, __entry->sqecount)
+);
+
+DEFINE_EVENT(svcrdma_post_chunk_class, svcrdma_post_write_chunk,
+	TP_PROTO(const struct rpcrdma_work_id *work, int sqecount), TP_ARGS(work, sqecount));
+DEFINE_EVENT(svcrdma_post_chunk_class, svcrdma_post_reply_chunk,
+	TP_PROTO(const struct rpcrdma_work_id *work, int sqecount), TP_ARGS(work, sqecount));
 
 TRACE_EVENT(svcrdma_post_read_chunk,
 	TP_PROTO(const struct rpcrdma_work_id *work, u32 xid, u32 len, u32 segments, int sqecount),

@@ -32,6 +32,7 @@ use crate::{
     support::{
         memalloc::NofsScope,
         net::SockAddr,
+        trace,
         work, //
     },
 };
@@ -191,6 +192,10 @@ impl<C: Unpin> Connecting<C> {
                     attempt,
                     given_up: false,
                 };
+                trace::emit(|| trace::XprtrdmaOpConnect {
+                    peer: &attempt.peer,
+                    delay,
+                });
                 // SAFETY: `init_work` has initialised the work, and `end` cancels it.
                 unsafe { work::start_delayed(&xprt.connect_work, delay) };
             }

@@ -95,22 +95,11 @@ impl<S> Rqst<S> {
     }
 
     /// Returns the numbers of the task and of its RPC client, for traces.
-    #[cold]
+    #[inline(always)]
     pub(crate) fn task(&self) -> trace::TaskId {
-        // SAFETY: `rq_task` stays until xprt_release(), which waits for pins (xprt_wait_on_pinned_rqst()).
-        let task = unsafe { (*self.as_raw()).rq_task };
-        // SAFETY: rpc_init_task_statistics() has set `tk_pid`, which is constant.
-        let task_id = unsafe { (*task).tk_pid };
-        // SAFETY: rpc_task_set_client() has set `tk_client`, which rpc_task_release_client() puts after xprt_release().
-        let client = unsafe { (*task).tk_client };
-        trace::TaskId {
-            task_id: task_id.into(),
-            client_id: match client.is_null() {
-                true => u32::MAX,
-                // SAFETY: the task holds a reference to the client; `cl_clid` is constant.
-                false => unsafe { (*client).cl_clid },
-            },
-        }
+        // By value: the request can stay in a register.
+        // SAFETY: by the type invariant the request is not released while it is borrowed.
+        unsafe { task_of(self.raw) }
     }
 
     /// Returns the encoded Call.
@@ -172,6 +161,29 @@ impl<S> Rqst<S> {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the numbers of the task of a request, and of its RPC client.
+///
+/// # Safety
+///
+/// The request must be valid, and not be released meanwhile.
+#[cold]
+unsafe fn task_of(rqst: NonNull<bindings::rpc_rqst>) -> trace::TaskId {
+    // SAFETY: `rq_task` stays until xprt_release(), which waits for pins (xprt_wait_on_pinned_rqst()).
+    let task = unsafe { (*rqst.as_ptr()).rq_task };
+    // SAFETY: rpc_init_task_statistics() has set `tk_pid`, which is constant.
+    let task_id = unsafe { (*task).tk_pid };
+    // SAFETY: rpc_task_set_client() has set `tk_client`, which rpc_task_release_client() puts after xprt_release().
+    let client = unsafe { (*task).tk_client };
+    trace::TaskId {
+        task_id: task_id.into(),
+        client_id: match client.is_null() {
+            true => u32::MAX,
+            // SAFETY: the task holds a reference to the client; `cl_clid` is constant.
+            false => unsafe { (*client).cl_clid },
+        },
     }
 }
 

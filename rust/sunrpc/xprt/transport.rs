@@ -173,8 +173,9 @@ impl XprtSendError {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::NotConnected => "no connection",
+            Self::NoCredit => "no credit",
             Self::NoBuffer => "no registration or buffer",
-            Self::NoMemory => "no memory or credit",
+            Self::NoMemory => "no memory",
             Self::TooLarge => "too large",
             Self::Unmappable => "memory cannot be mapped",
         }
