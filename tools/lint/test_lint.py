@@ -128,13 +128,16 @@ class Barriers(FileLint):
 
 class Events(Lint):
     CODE = "    struct TheEvent<'a> = the_event {\n        a: u32,\n        b: &'a str,\n    }\n"
-    HEADER = ("DECLARE_EVENT_CLASS(a_class,\n\tTP_PROTO(u32 x),\n);\n"
-              "TRACE_EVENT(the_event,\n\tTP_PROTO(u32 a,\n\t\t const char *b),\n);\n")
+    HEADER = ("DECLARE_EVENT_CLASS(a_class,\n\tTP_PROTO(u32 x),\n\tTP_STRUCT__entry(\n\t\t__field(u32, x)\n\t)\n);\n"
+              "TRACE_EVENT(the_event,\n\tTP_PROTO(u32 a,\n\t\t const char *b),\n"
+              "\tTP_STRUCT__entry(\n\t\t__field(unsigned int, a)\n\t\t__string_len(b, b->data, b->len)\n\t)\n);\n")
+    MODULE = "the_event: unsigned int a, string b\n"
 
-    def verdict(self, code, header):
-        self.write("trace.rs", code)
-        self.write("events.h", header)
-        return self.run_lint("events", self.top / "trace.rs", self.top / "events.h")
+    def verdict(self, code, header, module=MODULE, missing=""):
+        names = ("trace.rs", "events.h", "module", "missing")
+        for name, text in zip(names, (code, header, module, missing)):
+            self.write(name, text)
+        return self.run_lint("events", *(self.top / name for name in names))
 
     def test_the_same_names(self):
         status, output = self.verdict(self.CODE, self.HEADER)
@@ -143,7 +146,7 @@ class Events(Lint):
     def test_other_names_or_another_order(self):
         for header in (self.HEADER.replace("*b", "*c"), self.HEADER.replace("u32 a", "u32 b, u32 a"),
                        self.HEADER.replace("the_event", "other")):
-            status, output = self.verdict(self.CODE, header)
+            status, output = self.verdict(self.CODE, header, "")
             self.assertEqual(status, 1)
             self.assertIn("TheEvent has the fields ['a', 'b'], and the_event has", output)
 
@@ -153,6 +156,30 @@ class Events(Lint):
         self.assertEqual((status, output), (1, "more has no struct\n"))
         status, output = self.verdict(self.CODE.replace("TheEvent", "Event"), self.HEADER)
         self.assertEqual((status, output), (1, "Event is not the_event in camel case\n"))
+
+    def assert_module(self, module, missing, message):
+        self.assertEqual(self.verdict(self.CODE, self.HEADER, module, missing), (1, message + "\n"))
+
+    def test_fields_of_the_c_module(self):
+        self.assert_module("the_event: int a, string c\n", "",
+                           "the_event lacks fields of the C module: int a, string c")
+
+    def test_events_of_the_c_module_that_are_missing(self):
+        module = self.MODULE + "other: u32 x\n"
+        self.assertEqual(self.verdict(self.CODE, self.HEADER, module, "# Why.\n\nother: no use\n")[0], 0)
+        self.assert_module(module, "",
+                           "other of the C module is missing, and tools/lint/events.missing gives no reason")
+        self.assert_module(self.MODULE, "the_event: no use\n",
+                           "the_event is there, and tools/lint/events.missing says that it is missing")
+        self.assert_module(self.MODULE, "more: no use\n",
+                           "tools/lint/events.missing: more is no event of the C module, or has no reason")
+
+    def test_the_list_of_a_header(self):
+        self.write("c.h", "DECLARE_EVENT_CLASS(a,\n\tTP_STRUCT__entry(\n\t\t__array(u8, x, 2)\n\t)\n);\n"
+                          "#define DEFINE_A(name)\t\\\n\tDEFINE_EVENT(a, the_##name##_err,\t\\\n"
+                          "\t\tTP_PROTO(int y))\nDEFINE_A(first);\nDEFINE_EVENT(a, second,\n\tTP_PROTO(int y));\n")
+        self.assertEqual(self.run_lint("events", "--list", self.top / "c.h"),
+                         (0, "second: u8[] x\nthe_first_err: u8[] x\n"))
 
 
 class Layers(FileLint):
