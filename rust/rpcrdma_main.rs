@@ -54,6 +54,7 @@ struct RpcRdma {
     _requester: sunrpc::XprtRegistration<client::transport::RdmaTransport>,
     _server_settings: support::sysctl::Table,
     _settings: support::sysctl::Table,
+    _memory: Option<support::debugfs::File>,
     _debugfs: support::debugfs::Root,
     _hostauth: endpoint::hostauth::AuthRegistration,
     _pages: support::page_stash::PageStash,
@@ -76,6 +77,7 @@ impl kernel::Module for RpcRdma {
                 support::module::svc_host_auth(),
             )?,
             _debugfs: support::debugfs::Root::new(c"rpcrdma")?,
+            _memory: endpoint::memory::show_memory()?,
             _settings: client::settings::register(
                 value(module_parameters::max_version.value()),
                 value(module_parameters::negotiate.value()),

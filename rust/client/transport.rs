@@ -360,7 +360,7 @@ impl Show for RdmaTransport {
                     endpoint.source(),
                     endpoint.device(),
                     protocol.facts(),
-                    state.idle_sends(),
+                    (state.idle_sends(), endpoint.pd().buffer_bytes()),
                 ))
             })
         };
@@ -372,7 +372,7 @@ impl Show for RdmaTransport {
         if let Some(peer) = last.peer {
             seq_print!(seq, "peer={peer}\n");
         }
-        if let Some((_, source, (device, port), facts, sends)) = connection {
+        if let Some((_, source, (device, port), facts, (sends, bytes))) = connection {
             seq_print!(seq, "source={source}\n");
             if let Some(device) = device {
                 seq_print!(seq, "device={device}\n");
@@ -380,7 +380,12 @@ impl Show for RdmaTransport {
             }
             facts.show(seq, "server");
             seq_print!(seq, "idle_sends={sends}\n");
+            seq_print!(seq, "buffer_bytes={bytes}\n");
         }
+        let connecting = u32::from(self.attempt.lock().is_some());
+        seq_print!(seq, "connecting={connecting}\n");
+        seq_print!(seq, "next_attempt={}\n", self.xprt.next_attempt());
+        seq_print!(seq, "tasks={}\n", self.xprt.tasks());
         seq_print!(seq, "swapping={}\n", self.xprt.swappers());
         seq_print!(seq, "registrations={}\n", self.stats.mrs_allocated.get());
         seq_print!(seq, "requests={}\n", self.xprt.max_reqs());

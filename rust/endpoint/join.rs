@@ -79,7 +79,12 @@ impl ReassemblyQuota {
         (memory::total() / 16).min(Self::MOST)
     }
 
-    /// Returns the number of bytes in use.
+    /// Returns the number of bytes in use, and the size in bytes.
+    pub(super) fn counts(self) -> (usize, usize) {
+        (self.in_use().load(Relaxed), self.most())
+    }
+
+    /// Returns the counter of the bytes in use.
     fn in_use(self) -> &'static Atomic<usize> {
         static REQUESTER: Atomic<usize> = Atomic::new(0);
         static RESPONDER: Atomic<usize> = Atomic::new(0);

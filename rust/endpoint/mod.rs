@@ -14,6 +14,7 @@
 //! - `progress`: the steps of connecting
 //! - `hostauth`: host authentication: the policy and the handshake
 //! - `join`: messages in several parts
+//! - [`memory`]: the memory that all connections share, in debugfs
 //! - `tick`: time-outs
 //! - `close`: the reasons for the end of a connection, and its order
 //!
@@ -29,6 +30,7 @@ mod config;
 mod events;
 pub(crate) mod hostauth;
 mod join;
+pub(crate) mod memory;
 mod progress;
 mod protocol;
 mod recorder;

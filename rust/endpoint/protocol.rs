@@ -93,6 +93,8 @@ pub(crate) struct Facts {
     pub(crate) authenticated: bool,
     /// The number of Calls of this side that may be in flight.
     pub(crate) credits: u32,
+    /// The number of Calls of this side without a Reply.
+    pub(crate) outstanding: u32,
     /// Version 2: the credits for messages.
     pub(crate) messages: Option<Messages>,
 }
@@ -109,6 +111,7 @@ impl Facts {
         seq_print!(seq, "remote_invalidation={invalidates}\n");
         seq_print!(seq, "authenticated={}\n", u32::from(self.authenticated));
         seq_print!(seq, "credits={}\n", self.credits);
+        seq_print!(seq, "outstanding={}\n", self.outstanding);
         if let Some(messages) = self.messages {
             seq_print!(seq, "may_send={}\n", messages.may_send);
             seq_print!(seq, "{peer}_ceiling={}\n", messages.send_ceiling);
@@ -367,6 +370,7 @@ impl Protocol {
                 .map_or(0, |announcement| announcement.highest),
             authenticated: self.is_authenticated(),
             credits: self.limit(),
+            outstanding: self.calls().outstanding(),
             messages: self.messages(),
         }
     }

@@ -83,6 +83,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.pd.remove_buffer(self.len);
         let (device, direction) = (self.pd.device(), self.direction.as_raw());
         if self.in_use {
             // SAFETY: mapped with these arguments (type invariant); the queue pair is destroyed, so no
@@ -149,6 +150,7 @@ impl DmaBuf {
         // SAFETY: the device is valid, and `addr` a mapping of its.
         let need_sync = unsafe { bindings::rpcrdma_dma_need_sync(device, addr) };
         let lkey = pd.local_key();
+        pd.add_buffer(data.len());
         // INVARIANT: mapped just now.
         let mapping = Mapping {
             addr,

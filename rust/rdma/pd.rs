@@ -11,7 +11,13 @@ use kernel::{
     alloc::NumaNode,
     error::from_err_ptr,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
 };
 
 /// A protection domain on the device of a connection.
@@ -22,6 +28,8 @@ use kernel::{
 pub(crate) struct Pd {
     raw: NonNull<bindings::ib_pd>,
     id: Arc<CmId>,
+    /// The bytes of Send and Receive buffers that are mapped for its device.
+    buffer_bytes: Atomic<usize>,
 }
 
 // SAFETY: a `struct ib_pd` does not belong to a task.
@@ -44,7 +52,26 @@ impl Pd {
         let raw = unsafe { bindings::ib_alloc_pd(id.device(), 0) };
         let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
         // INVARIANT: just allocated on the device of `id`.
-        Ok(Self { raw, id })
+        Ok(Self {
+            raw,
+            id,
+            buffer_bytes: Atomic::new(0),
+        })
+    }
+
+    /// Returns the bytes of the Send and Receive buffers of the connection.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes.load(Relaxed)
+    }
+
+    /// Counts a buffer of `len` bytes.
+    pub(super) fn add_buffer(&self, len: usize) {
+        self.buffer_bytes.fetch_add(len, Relaxed);
+    }
+
+    /// Counts the end of a buffer of `len` bytes.
+    pub(super) fn remove_buffer(&self, len: usize) {
+        self.buffer_bytes.fetch_sub(len, Relaxed);
     }
 
     pub(super) fn as_raw(&self) -> *mut bindings::ib_pd {

@@ -497,6 +497,8 @@ impl Show for ConnectionLink {
         seq_print!(seq, "grants={calls}\n");
         seq_print!(seq, "calls_taken={taken}\n");
         seq_print!(seq, "calls_pulling={pulling}\n");
+        let bytes = open.endpoint.pd().buffer_bytes();
+        seq_print!(seq, "buffer_bytes={bytes}\n");
         let waits = open.shared().role.has_unposted();
         seq_print!(seq, "waits_for_client={}\n", u32::from(waits));
     }

@@ -135,6 +135,15 @@ fn stash() -> Option<&'static NodeStash> {
     stash_of(unsafe { bindings::rpcrdma_this_node() } as usize)
 }
 
+/// Returns the number of pages at rest, and the budget in pages. Context: process, does not sleep.
+pub(crate) fn counts() -> (usize, usize) {
+    let nodes = (0..).map_while(stash_of);
+    nodes.fold((0, 0), |(count, most), node| {
+        let resting = node.lock();
+        (count + resting.0.len(), most + resting.0.capacity())
+    })
+}
+
 /// Moves `count` pages from the stash to `owned`. Returns `false`, and moves no page, if there are too few.
 ///
 /// Context: process, may sleep.

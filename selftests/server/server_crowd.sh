@@ -140,10 +140,44 @@ credits_grow() {
 	[ $most -ge 64 ]
 }
 
+# memory KEY: prints the value of KEY in the file of the shared memory in the server's debugfs.
+memory() {
+	on_server sed -n "s/^$1=//p" /sys/kernel/debug/rpcrdma/memory
+}
+
+# Pages wait for the next WRITE, not more than the budget, and are the kernel's when it needs memory.
+pages_of_writes_are_given_back() {
+	needs_server_command
+	on_server test -e /sys/kernel/debug/rpcrdma/memory || skip "the server's module keeps no pages"
+	mount_export
+	for number in $(seq 12); do
+		dd if=/dev/urandom of="$local/data.$number" bs=1M count=2 2>/dev/null
+	done
+	for number in $(seq 12); do
+		dd if="$local/data.$number" of="$dir/file.$number" bs=1M oflag=direct 2>/dev/null &
+	done
+	wait
+	resting=$(memory pages)
+	note "$resting pages of $(memory most_pages)"
+	[ "$resting" -gt 0 ] && [ "$resting" -le "$(memory most_pages)" ]
+	# All shrinkers are asked for all that they have.
+	on_server sh -c 'echo 2 >/proc/sys/vm/drop_caches'
+	[ "$(memory pages)" = 0 ]
+	for number in $(seq 12); do
+		dd if="$local/data.$number" of="$dir/file.$number" bs=1M oflag=direct 2>/dev/null
+	done
+	umount "$mnt"
+	mount_export
+	for number in $(seq 12); do
+		cmp "$local/data.$number" "$dir/file.$number"
+	done
+}
+
 tests \
 	"many_come_at_once" \
 	"many_come_over_a_lossy_link 10%" \
 	"many_come_and_go_beside_others 3" \
 	"many_come_and_go_beside_others 4.2" \
 	"idle_clients_cost_little 700" \
-	"credits_grow"
+	"credits_grow" \
+	"pages_of_writes_are_given_back"

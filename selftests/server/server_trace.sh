@@ -58,6 +58,8 @@ debugfs_tells_of_a_client() {
 	[ "$(shown inline_send) $(shown inline_recv)" = "$(says inline_recv) $(says inline_send)" ]
 	[ "$(shown device_port)" = 1 ]
 	[ "$(shown grants)" -ge 1 ]
+	# At least a Receive for each Call.
+	[ "$(shown buffer_bytes)" -ge $((4096 * $(shown grants))) ]
 	[ "$(shown waits_for_client)" = 0 ]
 	leave
 	server_is_idle

@@ -44,7 +44,10 @@ use kernel::{
     },
     new_spinlock,
     prelude::*,
-    sync::SpinLock,
+    sync::{
+        atomic::Relaxed,
+        SpinLock, //
+    },
     types::Opaque, //
 };
 
@@ -196,6 +199,10 @@ impl<C: Unpin> Connecting<C> {
                     peer: &attempt.peer,
                     delay,
                 });
+                if delay != 0 {
+                    xprt.attempt_at
+                        .store(now().wrapping_add(delay).max(1), Relaxed);
+                }
                 // SAFETY: `init_work` has initialised the work, and `end` cancels it.
                 unsafe { work::start_delayed(&xprt.connect_work, delay) };
             }
@@ -205,8 +212,9 @@ impl<C: Unpin> Connecting<C> {
     }
 
     /// Returns the attempt that the worker is to make now, unless it was given up.
-    fn attempt(&self) -> Option<Attempt> {
+    fn attempt(&self, xprt: &Xprt) -> Option<Attempt> {
         let mut state = self.state.lock();
+        xprt.attempt_at.store(0, Relaxed);
         match state.stage {
             ConnectStage::Trying {
                 attempt,
@@ -271,7 +279,9 @@ impl<C: Unpin> Connecting<C> {
             ConnectStage::Trying { attempt, .. } => {
                 // SAFETY: `init_work` has initialised the work.
                 let was_waiting = unsafe { bindings::cancel_delayed_work(xprt.connect_work.get()) };
-                if !was_waiting {
+                if was_waiting {
+                    xprt.attempt_at.store(0, Relaxed);
+                } else {
                     state.stage = ConnectStage::Trying {
                         attempt,
                         given_up: true,
@@ -378,7 +388,7 @@ unsafe extern "C" fn worker_callback<T: Transport>(work: *mut bindings::work_str
     let _nofs = NofsScope::enter();
     let _reserves = this.xprt.reserves("connecting");
     let shared = this.shared();
-    let Some(attempt) = shared.connecting.attempt() else {
+    let Some(attempt) = shared.connecting.attempt(&this.xprt) else {
         return wake_pending(&this.xprt, EAGAIN.to_errno());
     };
     let result = shared

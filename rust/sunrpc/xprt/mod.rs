@@ -88,6 +88,7 @@ pub(crate) mod transport;
 trait Scalar: Copy {}
 impl Scalar for u32 {}
 impl Scalar for u64 {}
+impl Scalar for i64 {}
 impl Scalar for usize {}
 impl Scalar for u16 {}
 
@@ -107,6 +108,8 @@ pub(crate) struct Xprt {
     raw: Opaque<bindings::rpc_xprt>,
     connect_work: Opaque<bindings::delayed_work>,
     timeout: Opaque<bindings::rpc_timeout>,
+    /// The time at which the attempt to connect that waits begins, in jiffies; 0 if none waits.
+    attempt_at: Atomic<usize>,
     owed: OwedReplies,
 }
 
@@ -174,6 +177,23 @@ impl Xprt {
     /// Returns the number of requests that the transport may have in flight.
     pub(crate) fn max_reqs(&self) -> u32 {
         read_once!(self, max_reqs)
+    }
+
+    /// Returns the number of tasks that use the transport: RPCs in flight, and RPCs that wait for a slot, a credit
+    /// or a connection.
+    pub(crate) fn tasks(&self) -> i64 {
+        read_once!(self, queuelen.counter)
+    }
+
+    /// Returns the number of seconds until the next attempt to connect; 0 if no attempt waits.
+    pub(crate) fn next_attempt(&self) -> usize {
+        let at = self.attempt_at.load(Relaxed);
+        // The difference is large if the time has passed.
+        let left = at.wrapping_sub(now());
+        if at == 0 || left > connect::TIMEOUT {
+            return 0;
+        }
+        left.div_ceil(bindings::HZ)
     }
 
     /// Returns whether tasks wait for a request slot.

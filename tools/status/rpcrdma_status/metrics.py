@@ -61,8 +61,12 @@ def of_transports(servers: list[Server]) -> Iterator[str]:
                       [(labels, int(one.state == "connected")) for labels, one in places])
     yield from family("transport_in_flight", "gauge", "RPCs in flight",
                       [(labels, one.in_flight) for labels, one in places if one.in_flight is not None])
+    yield from family("transport_tasks", "gauge", "RPCs in flight, and RPCs that wait for a slot or a connection",
+                      [(labels, one.tasks) for labels, one in places if one.tasks is not None])
     yield from family("transport_credits", "gauge", "RPCs that the server allows at a time",
                       [(labels, one.credits) for labels, one in places if one.credits is not None])
+    yield from family("transport_buffer_bytes", "gauge", "Bytes of Send and Receive buffers",
+                      [(labels, one.buffer_bytes) for labels, one in places if one.buffer_bytes is not None])
     yield from family("transport_protocol_version", "gauge", "Version of RPC-over-RDMA",
                       [(labels, one.version) for labels, one in places if one.version])
 
@@ -74,6 +78,8 @@ def of_service(service: Service) -> Iterator[str]:
         yield from family("server_connections", "gauge", "Connections of clients", [({}, len(service.clients))])
         yield from family("server_granted_credits", "gauge", "Credits granted to all clients",
                           [({}, sum(client.grants or 0 for client in service.clients))])
+        yield from family("server_buffer_bytes", "gauge", "Bytes of Send and Receive buffers of all clients",
+                          [({}, sum(client.buffer_bytes or 0 for client in service.clients))])
         yield from family("server_waiting_connections", "gauge", "Connections on which Replies wait for the client",
                           [({}, sum(client.waits_for_client for client in service.clients))])
 

@@ -59,6 +59,10 @@ class Transport:
     # Why the last connection ended.
     last_close: str | None
     peer: str
+    # The seconds until the next attempt to connect.
+    next_attempt: int | None = None
+    # RPCs in flight, and RPCs that wait for a slot, a credit or a connection.
+    tasks: int | None = None
     source: str | None = None
     device: str | None = None
     device_port: int | None = None
@@ -69,6 +73,8 @@ class Transport:
     slots: int | None = None
     backlog: int | None = None
     registrations: int | None = None
+    # The bytes of the Send and Receive buffers.
+    buffer_bytes: int | None = None
     connects: int | None = None
     authenticated: bool | None = None
     inline_send: int | None = None
@@ -106,6 +112,7 @@ class Client:
     version: int
     grants: int | None
     calls_pulling: int | None
+    buffer_bytes: int | None
     waits_for_client: bool
     authenticated: bool
     inline_send: int | None
@@ -216,6 +223,14 @@ def error_of(shown: dict[str, str]) -> str | None:
     return os.strerror(-error).lower() if error else None
 
 
+def in_flight(info: dict[str, str], shown: dict[str, str]) -> int | None:
+    """The RPCs in flight: this module counts them in its protocol, the C module in the congestion window."""
+    used = number(info.get("cur_cong"))
+    if "connection" in shown:
+        return number(shown.get("outstanding"))
+    return used >> CWND_SHIFT if used is not None else None
+
+
 def last_close(shown: dict[str, str]) -> str | None:
     """The reason for the end of the last connection."""
     close = shown.get("last_close")
@@ -234,7 +249,7 @@ def transport(machine: Machine, switch: int, name: str) -> Transport:
         state = "closing"
     elif "CONNECTED" in flags:
         state = "connected"
-    elif "CONNECTING" in flags:
+    elif "CONNECTING" in flags or shown.get("connecting") == "1":
         state = "connecting"
     else:
         state = "not connected"
@@ -242,16 +257,18 @@ def transport(machine: Machine, switch: int, name: str) -> Transport:
     source = machine.word(f"{place}/srcaddr")
     # The C module does not know it: "<not a socket>".
     has_source = state == "connected" and source is not None and not source.startswith("<")
-    used, window = number(info.get("cur_cong")), number(info.get("cong_win"))
+    window = number(info.get("cong_win"))
     return Transport(
         identity, switch, state, error_of(shown), last_close(shown),
         shown.get("peer") or with_port(peer, info.get("dst_port")),
+        number(shown.get("next_attempt")) or None,
+        number(shown.get("tasks") or info.get("tasks_queuelen")),
         shown.get("source") or (with_port(source or "", info.get("src_port")) if has_source else None),
         shown.get("device"), number(shown.get("device_port")), number(shown.get("version")),
-        used >> CWND_SHIFT if used is not None else None,
+        in_flight(info, shown),
         number(shown.get("credits")) or (window >> CWND_SHIFT if window else None),
         number(shown.get("requests")) or number(info.get("max_num_slots")), number(info.get("backlog_q_len")),
-        number(shown.get("registrations")), number(shown.get("connects")),
+        number(shown.get("registrations")), number(shown.get("buffer_bytes")), number(shown.get("connects")),
         shown["authenticated"] == "1" if "authenticated" in shown else None,
         number(shown.get("inline_send")), number(shown.get("inline_recv")))
 
@@ -289,7 +306,7 @@ def client(machine: Machine, name: str) -> Client | None:
     return Client(
         int(shown["connection"]), shown["peer"], shown.get("source", ""), shown.get("device"),
         number(shown.get("device_port")), number(shown.get("version")) or 0, number(shown.get("grants")),
-        number(shown.get("calls_pulling")), shown.get("waits_for_client") == "1",
+        number(shown.get("calls_pulling")), number(shown.get("buffer_bytes")), shown.get("waits_for_client") == "1",
         shown.get("authenticated") == "1", number(shown.get("inline_send")), number(shown.get("inline_recv")))
 
 

@@ -14,6 +14,10 @@ def paint(word: str, coloured: bool) -> str:
     return f"\033[{colour}m{word}\033[0m" if coloured and colour else word
 
 
+def kib(size: int) -> str:
+    return f"{-(-size // 1024)} KiB"
+
+
 def of_module(module: Module) -> str:
     if not module.loaded:
         return "module: rpcrdma is not loaded"
@@ -31,7 +35,8 @@ def of_device(device: Device, coloured: bool) -> str:
 
 def of_transport(one: Transport, coloured: bool) -> Iterator[str]:
     state = paint(one.state, coloured)
-    why = one.error or one.last_close
+    reasons = [one.error or one.last_close, one.next_attempt and f"next attempt in {one.next_attempt} s"]
+    why = ", ".join(reason for reason in reasons if reason)
     if why and one.state != "connected":
         state += f" ({why})"
     ends = f"{one.source} -> {one.peer}" if one.source else f"-> {one.peer}"
@@ -46,8 +51,12 @@ def of_transport(one: Transport, coloured: bool) -> Iterator[str]:
         facts.append(f"{one.credits} credits")
     if one.backlog:
         facts.append(f"{one.backlog} tasks wait for a slot")
+    if one.tasks and one.state != "connected":
+        facts.append(f"{one.tasks} RPCs wait")
     if one.registrations is not None:
         facts.append(f"{one.registrations} registrations")
+    if one.buffer_bytes:
+        facts.append(f"{kib(one.buffer_bytes)} of buffers")
     if one.connects is not None:
         facts.append(f"{one.connects} connections made")
     if one.state == "connected" and one.last_close:
@@ -70,6 +79,8 @@ def of_client(client: Client) -> Iterator[str]:
     where = f" on {client.device}/{client.device_port}" if client.device else ""
     yield f"client {client.peer} -> {client.source}{where}"
     facts = [f"RPC-over-RDMA version {client.version}", f"{client.grants} credits granted"]
+    if client.buffer_bytes:
+        facts.append(f"{kib(client.buffer_bytes)} of buffers")
     if client.calls_pulling:
         facts.append(f"{client.calls_pulling} Calls read their data")
     if client.waits_for_client:
