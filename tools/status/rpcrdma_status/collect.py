@@ -27,7 +27,8 @@ STATE_FILES = (
     "/sys/kernel/sunrpc/xprt-switches/*/*-rdma*/*", "/sys/kernel/debug/rpcrdma/*",
     "/sys/class/infiniband/*/ports/*/state", "/sys/class/infiniband/*/ports/*/link_layer",
     "/sys/class/infiniband/*/ports/*/rate", "/sys/class/infiniband/*/ports/*/gid_attrs/ndevs/0",
-    "/sys/class/net/*/mtu", "/sys/kernel/iommu_groups/*/type",
+    "/sys/class/net/*/mtu", "/sys/class/net/*/tx_queue_len", "/sys/kernel/iommu_groups/*/type",
+    "/sys/kernel/config/rdma_cm/*/ports/*/default_roce_tos",
 )
 MORE_FILES = (
     "/proc/version", "/proc/cmdline", "/proc/modules", "/proc/fs/nfsd/pool_stats", "/proc/net/rpc/nfs",

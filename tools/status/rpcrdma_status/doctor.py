@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .machine import Machine
-from .state import State, host_of
+from .state import DEVICES, State, host_of
 
 PASS, WARN, FAIL = "PASS", "WARN", "FAIL"
 
@@ -45,6 +45,20 @@ def checks_module(machine: Machine, state: State) -> Iterator[Finding]:
                       "rpcrdma-status swap-module exchanges it when no mount uses it")
 
 
+def checks_compiler(machine: Machine, _state: State) -> Iterator[Finding]:
+    """A module in Rust must be built by the compiler of the kernel."""
+    release = machine.word("/proc/sys/kernel/osrelease")
+    wanted = re.search(r'^CONFIG_RUSTC_VERSION_TEXT="rustc (\S+)', machine.read(f"/boot/config-{release}") or "", re.M)
+    found = re.match(r"rustc (\S+)", machine.run("rustc", "--version") or "")
+    if not wanted or not found:
+        return
+    if wanted.group(1) == found.group(1):
+        yield Finding(PASS, f"rustc {found.group(1)} is the compiler of the kernel")
+    else:
+        yield Finding(WARN, f"rustc is {found.group(1)}, but the kernel was built by rustc {wanted.group(1)}",
+                      "no module in Rust can be built here: install the rustc of the kernel, or a package of the module")
+
+
 def checks_device(_machine: Machine, state: State) -> Iterator[Finding]:
     """RDMA devices and their links."""
     if not state.devices:
@@ -72,6 +86,38 @@ def checks_mtu(machine: Machine, state: State) -> Iterator[Finding]:
                           f"ip link set {device.interface} mtu 9000, on both hosts and on the switch")
         elif mtu:
             yield Finding(PASS, f"{device.interface} has an MTU of {mtu}")
+
+
+def is_soft(machine: Machine, device: str) -> bool:
+    """Whether the RDMA device is a driver without hardware, such as rxe or siw."""
+    return not machine.exists(f"{DEVICES}/{device}/device")
+
+
+def checks_send_queue_of_interface(machine: Machine, state: State) -> Iterator[Finding]:
+    """Soft RoCE ends a connection if the queue of its interface drops a frame."""
+    for device in state.devices:
+        if not is_soft(machine, device.name) or not device.interface:
+            continue
+        length = machine.word(f"/sys/class/net/{device.interface}/tx_queue_len")
+        if length and int(length) < 10000:
+            yield Finding(WARN, f"the queue of {device.interface} has {length} frames, which {device.name} may overflow",
+                          f"ip link set {device.interface} txqueuelen 20000")
+
+
+def checks_traffic_class(machine: Machine, state: State) -> Iterator[Finding]:
+    """The traffic class of RoCE connections, if an administrator may set it."""
+    for device in state.devices:
+        if device.link_layer != "Ethernet" or is_soft(machine, device.name):
+            continue
+        place = f"/sys/kernel/config/rdma_cm/{device.name}/ports/{device.port}/default_roce_tos"
+        service = int(machine.word(place) or 0)
+        name = f"{device.name}/{device.port}"
+        if service:
+            yield Finding(PASS, f"connections of {name} have the type of service {service} (DSCP {service >> 2})")
+        else:
+            yield Finding(WARN, f"connections of {name} have no traffic class",
+                          f"if the switches have a lossless class: mkdir /sys/kernel/config/rdma_cm/{device.name}, "
+                          f"then write its type of service to {place}")
 
 
 def checks_route(machine: Machine, state: State) -> Iterator[Finding]:
@@ -144,9 +190,31 @@ def checks_dropped_frames(machine: Machine, state: State) -> Iterator[Finding]:
             yield Finding(PASS, f"{device.interface} counts no dropped frames")
 
 
+def checks_flow_control(machine: Machine, state: State) -> Iterator[Finding]:
+    """Priority flow control, where the driver counts its frames."""
+    for device in state.devices:
+        if device.link_layer != "Ethernet" or not device.interface:
+            continue
+        counters = machine.run("ethtool", "-S", device.interface) or ""
+        paused = re.findall(r"^\s*([rt]x_prio\d_pause): (\d+)$", counters, re.M)
+        active = [f"{name} is {value}" for name, value in paused if int(value)]
+        if active:
+            yield Finding(PASS, f"{device.interface} uses priority flow control: {', '.join(active)}")
+        elif paused:
+            yield Finding(PASS, f"{device.interface} has sent and received no frame of priority flow control")
+
+
+def checks_threads(_machine: Machine, state: State) -> Iterator[Finding]:
+    """Each RPC that nfsd executes has a thread."""
+    if state.service and state.service.threads and len(state.service.clients) > state.service.threads:
+        yield Finding(WARN, f"nfsd has {state.service.threads} threads for {len(state.service.clients)} RDMA clients",
+                      "nfsconf --set nfsd threads 64; systemctl restart nfs-server")
+
+
 CHECKS: tuple[Callable[[Machine, State], Iterator[Finding]], ...] = (
-    checks_module, checks_device, checks_mtu, checks_route, checks_transports, checks_server, checks_iommu,
-    checks_dropped_frames)
+    checks_module, checks_compiler, checks_device, checks_mtu, checks_send_queue_of_interface, checks_traffic_class,
+    checks_route, checks_transports, checks_server, checks_threads, checks_iommu, checks_dropped_frames,
+    checks_flow_control)
 
 
 def findings(machine: Machine, state: State) -> list[Finding]:
