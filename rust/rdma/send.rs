@@ -75,7 +75,15 @@ use kernel::{
 };
 
 /// The alignment of data in a Send buffer, in bytes.
-const DATA_ALIGNMENT: usize = 8;
+const DATA_ALIGNMENT: u32 = 8;
+
+/// Returns the end of `len` bytes of data behind a message of `message` bytes in a Send buffer. `None`: it does not fit
+/// any buffer.
+pub(crate) fn end_of_data(message: u32, len: u32) -> Option<u32> {
+    message
+        .checked_next_multiple_of(DATA_ALIGNMENT)?
+        .checked_add(len)
+}
 
 /// A buffer that a message is sent from.
 pub(crate) struct SendBuf<H: Handler> {
@@ -151,14 +159,17 @@ impl<H: Handler> SendBuf<H> {
     /// in the buffer, behind the message of `message` bytes. Returns `None` if the buffer is too short.
     pub(crate) fn write_data(
         &mut self,
-        message: usize,
+        message: u32,
         len: u32,
         remote: Remote,
     ) -> Option<&mut [u8]> {
-        let start = message.next_multiple_of(DATA_ALIGNMENT);
-        let end = start.checked_add(len as usize)?;
-        let data = self.buf.bytes_mut().get_mut(start..end)?;
-        self.data = start as u32..end as u32;
+        let end = end_of_data(message, len)?;
+        let start = end - len;
+        let data = self
+            .buf
+            .bytes_mut()
+            .get_mut(start as usize..end as usize)?;
+        self.data = start..end;
         self.data_wr.0.remote_addr = remote.address;
         self.data_wr.0.rkey = remote.key;
         Some(data)

@@ -117,7 +117,7 @@ impl SendPermit<'_> {
     ) -> Result {
         let (buffer, message) = self.composed.as_mut().ok_or(EINVAL)?;
         let written = buffer
-            .write_data(*message, len, remote)
+            .write_data(*message as u32, len, remote)
             .ok_or(EINVAL)
             .and_then(fill);
         if written.is_err() {

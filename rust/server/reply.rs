@@ -53,10 +53,13 @@ use crate::{
             },
         },
     },
-    rdma::rw::{
-        is_final,
-        Remote,
-        Write, //
+    rdma::{
+        rw::{
+            is_final,
+            Remote,
+            Write, //
+        },
+        send::end_of_data,
     },
     sunrpc::{
         svc::rqst::SvcReply,
@@ -215,10 +218,16 @@ impl Open<'_> {
         response: &Response<'_>,
         terms: &Terms,
     ) -> Result<(Option<ShortWrite>, Option<Write>), ReplyError> {
-        match only_short_write(response, terms) {
-            Some(copied) => Ok((Some(copied), None)),
-            None => Ok((None, self.write_if_any(reply, response)?)),
+        let outside = response.outside();
+        if outside == 0 && response.form == Form::Inline {
+            return Ok((None, None));
         }
+        if outside <= MOST_COPIED {
+            if let Some(copied) = only_short_write(response, terms) {
+                return Ok((Some(copied), None));
+            }
+        }
+        Ok((None, self.write_if_any(reply, response)?))
     }
 
     /// Accounts the end of a Call. Returns the Calls for which Receives should be posted, if there should be more.
@@ -336,7 +345,9 @@ impl Open<'_> {
         reply: &mut SvcReply<'_, ServerMessage>,
         response: &Response<'_>,
     ) -> Result<Option<Write>, ReplyError> {
-        if response.form == Form::Inline && response.writes().next().is_none() {
+        // A few bytes outside of the message may be pad.
+        let may_be_pad = response.form == Form::Inline && response.outside() <= MOST_COPIED;
+        if may_be_pad && response.writes().next().is_none() {
             return Ok(None);
         }
         match self.write(reply, response) {
@@ -520,28 +531,18 @@ fn work_requests(write: &Option<Write>, copied: &Option<ShortWrite>) -> u32 {
         .map_or(copied.is_some().into(), Write::work_requests)
 }
 
-/// Returns the only RDMA Write of a Reply if its bytes are few and fit behind the message in a Send buffer.
-#[inline(always)]
-fn only_short_write(response: &Response<'_>, terms: &Terms) -> Option<ShortWrite> {
-    let outside = response.outside();
-    if outside == 0 || outside > MOST_COPIED {
-        return None;
-    }
-    find_short_write(response, terms)
-}
-
-/// Does the work of [`only_short_write`] for a Reply with few bytes outside of its message.
+/// Returns the only RDMA Write of a Reply if its bytes fit behind the message in a Send buffer.
 #[inline(never)]
-fn find_short_write(response: &Response<'_>, terms: &Terms) -> Option<ShortWrite> {
+fn only_short_write(response: &Response<'_>, terms: &Terms) -> Option<ShortWrite> {
     let inline = match response.form {
         Form::Inline => response.payload_len,
         Form::ReplyChunk | Form::Continued => 0,
     };
     let message = response.header_len.checked_add(inline)?;
-    let needed = message.checked_next_multiple_of(8)? + MOST_COPIED;
-    response
-        .only_write()
-        .filter(|(segment, _)| segment.length != 0 && needed <= terms.inline_send)
+    response.only_write().filter(|(segment, _)| {
+        let end = end_of_data(message, segment.length);
+        segment.length != 0 && end.is_some_and(|end| end <= terms.inline_send)
+    })
 }
 
 /// Copies the bytes of an RDMA Write of the Reply into its Send buffer, if there is one.
