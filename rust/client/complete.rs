@@ -128,7 +128,7 @@ pub(crate) enum ReplyClaim {
     },
 }
 
-/// Where a checked Reply lies.
+/// The place of a checked Reply.
 #[derive(Clone, Copy)]
 pub(crate) enum ReceivedForm {
     /// In the last `len` bytes of the message; `written` bytes of results in the Write chunk.

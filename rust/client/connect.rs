@@ -51,9 +51,9 @@ use kernel::{
     sync::Arc, //
 };
 
-/// How long address and route may each take to resolve, in milliseconds.
+/// The time limits for the resolution of the address and of the route, in milliseconds.
 const RESOLVE_TIMEOUT: u32 = 5_000;
-/// How long the server may take to answer, in milliseconds. The connection manager gives up after
+/// The time limit for the answer of the server, in milliseconds. The connection manager gives up after
 /// 65 to 74 s.
 const CONNECT_TIMEOUT: u32 = 60_000;
 

@@ -35,7 +35,7 @@ pub(crate) struct Client {
     pub(super) xprt: XprtHandle<Request>,
     /// Its counters.
     pub(super) stats: Arc<Stats>,
-    /// Where Calls of the server go.
+    /// The receiver of the server's Calls.
     pub(super) backchannel: Arc<Backchannel>,
     /// The memory of its connections.
     pub(super) history: Arc<History>,

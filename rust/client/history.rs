@@ -38,11 +38,11 @@ pub(super) struct History {
 /// The last events of the transport's connections.
 #[derive(Clone, Copy)]
 pub(super) struct Last {
-    /// Where the last attempt to connect went.
+    /// The server of the last attempt to connect.
     pub(super) peer: Option<SockAddr>,
-    /// How it ended: 0 or an error number.
+    /// The result of that attempt: 0 or an error number.
     pub(super) error: i32,
-    /// Why the last connection was closed.
+    /// The reason for the close of the last connection.
     pub(super) close: &'static str,
 }
 

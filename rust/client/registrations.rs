@@ -114,7 +114,7 @@ use kernel::{
 pub(crate) struct Exposed {
     pub(super) mrs: MrList<Registered>,
     pub(super) inv: LocalInvBox<Shared<Client>>,
-    /// How the registrations make up the chunk lists that the peer was told.
+    /// The chunk lists of the Call, in terms of the registrations.
     pub(super) layout: Layout,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a connection is opened, and the memory of in-band negotiation.
+//! The opening of a connection, and the memory of in-band negotiation.
 //!
 //! By default the announcement of the server says which version a connection is opened with, and nothing
 //! is remembered. In-band negotiation remembers servers without version 2, and servers that a Call has

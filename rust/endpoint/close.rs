@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a connection ends, and the order in which it does.
+//! The reasons for the end of a connection, and the order of its steps.
 //!
 //! Nothing that an event or a completion calls may close an endpoint, since closing waits for
 //! them. They ask for it, once ([`Shared::request_close`]), and the role's owner closes from elsewhere.
@@ -31,7 +31,7 @@ use kernel::{
     },
 };
 
-/// Why a connection ends.
+/// The reason for the end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EndReason {
     /// The peer ended it, or it was cut.

@@ -19,7 +19,7 @@ use crate::proto::{
 };
 use kernel::time::Msecs;
 
-/// How long a peer may be silent while Calls wait for it, in milliseconds (version 2).
+/// The longest silence of a peer while Calls wait for it, in milliseconds (version 2).
 const KEEP_ALIVE: Msecs = 10_000;
 
 /// The time for a server's answer to the first message, and the longest time that the first Call delays

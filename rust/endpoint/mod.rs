@@ -349,7 +349,7 @@ pub(crate) struct Endpoint<R: Role> {
     standing: Standing,
 }
 
-/// How long the connection manager may take beyond a time-out to say so, in milliseconds.
+/// The time that the connection manager has to report a time-out, in milliseconds.
 const GRACE: u32 = 1_000;
 
 /// The numbers and the lengths of a connection's buffers.

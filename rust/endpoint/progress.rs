@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How far connecting has come, as the connection manager reports it.
+//! The progress of connecting, as the connection manager reports it.
 
 use crate::support::{
     completion::Completion,

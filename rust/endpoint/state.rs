@@ -76,7 +76,7 @@ pub(crate) struct State<R: Role> {
     pub(crate) role: R::Locked,
 }
 
-/// Why a message was not composed.
+/// The reason why a message was not composed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComposeError {
     /// All Send buffers are in use, or the send queue has no room for a Send with this number of

@@ -120,7 +120,7 @@ impl CmEvent<'_> {
     }
 }
 
-/// How to connect.
+/// The parameters of a connect request.
 pub(crate) struct ConnectParams {
     /// The private data for the peer.
     pub(crate) private_data: [u8; 16],
@@ -133,7 +133,7 @@ pub(crate) struct ConnectParams {
     pub(crate) rnr_retry_count: u8,
 }
 
-/// How to accept.
+/// The parameters of the answer that accepts a request.
 pub(crate) struct AcceptParams {
     /// The private data for the peer.
     pub(crate) private_data: [u8; 16],

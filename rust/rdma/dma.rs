@@ -34,7 +34,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Which way a buffer's data goes.
+/// The direction of a buffer's data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// The device reads it: Sends, and memory that the peer reads.

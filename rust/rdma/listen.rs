@@ -76,7 +76,7 @@ pub(crate) trait Accept: Send + Sync + 'static {
     fn lost(&self, request: RequestId);
 }
 
-/// Which request an event is about.
+/// The request of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequestId(usize);
 

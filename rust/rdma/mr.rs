@@ -286,7 +286,7 @@ impl Drop for Inner {
     }
 }
 
-/// Why memory is not mapped for the device.
+/// The reason why memory is not mapped for the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MapError {
     /// The IOMMU or swiotlb has no space for the entries of the scatterlist now. Later it may.

@@ -44,7 +44,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// How large a queue pair is to be, in work requests.
+/// The size of a queue pair, in work requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     /// The most in the send queue, invalidations among them.

@@ -36,7 +36,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// How a work request ended.
+/// The result of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(bindings::ib_wc_status);
 
@@ -338,7 +338,7 @@ impl<W> core::ops::DerefMut for Wqe<W> {
 ///
 /// As for [`Node`], with `LINK` from the start of `Self` and a link of type `Link<Wqe<Self>>`.
 pub(super) unsafe trait Listed: Sized {
-    /// Where the link is.
+    /// The offset of the link.
     const LINK: usize;
 }
 

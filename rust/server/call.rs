@@ -65,7 +65,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// How the pages of a Call with Read chunks are used.
+/// The use of the pages of a Call with Read chunks.
 #[derive(Clone, Copy)]
 enum PageUse {
     /// They hold the one Read chunk, with its pad, of an inline Call.

@@ -43,11 +43,11 @@ use kernel::{
     sync::atomic::Relaxed, //
 };
 
-/// How long a client has for a Reply at least, in milliseconds, before it counts as one that answers no
-/// more. nfsd gives a Call up after a tenth of the time of a lease: 9 seconds by default.
+/// The shortest time that a client has for a Reply, in milliseconds, before it counts as a client that no longer
+/// answers. nfsd gives a Call up after a tenth of the time of a lease: 9 seconds by default.
 const CALL_TIME: u64 = 5_000;
 
-/// Why a Call is not sent.
+/// The reason why a Call is not sent.
 #[derive(Clone, Copy)]
 enum Unsent {
     /// The connection ends.

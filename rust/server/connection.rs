@@ -274,11 +274,11 @@ pub(crate) struct Server {
     pub(super) xprt: SvcHandle,
     /// The number of the connection.
     pub(super) cid: u32,
-    /// How large its resources are.
+    /// The sizes of its resources.
     pub(super) sizes: ServerSizes,
     /// Ends the connection when its device goes away.
     pub(super) removal: Pin<KBox<Job<Removal>>>,
-    /// Which messages wait for the client, a [`Waiting`]. Changed with the endpoint's lock.
+    /// The kinds of messages that wait for the client, a [`Waiting`]. Changed with the endpoint's lock.
     pub(super) waiting: Racy<u32>,
     /// The limits of a Call of each version.
     pub(super) limits_v1: CallLimits,
@@ -326,9 +326,9 @@ pub(super) struct ConnectionLink {
     pub(super) ticker: Mutex<Option<Ticker<Server>>>,
     /// The terms of version 1, which are final when the connection is accepted.
     terms: Terms,
-    /// How long a Receive of version 1 is.
+    /// The length of a Receive of version 1 in bytes.
     recv_len: u32,
-    /// When the client was last called.
+    /// The time of the last Call to the client.
     called: Atomic<u64>,
     /// The device registers memory for RDMA Writes.
     registers_writes: bool,

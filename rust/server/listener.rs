@@ -43,12 +43,12 @@ const BACKLOG: i32 = 1024;
 /// The most clients that may wait to be accepted. A further client is refused, and tries again.
 const MOST_WAITING: u32 = 1024;
 
-/// Why a client is refused, for traces.
+/// The reasons for a refusal of a client, for trace events.
 const CLOSING: &str = "the listener goes away";
 const BACKLOG_FULL: &str = "too many wait";
 const LOST: &str = "the client has given up, or the device goes away";
 
-/// How long to wait before an address is tried again that no device has, in milliseconds.
+/// The pause before the next attempt to listen on an address that no device has, in milliseconds.
 const RETRY: Msecs = 1_000;
 
 /// The part of a listener that its events use.

@@ -46,7 +46,7 @@ pub(crate) enum XdrPart {
     Tail,
 }
 
-/// How long a part is, and where in its first page it starts.
+/// The length of a part, and its offset in its first page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Length in bytes.

@@ -42,7 +42,7 @@ impl<N> Link<N> {
 /// `LINK` bytes from its start, the type has a field of type `Link<Self>`, and nothing else is
 /// done with that field.
 pub(crate) unsafe trait Node: Sized {
-    /// Where the link is.
+    /// The offset of the link.
     const LINK: usize;
 }
 

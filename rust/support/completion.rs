@@ -41,7 +41,7 @@ impl Completion {
         unsafe { bindings::reinit_completion(self.inner.get()) };
     }
 
-    /// Lets the event happen, and wakes all waiters. Context: any.
+    /// Completes the event, and wakes all waiters. Context: any.
     pub(crate) fn complete_all(&self) {
         // SAFETY: `inner` was initialised by `new` and is alive.
         unsafe { bindings::complete_all(self.inner.get()) };

@@ -37,7 +37,7 @@ pub(crate) struct Span<'a> {
     len: u32,
 }
 
-/// Where the memory of a [`Span`] is.
+/// The place of the memory of a [`Span`].
 #[derive(Clone, Copy)]
 pub(crate) enum Memory<'a> {
     /// From this page on.

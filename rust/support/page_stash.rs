@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages between two uses.
+//! Free pages that wait for the next WRITE.
 //!
 //! The RDMA Reads of a Call fill pages that become pages of the thread that handles the Call, in exchange for the
 //! unused pages of that thread. The stash keeps these for the next Call. Without it, each WRITE of a MiB would
@@ -38,7 +38,7 @@ use kernel::{
 /// The largest budget in bytes.
 const MOST: usize = 64 << 20;
 
-/// The part of the machine's memory that the budget is at most.
+/// The divisor of the machine's memory that gives the largest budget.
 const SHARE: usize = 256;
 
 /// The number of pages that are given back to the kernel at a time.

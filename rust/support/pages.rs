@@ -79,7 +79,7 @@ unsafe impl Send for PageBuf {}
 // SAFETY: a shared `PageBuf` gives out pointers to pages only, and can be neither read nor written.
 unsafe impl Sync for PageBuf {}
 
-/// Where the pieces of a message lie among pages.
+/// The places of the pieces of a message among pages.
 pub(crate) struct Pieces {
     /// The number of bytes of the message before these pieces, which lie elsewhere.
     pub(crate) start: u32,
@@ -362,7 +362,7 @@ impl PageBuf {
 /// Some of the pieces of a [`PageBuf`].
 pub(crate) struct Runs<'a> {
     head: Option<PageRun>,
-    /// Where the rest of the body lies: `left` bytes, the first at `offset` of the first page.
+    /// The rest of the body: `left` bytes, the first at `offset` of the first page.
     pages: slice::Iter<'a, NonNull<bindings::page>>,
     offset: u32,
     left: u32,

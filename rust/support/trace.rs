@@ -46,7 +46,7 @@ pub(crate) type WorkId = bindings::rpcrdma_work_id;
 pub(crate) type TaskId = bindings::rpcrdma_task_id;
 /// A memory registration.
 pub(crate) type MrFacts = bindings::rpcrdma_mr_facts;
-/// How a work request ended.
+/// The result of a work request.
 pub(crate) type Completion = bindings::rpcrdma_completion;
 
 macro_rules! structs {
@@ -68,7 +68,7 @@ macro_rules! structs {
 
 structs!(WorkId TaskId MrFacts Completion);
 
-/// How arguments or results of an RPC are conveyed.
+/// The conveyance of the arguments or results of an RPC.
 pub(crate) mod chunk_type {
     use crate::bindings;
 

@@ -49,9 +49,9 @@ impl Sequence {
 /// A part that arrived in its place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PlacedPart {
-    /// Where the part belongs in the joined content.
+    /// The offset of the part in the joined content.
     pub offset: u32,
-    /// How long the content is with this part.
+    /// The length of the content with this part.
     pub len: u32,
     /// The first words of the content, once they are there.
     pub start: Option<RpcStart>,
@@ -195,7 +195,7 @@ pub fn part(
 /// One message of a sequence to be sent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MessagePart {
-    /// Which bytes of the Payload stream it carries.
+    /// The bytes of the Payload stream that it carries.
     pub range: Range<u32>,
     /// Another message follows.
     pub more: bool,

@@ -170,7 +170,7 @@ pub enum KeyName<'a> {
     },
 }
 
-/// How well a key fits a peer; the greatest is the best.
+/// The match of a key with a peer; the greatest is the best.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Fit {
     /// The key is for any peer.

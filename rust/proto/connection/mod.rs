@@ -116,9 +116,9 @@ pub struct Config {
     pub ceiling: u16,
     /// The longest RPC message taken in several parts.
     pub continued: u32,
-    /// How long a peer may be silent while RPCs wait for it.
+    /// The longest silence of a peer while RPCs wait for it.
     pub keep_alive: Time,
-    /// How long the answer to the first message may take.
+    /// The longest wait for the answer to the first message.
     pub answer: Time,
     /// The policy for the authentication of the peer.
     pub auth: Policy,
@@ -181,7 +181,7 @@ pub struct Arrived<'a> {
     pub fixed: FixedWords,
     /// The header and the bytes behind it.
     pub conveyed: Conveyed<'a>,
-    /// Where in the RPC message these bytes belong.
+    /// The place of these bytes in the RPC message.
     pub part: PlacedPart,
     /// More parts follow; the chunk lists are in the last one.
     pub more: bool,
@@ -253,7 +253,7 @@ pub enum Event<'a> {
         fixed: FixedWords,
         /// Its flags; the set is complete when no more follows.
         flags: Flags,
-        /// Where these bytes belong.
+        /// The offset of these bytes.
         offset: u32,
         /// The bytes.
         octets: &'a [u8],
@@ -262,7 +262,7 @@ pub enum Event<'a> {
     HostAuth(&'a [u8]),
     /// The connection has to be closed.
     Close {
-        /// Why.
+        /// The reason.
         why: CloseReason,
         /// An RPC that ends with an error, and is not to be sent again.
         fail: Option<Xid>,
@@ -307,7 +307,7 @@ impl Event<'_> {
     }
 }
 
-/// Why a connection has to be closed.
+/// The reason why a connection has to be closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CloseReason {
     /// There is no version that both sides speak. Connecting again is of no use.
@@ -347,7 +347,7 @@ impl CloseReason {
     }
 }
 
-/// Why a message is not sent now.
+/// The reason why a message is not sent now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SendError {
     /// The connection is not ready for RPCs. Try again after the next event.
@@ -440,7 +440,7 @@ impl Reports {
     }
 }
 
-/// How far a server has come with its first message that is no error (version 2).
+/// The progress of a server with its first message that is no error (version 2).
 //= D-12
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum FirstMessage {
@@ -475,7 +475,7 @@ pub struct Connection<R = ()> {
     control_pending: bool,
     first_message: FirstMessage,
     auth: HostAuth,
-    /// When this side began.
+    /// The time when this side began.
     began: Time,
     assembler: Assembler,
     /// The message that this side sends in parts.
@@ -484,9 +484,9 @@ pub struct Connection<R = ()> {
     unusable: bool,
     /// An error message went out, which cannot give back the credit that it answers.
     owes_grant: bool,
-    /// When the last grant without payload was sent.
+    /// The time of the last grant without payload.
     granted: Time,
-    /// When something was last sent or received.
+    /// The time of the last message in either direction.
     active: Time,
     counters: Counters,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which version a connection speaks.
+//! The negotiation of the version of a connection.
 //!
 //! Both sides announce their highest version while connecting ([`Announcement`]). A client begins with the
 //! lower of both, and with version 1 if the server has announced nothing. With in-band negotiation, as the
@@ -80,7 +80,7 @@ impl Versions {
     }
 }
 
-/// How a client finds the version that it opens a connection with.
+/// The way in which a client finds the version that it opens a connection with.
 //= VA-008, D-53
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Opening {
@@ -101,7 +101,7 @@ pub struct PeerVersionMemo {
 }
 
 impl PeerVersionMemo {
-    /// How long a server counts as one without version 2.
+    /// The time for which a server counts as a server without version 2.
     pub const KEEP: Time = Time(600_000);
 
     /// Creates the memory of a server that is not asked for version 2 before `until`, or only by a Call if

@@ -98,7 +98,7 @@ pub struct Channel {
     pub server: End,
 }
 
-/// How far a handshake has come.
+/// The progress of a handshake.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// The peer has said nothing.

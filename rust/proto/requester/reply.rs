@@ -24,7 +24,7 @@ use crate::proto::wire::{
     },
 };
 
-/// Where an RPC Reply lies.
+/// The place of an RPC Reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     /// The Payload stream.
@@ -33,7 +33,7 @@ pub struct Reply<'a> {
     pub written: u32,
 }
 
-/// Where the Payload stream of a Reply lies.
+/// The place of the Payload stream of a Reply.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
     /// It is in the message, which is the last one of a Reply in several parts.
@@ -45,7 +45,7 @@ pub enum Payload<'a> {
     },
 }
 
-/// Why an RPC fails.
+/// The reason why an RPC fails.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failure {
     /// The header of the Reply cannot be parsed.

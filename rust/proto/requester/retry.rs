@@ -34,7 +34,7 @@ pub struct Sent<'a> {
     pub header_segments: u32,
 }
 
-/// How the Call is to be sent again.
+/// The way in which the Call is sent again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Retry {
     /// With a Position Zero Read chunk instead of normal Read chunks.
@@ -49,9 +49,9 @@ pub enum Retry {
     ShorterHeader(u32),
     /// With a longer Write chunk.
     LargerWriteChunk {
-        /// Which one, counted from 0.
+        /// The index of the chunk, counted from 0.
         index: u32,
-        /// How long.
+        /// The length in bytes.
         length: u32,
     },
     /// With a Reply chunk of at least this number of bytes.

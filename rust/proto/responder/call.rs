@@ -55,7 +55,7 @@ pub struct CallLimits {
     pub segments: u32,
     /// The length of one Segment in bytes.
     pub segment_bytes: u32,
-    /// How long the RPC message, put together.
+    /// The length of the RPC message after its reassembly, in bytes.
     pub call_bytes: u32,
 }
 
@@ -98,7 +98,7 @@ impl CallLimits {
 /// A Call that can be processed.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// Where the Payload stream is.
+    /// The place of the Payload stream.
     pub kind: Kind,
     /// The chunk lists, within the limits.
     pub chunks: ChunkLists<'a>,
@@ -222,7 +222,7 @@ fn behind_handle(rest: Reader<'_>) -> Option<&[u8]> {
     rest.rest().get(8..)
 }
 
-/// Where the next bytes of the RPC message come from.
+/// The source of the next bytes of the RPC message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Source {
     /// From this range of the Payload stream.

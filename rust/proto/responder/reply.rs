@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a Responder conveys a Reply: the decision, and the chunk lists it returns.
+//! The conveyance of a Reply by a Responder: the decision, and the chunk lists it returns.
 
 use crate::proto::{
     requester::plan::{
@@ -78,7 +78,7 @@ pub struct ReplyLimits {
     pub reply_chunk: bool,
 }
 
-/// How the Payload stream of a Reply is conveyed.
+/// The way in which the Payload stream of a Reply is conveyed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
     /// Behind the header.
@@ -92,9 +92,9 @@ pub enum Form {
 /// The decision for one Reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
-    /// How the Payload stream is conveyed.
+    /// The way in which the Payload stream is conveyed.
     pub form: Form,
-    /// Which results go into the Write chunk of the same index.
+    /// The results that go into the Write chunk of the same index.
     pub reduced: ItemSet,
     /// The length of the Payload stream.
     pub payload_len: u32,

@@ -304,9 +304,9 @@ pub struct ListLens {
 pub struct ChunkLists<'a> {
     /// The chunks that the Responder reads.
     pub reads: ReadList<'a>,
-    /// Where the Responder writes results.
+    /// The memory to which the Responder writes results.
     pub writes: WriteList<'a>,
-    /// Where the Responder may write a whole Reply.
+    /// The memory to which the Responder may write a whole Reply.
     pub reply: Option<Chunk<'a>>,
 }
 
@@ -544,7 +544,7 @@ impl Chunks for ChunkSlices<'_> {
 /// whose Segments are in this order.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Layout {
-    /// Where the Read chunk belongs.
+    /// The position of the Read chunk.
     pub position: Position,
     /// The Segments of the Read chunk, 0 without one.
     pub reads: u32,

@@ -124,14 +124,14 @@ pub enum ErrorReport {
     },
     /// WRITE_RESOURCE: a Write chunk is too small for its result.
     WriteResource {
-        /// Which one, counted from 1; 0 if unknown.
+        /// The index of the chunk, counted from 1; 0 if unknown.
         chunk_index: u32,
         /// The length of the result in bytes; 0 if unknown.
         length_needed: u32,
     },
     /// REPLY_RESOURCE: the Reply fits nowhere.
     ReplyResource {
-        /// How large a Reply chunk would have to be; 0 if unknown.
+        /// The necessary length of a Reply chunk in bytes; 0 if unknown.
         length_needed: u32,
     },
     /// SYSTEM: anything else.

@@ -30,7 +30,7 @@ pub const SET_LEN: usize = 64;
 /// The bytes that authentication material takes in a property set beside its own padded length.
 pub const HOSTAUTH_LEN: usize = 12;
 
-/// Which RPCs a client takes in the reverse direction.
+/// The RPCs that a client takes in the reverse direction.
 //= V2-132
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ReverseSupport {

@@ -101,19 +101,19 @@ pub struct Segment {
 /// A Segment of a Read chunk with the Position where its bytes belong.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReadSegment {
-    /// Where in the unreduced Payload stream the chunk belongs.
+    /// The position of the chunk in the unreduced Payload stream.
     pub position: Position,
     /// The memory to read.
     pub segment: Segment,
 }
 
-/// Which side opened the connection. It does not change with the direction of an RPC.
+/// The side of a connection. It does not change with the direction of an RPC.
 //= V1-029, V1-117, V2-168
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
-    /// This side did.
+    /// This side has opened the connection.
     Client,
-    /// The peer did.
+    /// The peer has opened the connection.
     Server,
 }
 

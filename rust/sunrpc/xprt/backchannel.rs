@@ -117,7 +117,7 @@ impl CallbackSlot {
     }
 }
 
-/// Why a Call of the server was not handed on.
+/// The reason why a Call of the server was not handed on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallbackRefused {
     /// There is no callback service (yet, or any more): drop the Call.

@@ -53,10 +53,10 @@ use kernel::{
 
 const HZ: c_ulong = bindings::HZ;
 
-/// How long an RPC waits for its reply before the connection is given up; no retries, since a
+/// The time after which an RPC without a Reply ends the connection. There are no retries, since a
 /// reliable connection either delivers or breaks. In jiffies, like all times here.
 pub(super) const TIMEOUT: c_ulong = 60 * HZ;
-/// How long a lookup of the server's port may take.
+/// The time limit for a lookup of the server's port.
 pub(super) const BIND_TIMEOUT: c_ulong = 60 * HZ;
 /// The wait after the first failed attempt. Each further failure doubles it, up to `TIMEOUT` or the value of
 /// the upper layer (NFSv4: half a lease), until a message arrives.
@@ -84,7 +84,7 @@ static DEFAULT_TIMEOUT: Timeout = Timeout(bindings::rpc_timeout {
     to_exponential: 0,
 });
 
-/// How long the core waits for a Reply, unless its user says otherwise.
+/// Returns the time-outs of the core, unless its user sets others.
 pub(in crate::sunrpc) fn default_timeout() -> *const bindings::rpc_timeout {
     &raw const DEFAULT_TIMEOUT.0
 }
@@ -94,11 +94,11 @@ pub(in crate::sunrpc) fn default_timeout() -> *const bindings::rpc_timeout {
 struct Attempt {
     /// The address of the server when the attempt was asked for.
     peer: SockAddr,
-    /// When it was asked for, in jiffies.
+    /// The time of the request for it, in jiffies.
     since: usize,
 }
 
-/// How far connecting has come.
+/// The progress of connecting.
 enum ConnectStage<C> {
     /// There is no attempt.
     Idle,

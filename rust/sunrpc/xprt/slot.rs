@@ -35,7 +35,7 @@ pub(super) struct Slot<S> {
     /// The request was sent on the connection that stands, and the transport has not taken its
     /// Reply. The transport writes it; the end of a connection clears it.
     outstanding: Racy<bool>,
-    /// Where in the table the slot is.
+    /// The index of the slot in the table.
     index: u32,
     /// The function that frees the Call's encrypted pages, while ours is in its place (see `privacy`).
     release_snd_buf: UnsafeCell<ReleaseSndBuf>,

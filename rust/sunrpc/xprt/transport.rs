@@ -145,7 +145,7 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     fn print_stats(&self, xprt: &Xprt, seq: &SeqFile);
 }
 
-/// Why a message was not sent.
+/// The reason why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum XprtSendError {
     /// The connection is unusable: it is closed, and the request sent again on the next.

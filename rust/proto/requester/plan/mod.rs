@@ -116,7 +116,7 @@ pub use shape::{
     Ranges, //
 };
 
-/// How the Payload stream of the Call is conveyed.
+/// The way in which the Payload stream of the Call is conveyed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Conveyance {
     /// In one Send, behind the header.
@@ -130,7 +130,7 @@ pub enum Conveyance {
 /// The decision for one RPC.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Plan {
-    /// How the Payload stream of the Call is conveyed.
+    /// The way in which the Payload stream of the Call is conveyed.
     pub conveyance: Conveyance,
     /// The arguments that become Read chunks and leave the Payload stream.
     pub reads: ItemSet,
@@ -173,7 +173,7 @@ struct First {
     end: u32,
 }
 
-/// Why an RPC cannot be conveyed on this connection.
+/// The reason why an RPC cannot be conveyed on this connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PlanError {
     /// A chunk would need more Segments than it may have.
@@ -581,7 +581,7 @@ fn plan_chunks(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError>
     Ok(plan)
 }
 
-/// How results come back.
+/// The return of the results.
 #[derive(Clone, Copy)]
 struct Results {
     header: Header,
@@ -667,7 +667,7 @@ fn plan_reply_chunk(
     Ok(planned)
 }
 
-/// How the Call goes.
+/// The conveyance of the arguments.
 #[derive(Clone, Copy)]
 struct Arguments {
     header: Header,

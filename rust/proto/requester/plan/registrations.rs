@@ -28,7 +28,7 @@ pub struct Registration {
     pub range: Range<u32>,
 }
 
-/// Which chunk a region belongs to.
+/// The chunk of a region.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ChunkRole {
     /// The Read chunk with this Position: the peer reads it.
@@ -49,7 +49,7 @@ pub struct Registrations<'a> {
     many: Option<Many>,
 }
 
-/// How far the regions behind the first have come.
+/// The progress in the regions behind the first.
 #[derive(Clone, Debug)]
 struct Many {
     /// The index of the present range, its chunk, and the rest of the range.

@@ -94,7 +94,7 @@ impl Buf {
 //= V2-074, V2-075
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Item {
-    /// Where the item starts.
+    /// The offset of the item.
     pub offset: u32,
     /// Its encoded length.
     pub len: u32,

@@ -107,10 +107,10 @@ pub fn buf(head: u32, pages: u32, tail: u32) -> Buf {
     }
 }
 
-/// Where the memory for pad begins, from the start of a message.
+/// The offset of the memory for pad, from the start of a message.
 pub const PAD: u32 = 1 << 31;
 
-/// Which bytes of the message in `buf` a plan wants registered.
+/// Returns the bytes of the message in `buf` that a plan wants registered.
 pub fn stream_range(buf: &Buf, region: &Registration) -> Range<u32> {
     let before = match region.part {
         PartName::Head => 0,

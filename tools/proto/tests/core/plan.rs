@@ -177,7 +177,7 @@ fn too_many_segments_are_refused() {
     assert_eq!(plan(&call, &limits), Err(PlanError::TooManySegments));
 }
 
-/// Where the device joins whole pages only, a part of a page is a Segment of its own.
+/// A part of a page on a device that joins whole pages only is a Segment of its own.
 #[test]
 fn parts_of_pages_are_apart_from_whole_pages() {
     let limits = Limits::v1(4096, 4096).of_whole_pages();

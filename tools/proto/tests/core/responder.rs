@@ -297,7 +297,7 @@ fn no_chunk_takes_the_place_of_xid_and_type() {
     }
 }
 
-/// Which procedures have results that a Write chunk is for: READ, READLINK and COMPOUND.
+/// The procedures whose results a Write chunk may take: READ, READLINK and COMPOUND.
 //= V1-108 (test)
 #[test]
 fn results_are_eligible_in_read_readlink_and_compound() {

@@ -8,7 +8,7 @@ use rpcrdma_proto::proto::requester::retry::Attempts;
 use rpcrdma_proto::proto::wire::types::Xid;
 use rpcrdma_proto::proto::wire::xdr::pad_len;
 
-/// How an RPC ended.
+/// The end of an RPC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// Not yet.
@@ -23,13 +23,13 @@ pub enum Outcome {
 pub struct Rpc {
     /// Its XID.
     pub xid: Xid,
-    /// Where the Call lies.
+    /// The place of the Call.
     pub send: Buf,
     /// The Call.
     pub call: Vec<u8>,
     /// Its DDP-eligible arguments.
     pub arguments: Vec<Item>,
-    /// Where the Reply may lie at most.
+    /// The memory that the Reply may take at most.
     pub receive: Buf,
     /// Its DDP-eligible results at most.
     pub results: Vec<Item>,
@@ -37,7 +37,7 @@ pub struct Rpc {
     pub protected: bool,
     /// The attempts after errors.
     pub attempts: Attempts,
-    /// How it ended.
+    /// The result.
     pub outcome: Outcome,
     /// It is on its way on the present connection.
     pub sent: bool,

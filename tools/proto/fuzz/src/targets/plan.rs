@@ -175,7 +175,7 @@ fn check_cut(len: u32, threshold: u32, last_header: u32) {
     assert_eq!(at, len);
 }
 
-/// Where a region lies, from the start of the first page of its part.
+/// The offset of a region, from the start of the first page of its part.
 fn place_of(buf: &Buf, region: &Registration) -> (u32, u32) {
     let base = match region.part {
         PartName::Head => buf.head.page_offset,
