@@ -104,7 +104,7 @@ check: python ## Every test; ends with: N passed, N failed
 parts = @$(tied) $(MAKE) --no-print-directory -k -j$(shell nproc)
 
 lint_parts = layers map barriers events unsafe house text prose spelling shell pylint mypy docs docs-commands messages format conformance conformance-tool lints checks probe
-host_parts = core oracle fuzzing model interleavings mistakes cost dissector status manual
+host_parts = core oracle fuzzing model interleavings mistakes cost tables dissector status manual
 build_parts = debian debian-7.3 clippy ownership rustdoc install deb checkpatch
 .PHONY: $(lint_parts:%=lint-%) $(host_parts:%=host-%) $(build_parts:%=build-%)
 
@@ -174,6 +174,8 @@ host-mistakes:
 	@$(step) 'seeded mistakes are found' tools/proto/mutations/check
 host-cost:
 	@$(step) 'cost of the core' tools/proto/cost/check
+host-tables:
+	@$(step) 'tables of the cost of an RPC' tools/cost/test_cost.py
 host-status:
 	@$(step) 'status of recorded machines' tools/status/test_status.py
 host-manual:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * QEMU TCG plugin: counts the instructions of a node's kernel in rpcrdma.ko, and in its callees
- * until they return. README.rst describes the exceptions.
+ * until they return, and the calls of the kernel's allocators. README.rst describes the exceptions.
  *
  * The guest steers it by marker instructions (marker.h). Its symbols come in a file, a copy of
  * /proc/kallsyms; the counts go to a file, one section for each phase. One processor only.
@@ -20,8 +20,8 @@ __attribute__((visibility("default"))) int qemu_plugin_version = 4;
 
 /* --- Registers and memory of the guest ---------------------------------------------------- */
 
-enum { RCX, RDX, RSI, RSP, REGISTERS };
-static const char *const register_names[REGISTERS] = { "rcx", "rdx", "rsi", "rsp" };
+enum { RCX, RDX, RSI, RDI, R8, RSP, REGISTERS };
+static const char *const register_names[REGISTERS] = { "rcx", "rdx", "rsi", "rdi", "r8", "rsp" };
 static struct qemu_plugin_register *registers[REGISTERS];
 static struct g_byte_array *scratch;
 
@@ -50,9 +50,15 @@ enum class {
 	OTHER, OWN, PROVIDER, POST_SEND, POST_RECV, APART, INTERRUPT, INTERRUPT_STUBS, SWITCH, COPY
 };
 
+/* Functions of the allocators, and how the pages that they move are counted. */
+enum memory {
+	NO_MEMORY, MEMORY, RESIZE, PAGES_BY_ORDER, PAGES_BY_ARRAY, FREED_BY_ORDER, FREED_BY_BATCH
+};
+
 struct symbol {
 	uint64_t address;
 	enum class class;
+	enum memory memory;
 };
 
 static struct symbol *symbols;
@@ -70,6 +76,18 @@ static const char *const apart[] = {
 static const char *const stubs[] = { "irq_entries_start", "spurious_entries_start" };
 static const char *const interrupts[] = { "asm_sysvec_*", "asm_exc_*" };
 static const char *const copies[] = { "memcpy", "__memcpy", "memmove", "__memmove" };
+static const char *const memory[] = {
+	"__kmalloc*", "__kvmalloc*", "kmemdup*", "kstrdup*",
+	"kmem_cache_alloc*", "mempool_alloc_noprof", "__vmalloc*", "vmalloc*",
+	"kfree", "kfree_const", "kfree_sensitive", "kvfree", "kvfree_call_rcu", "kvfree_sensitive",
+	"kmem_cache_free*", "mempool_free", "vfree",
+	"alloc_pages*", "__alloc_pages_noprof", "alloc_frozen_pages*", "folio_alloc*",
+	"__folio_alloc*", "get_free_pages*", "get_zeroed_page*", "free_pages*", "__free_pages",
+	"free_frozen_pages*", "release_pages", "folios_put_refs", "__folio_put",
+	"__folio_batch_release",
+};
+
+static const char *const resizes[] = { "krealloc*", "kvrealloc*", "vrealloc*" };
 
 static bool among(const char *name, const char *const *list, size_t count)
 {
@@ -100,6 +118,24 @@ static enum class classify(const char *name, const char *module)
 	if (AMONG(name, apart))
 		return APART;
 	return AMONG(name, copies) ? COPY : OTHER;
+}
+
+/* All pages pass through one of the first four functions, which the others call. */
+static enum memory classify_memory(const char *name, const char *module)
+{
+	if (*module)
+		return NO_MEMORY;
+	if (!strcmp(name, "__alloc_frozen_pages_noprof"))
+		return PAGES_BY_ORDER;
+	if (!strcmp(name, "alloc_pages_bulk_noprof"))
+		return PAGES_BY_ARRAY;
+	if (!strcmp(name, "__free_frozen_pages"))
+		return FREED_BY_ORDER;
+	if (!strcmp(name, "free_unref_folios"))
+		return FREED_BY_BATCH;
+	if (AMONG(name, resizes))
+		return RESIZE;
+	return AMONG(name, memory) ? MEMORY : NO_MEMORY;
 }
 
 static int by_address(const void *a, const void *b)
@@ -136,6 +172,7 @@ static void read_symbols(void)
 		symbol = &symbols[symbol_count++];
 		symbol->address = address;
 		symbol->class = classify(name, module);
+		symbol->memory = classify_memory(name, module);
 	}
 	fclose(file);
 	qsort(symbols, symbol_count, sizeof(*symbols), by_address);
@@ -143,7 +180,9 @@ static void read_symbols(void)
 	for (size_t i = 0; i < symbol_count; i++) {
 		if (unique && symbols[unique - 1].address == symbols[i].address) {
 			if (symbols[unique - 1].class == OTHER)
-				symbols[unique - 1] = symbols[i];
+				symbols[unique - 1].class = symbols[i].class;
+			if (symbols[unique - 1].memory == NO_MEMORY)
+				symbols[unique - 1].memory = symbols[i].memory;
 		} else {
 			symbols[unique++] = symbols[i];
 		}
@@ -177,6 +216,7 @@ struct block {
 	/* Found out from the symbols at the first execution. */
 	bool resolved, start;
 	enum class class;
+	enum memory memory;	/* of the function that begins here */
 	/* Executions: all; within a call of ours; that left it for something apart. */
 	uint64_t all, within, leaving;
 };
@@ -217,6 +257,7 @@ static void resolve(struct block *block)
 	block->class = symbol ? symbol->class : OTHER;
 	block->start = symbol && (symbol->address == block->pc ||
 				   symbol->class == INTERRUPT_STUBS);
+	block->memory = block->start ? symbol->memory : NO_MEMORY;
 }
 
 /* --- Where the module is entered ---------------------------------------------------------- */
@@ -244,6 +285,31 @@ static struct entry *entry_of(uint64_t pc, uint64_t from)
 	return &entries[i];
 }
 
+/* --- Calls of the allocators ---------------------------------------------------------------- */
+
+struct allocation {
+	uint64_t pc, from;	/* the function, and the block that has called it */
+	bool inside;		/* in a call of ours */
+	uint64_t count, insns, pages, freed;
+	uint64_t to_nothing;	/* calls that change a length to 0, which is a free */
+};
+
+#define ALLOCATIONS (1 << 13)
+static struct allocation allocations[ALLOCATIONS];
+
+static struct allocation *allocation_of(uint64_t pc, uint64_t from, bool inside)
+{
+	size_t i = (pc ^ from ^ inside) % ALLOCATIONS;
+
+	while (allocations[i].count && (allocations[i].pc != pc || allocations[i].from != from ||
+					allocations[i].inside != inside))
+		i = (i + 1) % ALLOCATIONS;
+	allocations[i].pc = pc;
+	allocations[i].from = from;
+	allocations[i].inside = inside;
+	return &allocations[i];
+}
+
 /* --- Kernel stacks -------------------------------------------------------------------------- */
 
 /* Stacks are 16 KiB and aligned to that. */
@@ -257,6 +323,14 @@ struct stack {
 	struct entry *entry;
 	uint64_t back, back_rsp;	/* where our call returns to */
 	uint64_t away_back, away_rsp;
+	/* The outermost call of an allocator, and, in it, of a function that moves pages. */
+	struct {
+		struct allocation *of;
+		unsigned int interrupts;
+		uint64_t back, back_rsp;
+		uint64_t moving_back, moving_rsp;	/* or 0 */
+		uint64_t array, room, missing;		/* of a bulk allocation */
+	} memory;
 };
 
 #define STACKS (1 << 12)
@@ -376,9 +450,114 @@ static bool within(struct block *block)
 	return true;
 }
 
+/* The address that the function which begins now returns to. */
+static uint64_t return_address(uint64_t *rsp)
+{
+	uint64_t back = 0;
+
+	load(*rsp = reg(RSP), &back, 8);
+	*rsp += 8;
+	return back;
+}
+
+#define LARGEST_ARRAY 4096
+
+/* The number of empty entries in an array of pages. */
+static uint64_t empty_entries(uint64_t array, uint64_t room)
+{
+	static uint64_t entries[LARGEST_ARRAY];
+	uint64_t empty = 0;
+
+	if (room > LARGEST_ARRAY || !load(array, entries, room * 8))
+		return 0;
+	for (uint64_t i = 0; i < room; i++)
+		empty += !entries[i];
+	return empty;
+}
+
+static void begin_moving(struct stack *stack, const struct block *block)
+{
+	struct allocation *of = stack->memory.of;
+	uint8_t folios = 0;
+
+	if (block->memory <= RESIZE)
+		return;
+	stack->memory.moving_back = return_address(&stack->memory.moving_rsp);
+	switch (block->memory) {
+	case PAGES_BY_ORDER:
+		of->pages += 1ul << (reg(RSI) & 31);
+		break;
+	case PAGES_BY_ARRAY:
+		stack->memory.array = reg(R8);
+		stack->memory.room = reg(RCX) & UINT32_MAX;
+		stack->memory.missing = empty_entries(stack->memory.array, stack->memory.room);
+		break;
+	case FREED_BY_ORDER:
+		of->freed += 1ul << (reg(RSI) & 31);
+		break;
+	default:
+		/* The batch begins with the number of its folios. */
+		load(reg(RDI), &folios, 1);
+		of->freed += folios;
+	}
+}
+
+static void end_moving(struct stack *stack)
+{
+	uint64_t room = stack->memory.room;
+
+	stack->memory.moving_back = 0;
+	if (room)
+		stack->memory.of->pages +=
+			stack->memory.missing - empty_entries(stack->memory.array, room);
+	stack->memory.room = 0;
+}
+
+/* Counts the calls of allocators. A call within such a call is a part of it. */
+static void count_memory(const struct block *block, const struct block *caller, bool inside)
+{
+	struct stack *stack = current;
+	uint64_t pc = block->pc;
+
+	if (stack && stack->memory.of) {
+		if (is_interrupt(block)) {
+			stack->memory.interrupts++;
+			return;
+		}
+		if (stack->memory.interrupts) {
+			stack->memory.interrupts -= block->iret;
+			return;
+		}
+		if (stack->memory.moving_back &&
+		    reached(pc, stack->memory.moving_back, stack->memory.moving_rsp))
+			end_moving(stack);
+		if (!reached(pc, stack->memory.back, stack->memory.back_rsp)) {
+			stack->memory.of->insns += block->insns;
+			if (!stack->memory.moving_back)
+				begin_moving(stack, block);
+			return;
+		}
+		stack->memory.of = NULL;
+	}
+	/* The stack is not known before the first switch. */
+	if (!block->memory || !caller || !stack)
+		return;
+	stack->memory.of = allocation_of(pc, caller->pc, inside);
+	stack->memory.interrupts = 0;
+	stack->memory.moving_back = 0;
+	stack->memory.back = return_address(&stack->memory.back_rsp);
+	stack->memory.of->count++;
+	stack->memory.of->to_nothing += block->memory == RESIZE && !reg(RSI);
+	stack->memory.of->insns += block->insns;
+	begin_moving(stack, block);
+}
+
+static struct block *previous;	/* the block that was executed before */
+
 static void block_executed(unsigned int vcpu, void *data)
 {
 	struct block *block = data;
+	bool inside;
 
 	if (!block->resolved)
 		resolve(block);
@@ -390,7 +569,10 @@ static void block_executed(unsigned int vcpu, void *data)
 		current = stack_of(reg(RSP));
 	block->all++;
 	total += block->insns;
-	if (within(block)) {
+	inside = within(block);
+	count_memory(block, previous, inside);
+	previous = block;
+	if (inside) {
 		block->within++;
 		current->entry->within += block->insns;
 		if (block->class == OWN)
@@ -423,6 +605,7 @@ static void forget(void)
 		for (struct block *block = blocks[i]; block; block = block->next)
 			block->all = block->within = block->leaving = 0;
 	memset(entries, 0, sizeof(entries));
+	memset(allocations, 0, sizeof(allocations));
 	memset(wrs, 0, sizeof(wrs));
 	total = copied = copy_calls = receives = signaled = 0;
 	entered = left = lost = 0;
@@ -444,6 +627,11 @@ static void write_counts(void)
 			fprintf(file, "entry %lx %lx %lu %lu %lu\n", entries[i].pc,
 				entries[i].from, entries[i].count, entries[i].within,
 				entries[i].own);
+	for (const struct allocation *of = allocations; of < allocations + ALLOCATIONS; of++)
+		if (of->count)
+			fprintf(file, "memory %lx %lx %d %lu %lu %lu %lu %lu\n", of->pc,
+				of->from, of->inside, of->count, of->to_nothing, of->insns,
+				of->pages, of->freed);
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (struct block *block = blocks[i]; block; block = block->next)
 			if (block->all && (block->class == OWN || block->within || block->leaving ||
@@ -468,6 +656,7 @@ static void marker_executed(unsigned int vcpu, void *data)
 	case MARKER_ON:
 		memset(stacks, 0, sizeof(stacks));
 		current = NULL;
+		previous = NULL;
 		repeating = 0;
 		qemu_plugin_u64_set(on, vcpu, 1);
 		break;
