@@ -115,7 +115,17 @@ static void getattr(long count)
 			err(1, "statx");
 }
 
-/* Keeps DEPTH operations going until COUNT are done. */
+/* Every third operation of a mixed load is a WRITE. */
+enum { MIXED = -1 };
+
+static int opcode_of(int opcode)
+{
+	if (opcode != MIXED)
+		return opcode;
+	return done % 3 == 2 ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD;
+}
+
+/* Keeps DEPTH operations going until COUNT are done. With a mixed load, each fourth waits for a GETATTR. */
 static void transfer(long count, int opcode)
 {
 	static struct iocb control[MAX_DEPTH], *list[MAX_DEPTH];
@@ -144,11 +154,13 @@ static void transfer(long count, int opcode)
 			struct iocb *io = list[ready - 1 - i];
 
 			memset(io, 0, sizeof(*io));
-			io->aio_lio_opcode = opcode;
+			io->aio_lio_opcode = opcode_of(opcode);
 			io->aio_fildes = fd;
 			io->aio_buf = (unsigned long)(buffers + (io - control) * size);
 			io->aio_nbytes = size;
 			io->aio_offset = done * size % FILE_SIZE;
+			if (opcode == MIXED && done % 4 == 3)
+				getattr(1);
 		}
 		if (begin && syscall(SYS_io_submit, context, begin, list + ready - begin) != begin)
 			err(1, "io_submit");
@@ -207,6 +219,8 @@ static void operate(long count)
 {
 	if (!strcmp(kind, "getattr"))
 		getattr(count);
+	else if (!strcmp(kind, "mixed"))
+		transfer(count, MIXED);
 	else
 		transfer(count, !strncmp(kind, "read", 4) ? IOCB_CMD_PREAD : IOCB_CMD_PWRITE);
 }
