@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * QEMU TCG plugin: counts the instructions of a node's kernel in rpcrdma.ko, and in its callees
- * until they return, and the calls of the kernel's allocators. README.rst describes the exceptions.
+ * until they return, the calls of the kernel's allocators, and the instructions while a spinlock is
+ * held. README.rst describes the exceptions.
  *
  * The guest steers it by marker instructions (marker.h). Its symbols come in a file, a copy of
  * /proc/kallsyms; the counts go to a file, one section for each phase. One processor only.
@@ -55,10 +56,15 @@ enum memory {
 	NO_MEMORY, MEMORY, RESIZE, PAGES_BY_ORDER, PAGES_BY_ARRAY, FREED_BY_ORDER, FREED_BY_BATCH
 };
 
+/* Functions that take and release a spinlock. Rust calls the first through functions of the kernel crate. */
+enum lock { NO_LOCK, LOCK, LOCK_HELPER, UNLOCK };
+
 struct symbol {
 	uint64_t address;
 	enum class class;
 	enum memory memory;
+	enum lock lock;
+	bool rpc;		/* in rpcrdma or sunrpc */
 };
 
 static struct symbol *symbols;
@@ -138,6 +144,16 @@ static enum memory classify_memory(const char *name, const char *module)
 	return AMONG(name, memory) ? MEMORY : NO_MEMORY;
 }
 
+static enum lock classify_lock(const char *name)
+{
+	static const char *const locks[] = { "_raw_spin_lock*" };
+	static const char *const unlocks[] = { "_raw_spin_unlock*" };
+	static const char *const helpers[] = { "rust_helper_spin_lock*" };
+
+	return AMONG(name, locks) ? LOCK : AMONG(name, unlocks) ? UNLOCK :
+	       AMONG(name, helpers) ? LOCK_HELPER : NO_LOCK;
+}
+
 static int by_address(const void *a, const void *b)
 {
 	const struct symbol *left = a, *right = b;
@@ -173,6 +189,8 @@ static void read_symbols(void)
 		symbol->address = address;
 		symbol->class = classify(name, module);
 		symbol->memory = classify_memory(name, module);
+		symbol->lock = classify_lock(name);
+		symbol->rpc = !strcmp(module, "[rpcrdma]") || !strcmp(module, "[sunrpc]");
 	}
 	fclose(file);
 	qsort(symbols, symbol_count, sizeof(*symbols), by_address);
@@ -183,6 +201,8 @@ static void read_symbols(void)
 				symbols[unique - 1].class = symbols[i].class;
 			if (symbols[unique - 1].memory == NO_MEMORY)
 				symbols[unique - 1].memory = symbols[i].memory;
+			if (symbols[unique - 1].lock == NO_LOCK)
+				symbols[unique - 1].lock = symbols[i].lock;
 		} else {
 			symbols[unique++] = symbols[i];
 		}
@@ -217,6 +237,7 @@ struct block {
 	bool resolved, start;
 	enum class class;
 	enum memory memory;	/* of the function that begins here */
+	enum lock lock;		/* of the same */
 	/* Executions: all; within a call of ours; that left it for something apart. */
 	uint64_t all, within, leaving;
 };
@@ -258,6 +279,7 @@ static void resolve(struct block *block)
 	block->start = symbol && (symbol->address == block->pc ||
 				   symbol->class == INTERRUPT_STUBS);
 	block->memory = block->start ? symbol->memory : NO_MEMORY;
+	block->lock = block->start ? symbol->lock : NO_LOCK;
 }
 
 /* --- Where the module is entered ---------------------------------------------------------- */
@@ -308,6 +330,27 @@ static struct allocation *allocation_of(uint64_t pc, uint64_t from, bool inside)
 	allocations[i].from = from;
 	allocations[i].inside = inside;
 	return &allocations[i];
+}
+
+/* --- Spinlocks ------------------------------------------------------------------------------ */
+
+struct hold {
+	uint64_t lock, from;	/* its address, and the address behind the call that takes it */
+	uint64_t count, insns, apart, longest;
+};
+
+#define HOLDS (1 << 13)
+static struct hold holds[HOLDS];
+
+static struct hold *hold_of(uint64_t lock, uint64_t from)
+{
+	size_t i = (lock >> 4 ^ from) % HOLDS;
+
+	while (holds[i].count && (holds[i].lock != lock || holds[i].from != from))
+		i = (i + 1) % HOLDS;
+	holds[i].lock = lock;
+	holds[i].from = from;
+	return &holds[i];
 }
 
 /* --- Kernel stacks -------------------------------------------------------------------------- */
@@ -552,6 +595,82 @@ static void count_memory(const struct block *block, const struct block *caller, 
 	begin_moving(stack, block);
 }
 
+/*
+ * The locks that rpcrdma and sunrpc hold. Their holder is not preempted, so one processor has one list.
+ * Interrupts are in no figure.
+ */
+#define MOST_HELD 16
+static struct {
+	struct {
+		struct hold *of;
+		uint64_t insns, apart;	/* of this list when the lock was taken */
+	} locks[MOST_HELD];
+	unsigned int count, interrupts;
+	/* Instructions while any lock is held; in functions apart that a call of the module has called. */
+	uint64_t insns, apart;
+	uint64_t helper_back;	/* the return address of the last call of Rust's function */
+} held;
+
+static void take(uint64_t lock)
+{
+	uint64_t rsp, back = return_address(&rsp);
+	const struct symbol *symbol = symbol_of(back);
+
+	if (symbol && symbol->lock == LOCK_HELPER)
+		symbol = symbol_of(back = held.helper_back);
+	if (!symbol || !symbol->rpc || held.count == MOST_HELD)
+		return;
+	held.locks[held.count].of = hold_of(lock, back);
+	held.locks[held.count].of->count++;
+	held.locks[held.count].insns = held.insns;
+	held.locks[held.count].apart = held.apart;
+	held.count++;
+}
+
+static void release(uint64_t lock)
+{
+	for (unsigned int i = held.count; i--; ) {
+		struct hold *of = held.locks[i].of;
+		uint64_t insns = held.insns - held.locks[i].insns;
+
+		if (of->lock != lock)
+			continue;
+		of->insns += insns;
+		of->apart += held.apart - held.locks[i].apart;
+		of->longest = insns > of->longest ? insns : of->longest;
+		held.count--;
+		memmove(&held.locks[i], &held.locks[i + 1],
+			(held.count - i) * sizeof(held.locks[0]));
+		return;
+	}
+}
+
+/* The instructions of the functions that take and release a lock are a part of its time. */
+static void count_locks(const struct block *block)
+{
+	uint64_t rsp;
+
+	if (held.count) {
+		if (is_interrupt(block))
+			held.interrupts++;
+		if (held.interrupts) {
+			held.interrupts -= block->iret;
+			return;
+		}
+	}
+	if (block->lock == LOCK_HELPER)
+		held.helper_back = return_address(&rsp);
+	if (block->lock == LOCK)
+		take(reg(RDI));
+	if (held.count) {
+		held.insns += block->insns;
+		if (current && current->inside && current->away)
+			held.apart += block->insns;
+	}
+	if (block->lock == UNLOCK && held.count)
+		release(reg(RDI));
+}
+
 static struct block *previous;	/* the block that was executed before */
 
 static void block_executed(unsigned int vcpu, void *data)
@@ -571,6 +690,7 @@ static void block_executed(unsigned int vcpu, void *data)
 	total += block->insns;
 	inside = within(block);
 	count_memory(block, previous, inside);
+	count_locks(block);
 	previous = block;
 	if (inside) {
 		block->within++;
@@ -606,6 +726,7 @@ static void forget(void)
 			block->all = block->within = block->leaving = 0;
 	memset(entries, 0, sizeof(entries));
 	memset(allocations, 0, sizeof(allocations));
+	memset(holds, 0, sizeof(holds));
 	memset(wrs, 0, sizeof(wrs));
 	total = copied = copy_calls = receives = signaled = 0;
 	entered = left = lost = 0;
@@ -632,6 +753,10 @@ static void write_counts(void)
 			fprintf(file, "memory %lx %lx %d %lu %lu %lu %lu %lu\n", of->pc,
 				of->from, of->inside, of->count, of->to_nothing, of->insns,
 				of->pages, of->freed);
+	for (const struct hold *of = holds; of < holds + HOLDS; of++)
+		if (of->count)
+			fprintf(file, "lock %lx %lx %lu %lu %lu %lu\n", of->lock, of->from,
+				of->count, of->insns, of->apart, of->longest);
 	for (size_t i = 0; i < BUCKETS; i++)
 		for (struct block *block = blocks[i]; block; block = block->next)
 			if (block->all && (block->class == OWN || block->within || block->leaving ||
@@ -657,6 +782,7 @@ static void marker_executed(unsigned int vcpu, void *data)
 		memset(stacks, 0, sizeof(stacks));
 		current = NULL;
 		previous = NULL;
+		held.count = held.interrupts = 0;
 		repeating = 0;
 		qemu_plugin_u64_set(on, vcpu, 1);
 		break;

@@ -11,6 +11,8 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
+import tables
+
 
 def program(path: Path):
     """Returns the program at PATH as a module."""
@@ -35,6 +37,7 @@ KALLSYMS = """\
 0000000000001510 T _raw_spin_lock
 0000000000001600 d some_data
 0000000000002000 t svc_fill_pages\t[sunrpc]
+0000000000002100 t xprt_request_enqueue_receive\t[sunrpc]
 0000000000003000 t svc_rdma_read\t[rpcrdma]
 0000000000004000 t nfsd_read\t[nfsd]
 0000000000005000 t __ib_process_cq\t[ib_core]
@@ -52,6 +55,10 @@ memory 1300 2010 0 2 0 5000 512 0
 memory 1400 2020 0 2 0 7000 0 520
 memory 1000 4010 0 9 0 900 0 1
 memory 1200 3010 1 5 0 5 0 0
+lock ffff8001 2105 4 200 40 60
+lock ffff8001 3018 2 100 0 90
+lock ffff8002 3018 2 20 0 10
+lock ffff8003 3028 2 20 0 10
 block 3000 10 0 2 2 0
 block 3020 20 0 2 2 0
 block 1510 4 1 6 2 0
@@ -117,19 +124,43 @@ class Memory(unittest.TestCase):
         self.assertEqual(self.figures["incl, memory"], 34 + 2500 + 3500)
 
 
+class Locks(unittest.TestCase):
+    """The time that locks are held."""
+
+    def test_names(self) -> None:
+        """Calls of functions that take a single lock name it; other calls of the same lock do not."""
+        locks = cost.lock_figures(counted()["read-4k"], {0x3018: "SpinLock<State>"})
+        self.assertEqual(set(locks), {"queue_lock", "SpinLock<State>", "in svc_rdma_read"})
+
+    def test_figures(self) -> None:
+        locks = cost.lock_figures(counted()["read-4k"], {})
+        self.assertEqual(locks["queue_lock"], {"taken": 3, "held": 150, "apart": 20, "longest": 90})
+
+
 class Tables(unittest.TestCase):
     """The tables in reStructuredText."""
 
+    def setUp(self) -> None:
+        self.figures = cost.figures_of({module: counted() for module in cost.MODULES}, {})
+
     def test_table(self) -> None:
-        self.assertEqual(cost.table(["", "own"], [["READ", "1,000"]]),
+        self.assertEqual(tables.table(["", "own"], [["READ", "1,000"]]),
                          "====  =====\n\\     own\n====  =====\nREAD  1,000\n====  =====\n")
 
     def test_both_modules(self) -> None:
-        counts = {module: counted() for module in cost.MODULES}
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            cost.print_tables(counts)
-        self.assertIn("READ 4 KiB, depth 1  30         30  1.00", printed.getvalue())
-        self.assertIn("READ 4 KiB, depth 1          3 / 3        7 / 7  257 / 257  264 / 264", printed.getvalue())
+        texts = self.figures.texts()
+        self.assertIn("READ 4 KiB, depth 1  30         30  1.00", texts["instructions"])
+        self.assertIn("READ 4 KiB, depth 1          3 / 3        7 / 7  257 / 257  264 / 264",
+                      texts["memory with sunrpc"])
+        self.assertIn("READ 4 KiB, depth 1  queue_lock        3            150   20     90       3         150   20",
+                      texts["locks"])
+
+    def test_file(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "figures"
+            tables.write(path, {"client": self.figures})
+            tables.write(path, {"server": self.figures})
+            self.assertEqual(tables.read(path), {"client": self.figures, "server": self.figures})
 
 
 if __name__ == "__main__":
