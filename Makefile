@@ -175,7 +175,8 @@ host-mistakes:
 host-cost:
 	@$(step) 'cost of the core' tools/proto/cost/check
 host-tables:
-	@$(step) 'tables of the cost of an RPC' tools/cost/test_cost.py
+	@$(step) 'tables of measurements' sh -c \
+		'tools/cost/test_cost.py && tools/bench/test_bench.py'
 host-status:
 	@$(step) 'status of recorded machines' tools/status/test_status.py
 host-manual:

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Tests of the benchmark's parsers and tables, without a measurement."""
+
+import tempfile
+import unittest
+
+from pathlib import Path
+
+import counters
+import results
+
+STAT = """\
+cpu  100 10 200 5000 30 40 50 0 0 0
+cpu0 100 10 200 5000 30 40 50 0 0 0
+intr 1234 0 0
+ctxt 98765
+btime 1700000000
+"""
+TRACE = """\
+ kworker/0:1-50 [000] ..... 10.000001: cq_schedule: cq.id=7
+ kworker/0:1-50 [000] ..... 10.000002: cq_process: cq.id=7
+ kworker/0:1-50 [000] ..... 10.000003: cq_poll: cq.id=7 requested 16, returned 16
+ kworker/0:1-50 [000] ..... 10.000004: cq_poll: cq.id=7 requested 16, returned 3
+ kworker/0:1-50 [000] ..... 10.000005: cq_process: cq.id=9
+ kworker/0:1-50 [000] ..... 10.000006: cq_poll: cq.id=9 requested 16, returned 0
+ kworker/0:1-50 [000] ..... 10.000007: cq_process: cq.id=7
+ kworker/0:1-50 [000] ..... 10.000008: cq_poll: cq.id=7 requested 16, returned 1
+ kworker/0:1-50 [000] ..... 10.000009: cq_poll: cq.id=8 requested 16, returned 5
+"""
+
+
+def run(stock: list[float], ours: list[float], better: str) -> results.Run:
+    return results.Run("2026-11-27", "uml", "client", len(stock), {"row": better},
+                       {results.STOCK: {"row": stock}, "ours": {"row": ours}})
+
+
+class Counters(unittest.TestCase):
+    """The counters of a node."""
+
+    def test_stat(self) -> None:
+        before = counters.parse_stat(STAT, 100)
+        self.assertEqual(before, counters.Counters(98765, 4.0))
+        after = counters.parse_stat(STAT.replace("98765", "98865").replace("cpu  100", "cpu  150"), 100)
+        self.assertEqual(after - before, counters.Counters(100, 0.5))
+
+    def test_batches(self) -> None:
+        """A run may poll several times; a poll whose run began before the trace is left out."""
+        self.assertEqual(sorted(counters.parse_trace(TRACE)), [0, 1, 19])
+
+
+class Results(unittest.TestCase):
+    """The figures of a run."""
+
+    def test_parse(self) -> None:
+        self.assertEqual(results.parse("said\nread\t12.5\tmore\nlatency\t3\tless\n"),
+                         {"read": (12.5, "more"), "latency": (3.0, "less")})
+
+    def test_ratio(self) -> None:
+        row, = run([100, 200, 400], [150, 200, 300], results.MORE).rows()
+        self.assertEqual((row.ratio, min(row.ratios), max(row.ratios)), (1.0, 0.75, 1.5))
+
+    def test_behind(self) -> None:
+        for better, ours, behind in ((results.MORE, [90, 99], True), (results.MORE, [90, 101], False),
+                                     (results.LESS, [101, 110], True), (results.LESS, [99, 110], False),
+                                     (results.EXPLAINS, [1, 1], False)):
+            row, = run([100, 100], ours, better).rows()
+            self.assertEqual(row.behind, behind, (better, ours))
+
+    def test_a_figure_of_zero(self) -> None:
+        row, = run([0, 0], [1, 2], results.LESS).rows()
+        self.assertFalse(row.behind)
+        self.assertIn("1.5", row.text())
+
+    def test_a_row_of_one_module(self) -> None:
+        row, = run([], [90, 100], results.LESS).rows()
+        self.assertEqual(row.text().split(), ["row", "--", "95.0"])
+        self.assertFalse(row.behind)
+
+    def test_text(self) -> None:
+        self.assertEqual(run([100, 200], [90, 190], results.MORE).text().splitlines()[1].split(),
+                         ["row", "150.0", "140.0", "0.93", "0.90-0.95", "behind"])
+
+    def test_file(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "run"
+            before = run([100, 200], [90, 190], results.MORE)
+            before.write(path)
+            self.assertEqual(results.Run.read(path), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
