@@ -88,6 +88,26 @@ def parse_trace(text: str) -> list[int]:
     return done + list(runs.values())
 
 
+class Runs:
+    """Counts the runs of work items that poll completion queues on the server's node while it is entered."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> "Runs":
+        on("server", f"cd {TRACING} && echo >trace && echo 1 >events/rdma_core/cq_process/enable")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.count = parse_events(on("server", f"cd {TRACING} && echo 0 >events/rdma_core/cq_process/enable &&"
+                                               "cat per_cpu/cpu*/stats && echo >trace"))
+
+
+def parse_events(stats: str) -> int:
+    """Returns the number of events in the buffers of all processors, including the events that were overwritten."""
+    return sum(int(number) for number in re.findall(r"^(?:entries|overrun): (\d+)$", stats, re.MULTILINE))
+
+
 HELD = r"""
 sync
 echo 3 >/proc/sys/vm/drop_caches

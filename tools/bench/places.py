@@ -10,7 +10,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LAB = HERE.parent / "lab/lab"
 # The files that the client needs.
-FILES = tuple(HERE / name for name in ("on-node", "counters.py", "results.py"))
+FILES = (*(HERE / name for name in ("on-node", "counters.py", "results.py", "crowd-rate")),
+         HERE.parent.parent / "selftests/lib/crowd.py")
 SECONDS = 1200
 
 

@@ -49,6 +49,11 @@ class Counters(unittest.TestCase):
         self.assertEqual(sorted(counters.parse_trace(TRACE)), [0, 1, 19])
 
 
+    def test_events(self) -> None:
+        self.assertEqual(counters.parse_events("entries: 12\noverrun: 30\ncommit overrun: 5\nbytes: 9\nentries: 1\n"),
+                         43)
+
+
 class Results(unittest.TestCase):
     """The figures of a run."""
 
