@@ -78,7 +78,7 @@ kdir: python ## Prepare a KDIR for Debian's kernel KERNEL=VERSION (its headers p
 
 # --- Seeing and checking --------------------------------------------------------
 
-.PHONY: python docs demo cost bench check check-lint check-host check-build check-lab check-cost check-docs check-wire check-wire-quick check-dissector check-nfstest check-deb check-demo check-end
+.PHONY: python docs demo cost bench bench-check check check-lint check-host check-build check-lab check-cost check-docs check-wire check-wire-quick check-dissector check-nfstest check-deb check-demo check-end
 python:
 	@command -v python3 >/dev/null || { \
 		echo 'python3 is missing: apt-get install python3' >&2; \
@@ -95,6 +95,10 @@ cost: python ## Count what one RPC executes on either side, with our module and 
 
 bench: python ## Measure our client, our server, then both in either version, beside the kernel's own (an hour)
 	@for side in client server both; do tools/bench/compare --side $$side || exit; done
+
+bench-check: python ## Compare the ratios of all measurements with the recorded ratios (an hour)
+	@for side in client server; do \
+		tools/bench/compare --side $$side --against tools/bench/recorded/$$side || exit; done
 
 check: python ## Every test; ends with: N passed, N failed
 	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build \
@@ -176,7 +180,7 @@ host-cost:
 	@$(step) 'cost of the core' tools/proto/cost/check
 host-tables:
 	@$(step) 'tables of measurements' sh -c \
-		'tools/cost/test_cost.py && tools/bench/test_bench.py'
+		'tools/cost/test_cost.py && tools/bench/test_bench.py && tools/bench/tables --check'
 host-status:
 	@$(step) 'status of recorded machines' tools/status/test_status.py
 host-manual:

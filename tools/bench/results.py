@@ -5,6 +5,7 @@ import dataclasses
 import json
 import statistics
 
+from collections.abc import Iterator
 from pathlib import Path
 
 STOCK = "stock"
@@ -73,6 +74,18 @@ class Run:
         """Returns the table."""
         heading = f"{'':60}{STOCK:>10}{'ours':>10}{'ratio':>8}{'spread':>14}   (medians of {self.rounds})"
         return "\n".join([heading, *(row.text() for row in self.rows())])
+
+    def worse_than(self, recorded: "Run") -> Iterator[str]:
+        """Yields a line for each row whose ratios are all worse than all ratios of the RECORDED run."""
+        known = {(row.title, row.name): row for row in recorded.rows()}
+        for row in self.rows():
+            before = known.get((row.title, row.name))
+            if not before or not before.ratios or not row.ratios:
+                continue
+            if ((row.better == MORE and max(row.ratios) < min(before.ratios)) or
+                    (row.better == LESS and min(row.ratios) > max(before.ratios))):
+                yield (f"{row.title}: {row.name}: {row.ratio:.2f} ({min(row.ratios):.2f}-{max(row.ratios):.2f}), "
+                       f"recorded {before.ratio:.2f} ({min(before.ratios):.2f}-{max(before.ratios):.2f})")
 
     def write(self, path: Path) -> None:
         """Writes the figures to PATH."""

@@ -5,10 +5,27 @@
 import tempfile
 import unittest
 
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from xml.etree import ElementTree
 
 import counters
 import results
+
+
+def program(path: Path):
+    """Returns the program at PATH as a module."""
+    loader = SourceFileLoader(path.name, str(path))
+    spec = spec_from_loader(path.name, loader)
+    assert spec
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+plot = program(Path(__file__).resolve().parent / "plot")
+tables = program(Path(__file__).resolve().parent / "tables")
 
 STAT = """\
 cpu  100 10 200 5000 30 40 50 0 0 0
@@ -86,12 +103,81 @@ class Results(unittest.TestCase):
         self.assertEqual(run([100, 200], [90, 190], results.MORE).text().splitlines()[1].split(),
                          ["row", "150.0", "140.0", "0.93", "0.90-0.95", "behind"])
 
+    def test_worse_than_recorded(self) -> None:
+        """Worse is a row whose spread does not meet the spread of the recorded run."""
+        for better, ours, worse in ((results.MORE, [79, 75], True), (results.MORE, [79, 81], False),
+                                    (results.LESS, [91, 95], True), (results.LESS, [89, 95], False),
+                                    (results.EXPLAINS, [10, 10], False)):
+            recorded, now = run([100, 100], [80, 90], better), run([100, 100], ours, better)
+            self.assertEqual(bool(list(now.worse_than(recorded))), worse, (better, ours))
+
+    def test_a_new_row_has_no_record(self) -> None:
+        recorded = results.Run("2026-11-27", "uml", "client", 1, {}, {results.STOCK: {}, "ours": {}})
+        self.assertEqual(list(run([100], [1], results.MORE).worse_than(recorded)), [])
+
+    def test_plot(self) -> None:
+        drawn = ElementTree.fromstring(plot.svg(run([100, 100], [80, 90], results.MORE)))
+        texts = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertIn("0.85", texts)
+        circle, = drawn.iter("{http://www.w3.org/2000/svg}circle")
+        self.assertEqual(circle.get("fill"), plot.COLOURS["worse"])
+
     def test_file(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "run"
             before = run([100, 200], [90, 190], results.MORE)
             before.write(path)
             self.assertEqual(results.Run.read(path), before)
+
+
+DOCUMENT = """\
+Throughput
+----------
+
+.. recorded: bench client
+
+old
+
+.. end of recorded
+
+After it.
+"""
+
+
+class Tables(unittest.TestCase):
+    """The tables of the document."""
+
+    def filled(self, document: str) -> str:
+        with tempfile.TemporaryDirectory() as directory:
+            run([100, 200], [90, 190], results.MORE).write(Path(directory) / "client")
+            return tables.filled(document, Path("nowhere"), Path(directory))
+
+    def test_filled(self) -> None:
+        text = self.filled(DOCUMENT)
+        self.assertNotIn("old", text)
+        self.assertIn("\n    row ", text)
+        self.assertTrue(text.endswith(".. end of recorded\n\nAfter it.\n"))
+        self.assertEqual(self.filled(text), text)
+
+    def test_a_table_without_end(self) -> None:
+        with self.assertRaises(ValueError):
+            self.filled(DOCUMENT.replace(".. end of recorded\n", ""))
+
+    def test_a_table_that_does_not_exist(self) -> None:
+        with self.assertRaises(ValueError):
+            self.filled(DOCUMENT.replace("bench client", "wish client"))
+
+    def test_tables_of_the_cost(self) -> None:
+        cost = tables.cost_tables()
+        figures = dict.fromkeys((*cost.INSTRUCTIONS, *cost.CALLS, *cost.WORK, *cost.MEMORY, *cost.WITH_SUNRPC,
+                                 cost.WITH_MEMORY), 1.0)
+        recorded = cost.Figures({"null": "NULL"}, dict.fromkeys(cost.MODULES, {"null": figures}),
+                                dict.fromkeys(cost.MODULES, {}))
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "recorded"
+            cost.write(path, {"server": recorded})
+            text = tables.filled(DOCUMENT.replace("bench client", "cost server memory"), path, Path("nowhere"))
+        self.assertIn("NULL              1 / 1        1 / 1  1 / 1  1 / 1", text)
 
 
 if __name__ == "__main__":
