@@ -20,7 +20,7 @@ _rpcrdma_status() {
 
 	case $command:$before in
 	:-o | :--output) words='text json' ;;
-	:--watch | collect:--seconds) return ;;
+	:--watch | collect:--seconds | trace:--slow) return ;;
 	:--root)
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -d -- "$word")
@@ -29,7 +29,7 @@ _rpcrdma_status() {
 	:*) words='-o --output --watch --root -h --help doctor collect trace prometheus swap-module' ;;
 	doctor:*) words='-h --help' ;;
 	collect:*) words='--seconds -h --help' ;;
-	trace:*) words='--all -h --help' ;;
+	trace:*) words='--all --slow -h --help' ;;
 	prometheus:*) words='-h --help' ;;
 	swap-module:*) words='rust c --restart-server -h --help' ;;
 	*) return ;;

@@ -49,12 +49,18 @@ INSTANCE = TRACING / "instances/rpcrdma-status"
 class Events:
     """The trace events of the module in a buffer of their own."""
 
-    def __init__(self, wanted: tuple[str, ...] = ("*",), kilobytes: int = 4096) -> None:
+    def __init__(self, wanted: tuple[str, ...] = ("*",), kilobytes: int = 4096,
+                 slow: float | None = None) -> None:
         INSTANCE.mkdir()
         (INSTANCE / "buffer_size_kb").write_text(str(kilobytes), encoding="ascii")
         for pattern in wanted:
             for path in glob.glob(f"{INSTANCE}/events/rpcrdma/{pattern}/enable"):
                 Path(path).write_text("1", encoding="ascii")
+        latency = INSTANCE / "events/sunrpc/rpc_stats_latency"
+        if slow is not None and latency.is_dir():
+            # The kernel drops the events of faster RPCs.
+            (latency / "filter").write_text(f"execute > {int(slow * 1000)}", encoding="ascii")
+            (latency / "enable").write_text("1", encoding="ascii")
 
     def __enter__(self) -> "Events":
         return self

@@ -75,7 +75,7 @@ def make_archive(machine: Machine, options: argparse.Namespace) -> int:
 
 def trace(_machine: Machine, options: argparse.Namespace) -> int:
     needs_root("trace")
-    with collect.Events(("*",) if options.all else EVENTS) as events:
+    with collect.Events(("*",) if options.all else EVENTS, slow=options.slow) as events:
         try:
             for line in events.each():
                 print(line, end="", flush=True)
@@ -127,8 +127,10 @@ def command_line() -> argparse.ArgumentParser:
     command = add("collect", make_archive, "Makes an archive for a bug report")
     command.add_argument("--seconds", type=float, default=10, help="how long to record events; default: 10")
     command.add_argument("file", nargs="?", type=Path, metavar="FILE.tar.xz")
-    command = add("trace", trace, "Prints connections, errors and waits as they happen")
+    command = add("trace", trace, "Prints connections, errors, waits and slow RPCs as they happen")
     command.add_argument("--all", action="store_true", help="all events of the module")
+    command.add_argument("--slow", type=float, default=1000, metavar="MILLISECONDS",
+                         help="RPCs that took longer; default: 1000")
     command = add("prometheus", prometheus, "Prints metrics for the textfile collector of node_exporter")
     command.add_argument("file", nargs="?", type=Path, metavar="FILE.prom", help="writes the metrics to FILE")
     command = add("swap-module", swap_module, "Exchanges the loaded module if nothing uses it")
