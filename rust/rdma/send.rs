@@ -165,10 +165,7 @@ impl<H: Handler> SendBuf<H> {
     ) -> Option<&mut [u8]> {
         let end = end_of_data(message, len)?;
         let start = end - len;
-        let data = self
-            .buf
-            .bytes_mut()
-            .get_mut(start as usize..end as usize)?;
+        let data = self.buf.bytes_mut().get_mut(start as usize..end as usize)?;
         self.data = start..end;
         self.data_wr.0.remote_addr = remote.address;
         self.data_wr.0.rkey = remote.key;

@@ -128,10 +128,10 @@ debugfs_tells_why_a_connection_was_closed() {
 debugfs_file_survives_its_transport() {
 	mount_export
 	debugfs >/dev/null
-	exec 3<"$(echo /sys/kernel/debug/rpcrdma/*)"
+	exec 3<"$(echo /sys/kernel/debug/rpcrdma/xprt-*)"
 	leave
 	for _ in $(seq 20); do
-		[ -n "$(ls /sys/kernel/debug/rpcrdma)" ] || break
+		ls /sys/kernel/debug/rpcrdma/xprt-* >/dev/null 2>&1 || break
 		sleep 0.5
 	done
 	! cat <&3 || fail "the file goes on speaking"

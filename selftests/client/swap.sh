@@ -75,7 +75,7 @@ swapping() {
 transports_are_counted() {
 	VERS=$1
 	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
-	at_rest 0 eval 'ls $files | wc -l'
+	at_rest 0 eval 'ls $files/xprt-* 2>/dev/null | wc -l'
 	mount_export nconnect=2
 	swap_file swap1 8
 	swap_file swap2 8
