@@ -134,7 +134,7 @@ lint-spelling:
 	@$(step) 'spelling' sh -c 'git ls-files | grep -v "corpus\|Cargo.lock" | $(buildroot) xargs codespell'
 lint-shell:
 	@$(step) 'shell' sh -c '{ git grep -lI "^#!/bin/sh" | $(buildroot) xargs shellcheck --shell=dash; } && \
-		git grep -lI "^#!/bin/bash" | $(buildroot) xargs shellcheck'
+		git grep -lI "^#!/bin/bash" | $(buildroot) xargs -n 8 -P $(shell nproc) shellcheck'
 lint-pylint:
 	@$(step) 'pylint' sh -c '{ git ls-files "*.py"; git grep -lIP "^#!.*\bpython3?\b"; } | sort -u | $(buildroot) xargs pylint'
 lint-mypy:
@@ -182,7 +182,7 @@ host-tables:
 	@$(step) 'tables of measurements' sh -c \
 		'tools/cost/test_cost.py && tools/bench/test_bench.py && tools/bench/tables --check'
 host-status:
-	@$(step) 'status of recorded machines' tools/status/test_status.py
+	@$(step) 'status of recorded machines' $(buildroot) tools/status/test_status.py
 host-manual:
 	@$(step) --ktap 'manual pages and completion' tools/status/check-manual
 host-dissector:

@@ -26,7 +26,9 @@ connection_that_fails() {
 	on_side client
 	PORT=20999
 	expect xprtrdma_connect "rc == -111 && connect_status == -111 && addr == \"$SERVER\" && port == \"$PORT\""
-	! mount -t nfs -o "proto=rdma,port=$PORT,vers=3,retry=0,soft,timeo=10,retrans=1" "$SERVER:$EXPORT" "$mnt"
+	if mount -t nfs -o "proto=rdma,port=$PORT,vers=3,retry=0,soft,timeo=10,retrans=1" "$SERVER:$EXPORT" "$mnt"; then
+		fail "a server listens on the port $PORT"
+	fi
 	came
 }
 

@@ -133,7 +133,8 @@ class Doctor(unittest.TestCase):
     def test_flow_control(self) -> None:
         self.assertNotIn("flow control", self.shown({}))
         counters = "     rx_prio3_pause: 0\n     tx_prio3_pause: {}\n     rx_discards_phy: 7\n"
-        self.assertIn("PASS eth0 has sent and received no frame of priority", self.shown({}, ethtool=counters.format(0)))
+        shown = self.shown({}, ethtool=counters.format(0))
+        self.assertIn("PASS eth0 has sent and received no frame of priority", shown)
         shown = self.shown({}, ethtool=counters.format(5))
         self.assertIn("PASS eth0 uses priority flow control: tx_prio3_pause is 5", shown)
         self.assertIn("WARN eth0 has dropped frames: rx_discards_phy is 7", shown)
@@ -148,7 +149,7 @@ class Doctor(unittest.TestCase):
         soft = {"/sys/class/infiniband/rxe0/ports/1/state": "4: ACTIVE",
                 "/sys/class/infiniband/rxe0/ports/1/link_layer": "Ethernet",
                 "/sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0": "eth0"}
-        self.assertIn("WARN the queue of eth0 has 1000 frames, which rxe0 may overflow", self.shown(soft))
+        self.assertIn("WARN the queue of eth0 has 1000 frames: rxe0 may overflow it", self.shown(soft))
 
 
 class Metrics(unittest.TestCase):

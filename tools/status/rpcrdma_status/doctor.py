@@ -56,7 +56,7 @@ def checks_compiler(machine: Machine, _state: State) -> Iterator[Finding]:
         yield Finding(PASS, f"rustc {found.group(1)} is the compiler of the kernel")
     else:
         yield Finding(WARN, f"rustc is {found.group(1)}, but the kernel was built by rustc {wanted.group(1)}",
-                      "no module in Rust can be built here: install the rustc of the kernel, or a package of the module")
+                      "no module in Rust can be built here: install the rustc of the kernel, or the module's package")
 
 
 def checks_device(_machine: Machine, state: State) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ def checks_send_queue_of_interface(machine: Machine, state: State) -> Iterator[F
             continue
         length = machine.word(f"/sys/class/net/{device.interface}/tx_queue_len")
         if length and int(length) < 10000:
-            yield Finding(WARN, f"the queue of {device.interface} has {length} frames, which {device.name} may overflow",
+            yield Finding(WARN, f"the queue of {device.interface} has {length} frames: {device.name} may overflow it",
                           f"ip link set {device.interface} txqueuelen 20000")
 
 
