@@ -229,7 +229,7 @@ impl<H: Handler> Cq<H> {
         }
     }
 
-    /// Says which queue pair's queue this is.
+    /// Sets the queue pair of the queue.
     ///
     /// # Safety
     ///

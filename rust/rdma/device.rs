@@ -142,7 +142,7 @@ impl Registers {
         }
     }
 
-    /// Finds out the parameter `force_mr` by preparing an RDMA Write of one page on `qp`. Context:
+    /// Determines the parameter `force_mr` by preparing an RDMA Write of one page on `qp`. Context:
     /// process, may sleep.
     ///
     /// # Safety

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Classes of `struct rpc_xprt`, `struct xprt_class`: how the core has transports made, finds them
-//! by name and by netid, and how their lives begin and end.
+//! Classes of `struct rpc_xprt`, `struct xprt_class`: the registration by name and by netid, and the creation and
+//! the end of transports.
 
 use crate::{
     bindings,

@@ -580,7 +580,7 @@ events! {
         why: &'a str,
     }
 
-    /// The congestion window changed: `limit` Calls may be in flight.
+    /// A Reply has ended a Call: `limit` Calls may be in flight.
     struct XprtrdmaCredits = xprtrdma_credits {
         cid: u32,
         limit: u32,

@@ -23,7 +23,7 @@ pub enum Verdict {
     Continue,
     /// The peer has proven its identity.
     Accept,
-    /// It is not.
+    /// The peer has not proven its identity.
     Refuse,
 }
 
