@@ -107,10 +107,7 @@ TRACE_DEFINE_ENUM(rpcrdma_areadch);
 TRACE_DEFINE_ENUM(rpcrdma_writech);
 TRACE_DEFINE_ENUM(rpcrdma_replych);
 
-/* The address and the port of the peer as texts, which the C module has in the same fields. */
-#define RPCRDMA_PEER							\
-	__dynamic_array(char, addr, INET6_ADDRSTRLEN)			\
-	__dynamic_array(char, port, sizeof("65535"))
+/* Stores the address and the port of @peer as texts, which the C module has in the same fields. */
 #define rpcrdma_assign_peer(peer)					\
 	do {								\
 		snprintf(__get_str(addr), INET6_ADDRSTRLEN, "%pISc", peer); \
@@ -130,7 +127,8 @@ TRACE_EVENT(xprtrdma_connect,
 		__field(u32, cid)
 		__field(int, rc)
 		__field(int, connect_status)
-		RPCRDMA_PEER
+		__dynamic_array(char, addr, INET6_ADDRSTRLEN)
+		__dynamic_array(char, port, sizeof("65535"))
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
@@ -154,7 +152,8 @@ TRACE_EVENT(xprtrdma_disconnect,
 		__field(u32, cid)
 		__field(int, rc)
 		__field(int, connect_status)
-		RPCRDMA_PEER
+		__dynamic_array(char, addr, INET6_ADDRSTRLEN)
+		__dynamic_array(char, port, sizeof("65535"))
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
@@ -202,7 +201,8 @@ TRACE_EVENT(xprtrdma_op_connect,
 	TP_ARGS(peer, delay),
 	TP_STRUCT__entry(
 		__field(unsigned long, delay)
-		RPCRDMA_PEER
+		__dynamic_array(char, addr, INET6_ADDRSTRLEN)
+		__dynamic_array(char, port, sizeof("65535"))
 	),
 	TP_fast_assign(
 		__entry->delay = delay;
@@ -539,7 +539,8 @@ TRACE_EVENT(xprtrdma_createmrs,
 	TP_ARGS(cid, peer, count),
 	TP_STRUCT__entry(
 		__field(u32, cid)
-		RPCRDMA_PEER
+		__dynamic_array(char, addr, INET6_ADDRSTRLEN)
+		__dynamic_array(char, port, sizeof("65535"))
 		__field(unsigned int, count)
 	),
 	TP_fast_assign(
@@ -560,7 +561,8 @@ TRACE_EVENT(xprtrdma_nomrs_err,
 		__field(u32, cid)
 		__field(unsigned int, task_id)
 		__field(unsigned int, client_id)
-		RPCRDMA_PEER
+		__dynamic_array(char, addr, INET6_ADDRSTRLEN)
+		__dynamic_array(char, port, sizeof("65535"))
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
@@ -751,7 +753,8 @@ TRACE_EVENT(xprtrdma_post_recvs,
 		__field(u32, cq_id)
 		__field(unsigned int, count)
 		__field(int, posted)
-		RPCRDMA_PEER
+		__dynamic_array(char, addr, INET6_ADDRSTRLEN)
+		__dynamic_array(char, port, sizeof("65535"))
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
@@ -886,7 +889,8 @@ DECLARE_EVENT_CLASS(xprtrdma_reply_class,
 		__field(u32, xid)
 		__field(u32, version)
 		__field(u32, proc)
-		RPCRDMA_PEER
+		__dynamic_array(char, addr, INET6_ADDRSTRLEN)
+		__dynamic_array(char, port, sizeof("65535"))
 		__string_len(why, why->data, why->len)
 	),
 	TP_fast_assign(
@@ -1056,7 +1060,8 @@ DECLARE_EVENT_CLASS(xprtrdma_callback_class,
 		__field(u32, cid)
 		__field(u32, xid)
 		__field(u32, len)
-		RPCRDMA_PEER
+		__dynamic_array(char, addr, INET6_ADDRSTRLEN)
+		__dynamic_array(char, port, sizeof("65535"))
 	),
 	TP_fast_assign(
 		__entry->cid = cid;
