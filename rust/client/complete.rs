@@ -220,11 +220,17 @@ impl Role for Client {
         let Some(rqst) = self.xprt.lookup(xid.0) else {
             orphaned(self, protocol, requests, xid);
             drop(state);
-            return stray(self, arrived.fixed, None);
+            return stray(self, xid, arrived.fixed.version, arrived.fixed.htype, None);
         };
         let Some((sent, limit)) = take(protocol, requests, &rqst, &mut invalidated) else {
             drop(state);
-            return stray(self, arrived.fixed, Some(rqst));
+            return stray(
+                self,
+                xid,
+                arrived.fixed.version,
+                arrived.fixed.htype,
+                Some(rqst),
+            );
         };
         drop(state);
         granted(self, limit);
@@ -299,7 +305,7 @@ impl Role for Client {
                         trace_refusal(self, &rqst, report);
                     }
                     Event::Failed { why, .. } => {
-                        invalid_reply(self, fixed_words(message), why.name());
+                        invalid_message(self, message, why.name());
                     }
                     Event::Close { why, .. } => shared.request_close(EndReason::Protocol(why)),
                     _ => {}
@@ -319,7 +325,8 @@ impl Role for Client {
                 if let Event::Close { why, .. } = event {
                     return Disposition::Close(EndReason::Protocol(why));
                 }
-                stray(self, fixed_words(message), rqst)
+                let fixed = fixed_words(message);
+                stray(self, fixed.xid, fixed.version, fixed.htype, rqst)
             }
             ReplyClaim::None => unclaimed(self, event, message),
         }
@@ -526,7 +533,8 @@ fn check(
             Payload::ReplyChunk { len } => ReceivedForm::ReplyChunk { len },
         },
         Err(why) => {
-            invalid_reply(client, arrived.fixed, why.name());
+            let fixed = &arrived.fixed;
+            invalid_reply(client, fixed.xid, fixed.version, fixed.htype, why.name());
             ReceivedForm::Failed
         }
     };
@@ -569,7 +577,13 @@ fn granted(client: &Client, limit: u32) {
 
 /// Drops a message for an RPC that does not wait for it.
 #[cold]
-fn stray(client: &Client, fixed: FixedWords, rqst: Option<Pinned>) -> Disposition<Pending> {
+fn stray(
+    client: &Client,
+    xid: Xid,
+    version: u32,
+    proc: u32,
+    rqst: Option<Pinned>,
+) -> Disposition<Pending> {
     let why = if rqst.is_some() {
         client.stats.bad_messages.add(1);
         "not sent, or answered already"
@@ -578,9 +592,9 @@ fn stray(client: &Client, fixed: FixedWords, rqst: Option<Pinned>) -> Dispositio
     };
     trace::emit(|| trace::XprtrdmaReplyRqstErr {
         cid: client.cid,
-        xid: fixed.xid.0,
-        version: fixed.version,
-        proc: fixed.htype,
+        xid: xid.0,
+        version,
+        proc,
         peer: &client.peer,
         why,
     });
@@ -611,15 +625,22 @@ fn trace_refusal(client: &Client, rqst: &RdmaRqst, report: ErrorReport) {
 
 /// Traces a message that breaks a rule, for the reason `why`.
 #[cold]
-fn invalid_reply(client: &Client, fixed: FixedWords, why: &'static str) {
+fn invalid_reply(client: &Client, xid: Xid, version: u32, proc: u32, why: &'static str) {
     trace::emit(|| trace::XprtrdmaReplyHdrErr {
         cid: client.cid,
-        xid: fixed.xid.0,
-        version: fixed.version,
-        proc: fixed.htype,
+        xid: xid.0,
+        version,
+        proc,
         peer: &client.peer,
         why,
     });
+}
+
+/// Traces `message`, which breaks a rule, for the reason `why`.
+#[cold]
+fn invalid_message(client: &Client, message: &ClientMessage, why: &'static str) {
+    let fixed = fixed_words(message);
+    invalid_reply(client, fixed.xid, fixed.version, fixed.htype, why);
 }
 
 /// Traces a message that ends the connection, for the reason `why`, if that is its version.
@@ -644,7 +665,7 @@ fn trace_version(client: &Client, why: connection::CloseReason, message: &Client
 fn trace_dropped(client: &Client, message: &ClientMessage) {
     let fixed = fixed_words(message);
     if message.bytes().len() >= Version::V1.empty_header_len() as usize {
-        return invalid_reply(client, fixed, "dropped");
+        return invalid_message(client, message, "dropped");
     }
     trace::emit(|| trace::XprtrdmaReplyShortErr {
         cid: client.cid,
@@ -712,7 +733,7 @@ fn unclaimed(client: &Client, event: Event<'_>, message: &ClientMessage) -> Disp
         }
         Event::Ready | Event::VersionChanged { refused: None } => Disposition::Done,
         Event::Refused(why) => {
-            invalid_reply(client, fixed_words(message), why.name());
+            invalid_message(client, message, why.name());
             client.stats.bad_messages.add(1);
             Disposition::Done
         }
