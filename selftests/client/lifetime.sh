@@ -99,7 +99,7 @@ namespace_goes_away() {
 	[ "$2" = first ] || ip netns delete rpcrdma-test
 	cat "$local/churn"
 	# The last reference has gone when the device has, which goes with its interface.
-	for _ in $(seq 240); do
+	for _ in $(seq 60); do
 		rdma link | grep -q rxe9 || break
 		sleep 0.5
 	done
