@@ -138,6 +138,7 @@ impl SendPermit<'_> {
     /// # Errors
     ///
     /// The connection has to be closed.
+    #[inline(always)]
     pub(super) fn post(
         mut self,
         write: Option<Write>,
