@@ -487,7 +487,7 @@ fn take(
 ) -> Option<(SentRequest, u32)> {
     let sent = requests.table.take(rqst.index(), invalidated)?;
     rqst.set_outstanding(false);
-    if !matches!(sent, SentRequest::Exposed(_)) {
+    if !matches!(sent, SentRequest::Exposed(..)) {
         protocol.handle_call_ended();
     }
     Some((sent, protocol.limit()))
@@ -781,7 +781,7 @@ fn end_exposure(
             client.give_back(mr);
             proof
         }
-        SentRequest::Exposed(exposed) => {
+        SentRequest::Exposed(exposed, _) => {
             let in_parts = source.in_parts;
             return end_exposure_of_many(shared, rqst, exposed, form, in_parts, invalidated);
         }

@@ -114,8 +114,6 @@ use kernel::{
 pub(crate) struct Exposed {
     pub(super) mrs: MrList<Registered>,
     pub(super) inv: LocalInvBox<Shared<Client>>,
-    /// The chunk lists of the Call, in terms of the registrations.
-    pub(super) layout: Layout,
 }
 
 /// Returns the Segment of a registration for the header.
@@ -135,7 +133,7 @@ pub(crate) enum SentRequest {
     /// It named memory by one registration, which the peer has invalidated.
     Revoked(Mr<Revoked>, Layout),
     /// The peer may reach its memory.
-    Exposed(Exposed),
+    Exposed(Exposed, Layout),
 }
 
 impl SentRequest {
@@ -160,10 +158,10 @@ impl SentRequest {
                 };
                 reply::check_one(xid, conveyed, start, &provided)
             }
-            Self::Exposed(exposed) => {
+            Self::Exposed(exposed, layout) => {
                 // A copy for the function that is not inlined: `conveyed` can stay in registers otherwise.
                 let conveyed = *conveyed;
-                exposed.check(xid, &conveyed, start)
+                exposed.check(*layout, xid, &conveyed, start)
             }
         }
     }
@@ -178,12 +176,13 @@ impl Exposed {
     #[inline(never)]
     fn check<'a>(
         &self,
+        layout: Layout,
         xid: Xid,
         conveyed: &Conveyed<'a>,
         start: Option<RpcStart>,
     ) -> Result<Reply<'a>, Failure> {
         let provided = ChunksOf {
-            layout: self.layout,
+            layout,
             segments: self.mrs.regions().map(segment),
         };
         reply::check_conveyed(xid, conveyed, start, &provided)
@@ -205,7 +204,10 @@ enum RequestState {
 /// The request of a slot.
 struct Row {
     entry: RequestState,
-    /// The XID of the Call that was sent last. It is apart because an entry is moved as a whole.
+    /// The chunk lists of the Call that was sent last with chunks, in terms of its registrations. It is apart, as `xid`
+    /// is, because an entry is moved as a whole.
+    layout: Layout,
+    /// The XID of the Call that was sent last.
     xid: u32,
     /// The Reply has come after the request left the receive queue: the task is about to give the
     /// request up.
@@ -236,6 +238,7 @@ impl RequestTable {
             let entry = RequestState::Idle(inv);
             let row = Row {
                 entry,
+                layout: Layout::default(),
                 xid: 0,
                 answered: false,
             };
@@ -267,7 +270,10 @@ impl RequestTable {
         };
         let sent = match mrs.unexposed() {
             Ok(proof) => RequestState::Inline(inv, proof),
-            Err(mrs) => RequestState::Exposed(Exposed { mrs, inv, layout }),
+            Err(mrs) => {
+                row.layout = layout;
+                RequestState::Exposed(Exposed { mrs, inv })
+            }
         };
         core::mem::forget(core::mem::replace(entry, sent));
         row.xid = rqst.xid();
@@ -293,19 +299,18 @@ impl RequestTable {
             core::mem::forget(core::mem::replace(entry, RequestState::Idle(inv)));
             return Some(SentRequest::Inline(proof));
         }
+        let layout = row.layout;
         self.change(index, |entry| match entry {
-            RequestState::Exposed(Exposed { mrs, inv, layout }) => {
-                match mrs.into_revoked(by_peer) {
-                    Ok(mr) => (
-                        RequestState::Idle(inv),
-                        Some(SentRequest::Revoked(mr, layout)),
-                    ),
-                    Err(mrs) => (
-                        RequestState::Taken,
-                        Some(SentRequest::Exposed(Exposed { mrs, inv, layout })),
-                    ),
-                }
-            }
+            RequestState::Exposed(Exposed { mrs, inv }) => match mrs.into_revoked(by_peer) {
+                Ok(mr) => (
+                    RequestState::Idle(inv),
+                    Some(SentRequest::Revoked(mr, layout)),
+                ),
+                Err(mrs) => (
+                    RequestState::Taken,
+                    Some(SentRequest::Exposed(Exposed { mrs, inv }, layout)),
+                ),
+            },
             other => (other, None),
         })?
     }
@@ -319,9 +324,12 @@ impl RequestTable {
         report: ErrorReport,
         attempts: &mut Attempts,
     ) -> Reaction {
-        let (layout, mrs) = match self.0.get(index as usize).map(|row| &row.entry) {
-            Some(RequestState::Inline(..)) => (Layout::default(), None),
-            Some(RequestState::Exposed(exposed)) => (exposed.layout, Some(&exposed.mrs)),
+        let Some(row) = self.0.get(index as usize) else {
+            return Reaction::Terminate;
+        };
+        let (layout, mrs) = match &row.entry {
+            RequestState::Inline(..) => (Layout::default(), None),
+            RequestState::Exposed(exposed) => (row.layout, Some(&exposed.mrs)),
             _ => return Reaction::Terminate,
         };
         let len = |skip: u32, count: u32| {
@@ -400,7 +408,7 @@ impl RequestTable {
         let taken = |exposed| Some(Abandoned { exposed, owed });
         self.change(index, |entry| match entry {
             RequestState::Inline(inv, _) => (RequestState::Idle(inv), taken(None)),
-            RequestState::Exposed(Exposed { mrs, inv, .. }) => {
+            RequestState::Exposed(Exposed { mrs, inv }) => {
                 (RequestState::Taken, taken(Some((mrs, inv))))
             }
             other => (other, None),

@@ -9,7 +9,13 @@ use crate::bindings;
 /// Milliseconds since some point before the boot, in steps of a jiffy. Context: any.
 #[inline]
 pub(crate) fn milliseconds() -> u64 {
-    jiffies() * 1000 / bindings::HZ as u64
+    const HZ: u64 = bindings::HZ as u64;
+    // Most kernels need no division.
+    if 1000 % HZ == 0 {
+        jiffies() * (1000 / HZ)
+    } else {
+        jiffies() * 1000 / HZ
+    }
 }
 
 /// `jiffies` wraps around after 49 days, and first after five minutes, if it has 32 bits.
