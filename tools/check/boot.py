@@ -39,6 +39,7 @@ class Boot:
     cpus: int = 2
     # Regular expressions, one for each skip that this boot may have: PROGRAM: NAME # SKIP REASON.
     skips: tuple[str, ...] = ()
+    alone: bool = False
 
     def command(self, client: str, out: Path) -> list[str]:
         settings = [f"{key}={value}" for key, value in self.settings.items()]
@@ -108,6 +109,8 @@ class Command:
     name: str
     argv: tuple[str | Path, ...]
     kernel: str = "uml"
+    # Runs when no kernel is being made and no other boot runs: its tests have bounds in seconds.
+    alone: bool = False
 
     def run(self, _client: str, out: Path, report: Report) -> None:
         shutil.rmtree(out, ignore_errors=True)
@@ -124,19 +127,21 @@ class Command:
 
 
 class Queue:
-    """The boots that have not begun, and the kernels that are there for them."""
+    """The boots that have not begun, the number of boots that run, and the kernels that are there for them."""
 
     def __init__(self, boots: Iterable[Boot | Command], report: Report) -> None:
         self.boots = list(boots)
         self.report = report
+        self.kernels = dict.fromkeys(boot.kernel for boot in self.boots)
         self.ready: set[str] = set()
+        self.running = 0
+        self.alone = False
         self.changed = threading.Condition()
 
     def prepare(self, at_a_time: int) -> None:
         """Makes the kernels in the order of the boots, but Debian's first: they are only unpacked."""
-        kernels = dict.fromkeys(boot.kernel for boot in self.boots)
         with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
-            list(pool.map(self._make, sorted(kernels, key=lambda name: not name.startswith("debian"))))
+            list(pool.map(self._make, sorted(self.kernels, key=lambda name: not name.startswith("debian"))))
 
     def _make(self, kernel: str) -> None:
         """Makes one kernel. If that fails, the boots will say why."""
@@ -152,23 +157,37 @@ class Queue:
                 self.ready.add(kernel)
                 self.changed.notify_all()
 
+    def _can_begin(self, boot: Boot | Command) -> bool:
+        if self.alone or boot.kernel not in self.ready:
+            return False
+        return not boot.alone or (not self.running and len(self.ready) == len(self.kernels))
+
     def next(self) -> Boot | Command | None:
         """Waits for a boot that can begin; returns nothing when all have begun."""
         with self.changed:
             while self.boots:
                 for boot in self.boots:
-                    if boot.kernel in self.ready:
+                    if self._can_begin(boot):
                         self.boots.remove(boot)
+                        self.running += 1
+                        self.alone = boot.alone
+                        # Other threads may wait for the boot that was the last.
+                        self.changed.notify_all()
                         return boot
                 self.changed.wait()
-            # Others may wait for the boot that was the last.
-            self.changed.notify_all()
         return None
+
+    def ended(self) -> None:
+        """Accounts the end of a boot, for which a boot that runs alone may wait, or boots behind that boot."""
+        with self.changed:
+            self.running -= 1
+            self.alone = False
+            self.changed.notify_all()
 
 
 def run_all(boots: Iterable[Boot | Command], client: str, home: Path, report: Report, at_a_time: int = 2) -> None:
     """Runs BOOTS, the first ones first, AT_A_TIME of them at a time, as soon as their kernels are
-    there."""
+    there. Boots that run alone are the last."""
     queue = Queue(boots, report)
 
     def work() -> None:
@@ -178,6 +197,7 @@ def run_all(boots: Iterable[Boot | Command], client: str, home: Path, report: Re
             except Exception:  # pylint: disable=broad-exception-caught
                 # After any exception this boot has failed, and this thread continues with the next boot.
                 report.single(boot.name, False, traceback.format_exc().splitlines())
+            queue.ended()
 
     workers = [threading.Thread(target=work) for _ in range(at_a_time)]
     for worker in workers:

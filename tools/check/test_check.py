@@ -143,6 +143,18 @@ class Runs(unittest.TestCase):
         self.assertEqual((report.total.passed, report.total.failed), (1, 1))
         self.assertIn("ValueError: what", said.getvalue())
 
+    def test_a_boot_that_runs_alone(self) -> None:
+        with tempfile.TemporaryDirectory() as home, contextlib.redirect_stdout(io.StringIO()):
+            report = Report("test")
+            count = f"echo 1..1; touch {home}/$$.runs; sleep 0.2; %s; rm {home}/$$.runs"
+            others = f"[ ! -e {home}/alone ] && echo ok 1 x"
+            alone = f"touch {home}/alone; [ $(ls {home}/*.runs | wc -l) = 1 ] && echo ok 1 x; sleep 0.2; " \
+                    f"rm {home}/alone"
+            boots = [Command(str(n), ("sh", "-c", count % (others if n % 3 else alone)), kernel="none", alone=not n % 3)
+                     for n in range(5)]
+            run_all(boots, "ours", Path(home) / "logs", report, at_a_time=3)
+        self.assertEqual((report.total.passed, report.total.failed), (5, 0))
+
 
 def annotated(path: Path, names: dict[str, tuple[int, ...]], *rest: str) -> list[str]:
     return [str(path), *names, *rest]
