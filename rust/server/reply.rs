@@ -258,23 +258,20 @@ impl Open<'_> {
         invalidate: Option<Handle>,
     ) {
         trace::emit(|| reply_event(self.cid(), xid, response, work_requests, invalidate));
-        if work_requests == 1 {
-            return;
-        }
-        let work = || work_id(self.cid(), self.endpoint().qp(), call.number());
-        // Without the Send.
-        let sqecount = work_requests as i32 - 1;
-        match response.form {
-            Form::Inline => trace::emit(|| trace::SvcrdmaPostWriteChunk {
-                work: work(),
-                sqecount,
-            }),
-            Form::ReplyChunk => trace::emit(|| trace::SvcrdmaPostReplyChunk {
-                work: work(),
-                sqecount,
-            }),
-            Form::Continued => {}
-        }
+        let writes = |form| {
+            let work = work_id(self.cid(), self.endpoint().qp(), call.number());
+            // Without the Send.
+            let sqecount = work_requests as i32 - 1;
+            (response.form == form && sqecount != 0).then_some((work, sqecount))
+        };
+        trace::emit_each(|| {
+            let write = |(work, sqecount)| trace::SvcrdmaPostWriteChunk { work, sqecount };
+            writes(Form::Inline).map(write)
+        });
+        trace::emit_each(|| {
+            let write = |(work, sqecount)| trace::SvcrdmaPostReplyChunk { work, sqecount };
+            writes(Form::ReplyChunk).map(write)
+        });
     }
 
     /// Returns the permit to send a Reply with `work_requests` in all.

@@ -153,10 +153,10 @@ pub(crate) fn emit<E: TraceEvent>(event: impl FnOnce() -> E) {
 
 /// Emits the events that `events` returns, which is called only if the event is enabled. Context: any.
 #[inline(always)]
-pub(crate) fn emit_each<E: TraceEvent, I: Iterator<Item = E>>(events: impl FnOnce() -> I) {
+pub(crate) fn emit_each<E: TraceEvent, I: IntoIterator<Item = E>>(events: impl FnOnce() -> I) {
     if E::is_enabled() {
         seldom();
-        events().for_each(E::pass);
+        events().into_iter().for_each(E::pass);
     }
 }
 

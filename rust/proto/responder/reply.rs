@@ -300,20 +300,13 @@ impl<'a> Response<'a> {
     //= V1-071, V1-083, V2-089
     //= V2-096, NFS-036
     pub fn only_write(&self) -> Option<(Segment, Range<u32>)> {
-        let mut writes = self.writes();
-        let only = match self.form {
-            Form::Inline => writes.next()?,
+        match self.form {
+            Form::Inline => only(self.writes()),
             Form::ReplyChunk if self.is_whole() => {
-                let mut segments = self.reply_writes();
-                let segment = segments.next()?;
-                if segments.next().is_some() {
-                    return None;
-                }
-                (segment, 0..segment.length)
+                only(self.reply_writes()).map(|segment| (segment, 0..segment.length))
             }
-            Form::ReplyChunk | Form::Continued => return None,
-        };
-        writes.next().is_none().then_some(only)
+            Form::ReplyChunk | Form::Continued => None,
+        }
     }
 
     /// Returns the Segments of the Reply chunk that take the Payload stream, with the lengths
@@ -330,6 +323,13 @@ impl<'a> Response<'a> {
             .flat_map(move |chunk| fill(chunk.segments(), len))
             .filter(|segment| segment.length != 0)
     }
+}
+
+/// Returns the item of an iterator that has only one.
+#[inline]
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let item = items.next()?;
+    items.next().is_none().then_some(item)
 }
 
 /// Returns `segments` with the lengths they have when `len` bytes are put into them in order.
