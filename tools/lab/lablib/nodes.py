@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from . import clock
 from .kernels import Kernel
 from .sandbox import Word, die_with_parent
 
@@ -91,7 +92,7 @@ def _qemu(kernel: Kernel, image: Path, name: str, end: socket.socket | None, fds
     # clock. On a host with more work than processors the emulator may not have run in that time. Beside builds
     # it may not have run for half a minute, which is a soft lockup by default: a loop lasts longer than a minute.
     append = " ".join(("console=ttyS0 quiet loglevel=6 panic=-1 rdinit=/init", f"lab={name}",
-                       "mitigations=off no_timer_check",
+                       "mitigations=off no_timer_check", *clock.parameters(),
                        "watchdog_thresh=30 rcupdate.rcu_cpu_stall_timeout=60", *args))
     argv: list[Word] = [
         "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus),
