@@ -705,47 +705,31 @@ pub(super) fn send_reply(
 fn not_composed(side: &mut SendSide, error: ComposeError) -> XprtSendError {
     match error {
         ComposeError::NoRoom(mrs) => {
-            let shared = side.endpoint.shared();
-            shared.role.stats.empty_sendctx_q.add(1);
-            shared.role.xprt.wait_for_buffer_space();
-            // A Send that ended before the core knew of the wait has woken no sender, so look again
-            // for the room that the message needs. With less room the sender would be woken at
-            // once, fail, and be woken again, until a Send ends.
-            if shared.lock().has_room(mrs) {
-                shared.role.xprt.write_space();
-            }
-            XprtSendError::NoBuffer
+            side.endpoint.shared().role.stats.empty_sendctx_q.add(1);
+            // The room that the message needs. With less room the sender would be woken at once, fail, and be
+            // woken again, until a Send ends.
+            wait_for(side, |state| state.has_room(mrs))
         }
         ComposeError::NotPosted => XprtSendError::NotConnected,
         ComposeError::NoRoomForParts(parts, mrs) => {
-            let shared = side.endpoint.shared();
-            let most = shared.lock().protocol().map_or(0, Protocol::most_parts);
+            let state = side.endpoint.shared().lock();
+            let most = state.protocol().map_or(0, Protocol::most_parts);
+            drop(state);
             if parts > most {
                 // The server accepts less than before: the next connection begins with its new limits.
                 return XprtSendError::NotConnected;
             }
-            shared.role.xprt.wait_for_buffer_space();
-            // Buffers that came back before the core noted the waiting task woke no task: look again.
-            if shared.lock().has_room_for_parts(parts, mrs) {
-                shared.role.xprt.write_space();
-            }
-            XprtSendError::NoBuffer
+            wait_for(side, |state| state.has_room_for_parts(parts, mrs))
         }
         ComposeError::Protocol(connection::SendError::NoCredit)
             if side.limits.version == Version::V2 =>
         {
-            let shared = side.endpoint.shared();
-            shared.role.xprt.wait_for_buffer_space();
-            // A credit that came before the core noted the waiting task woke no task: look again.
-            if shared.lock().may_send(MsgType::Reply, 1) {
-                shared.role.xprt.write_space();
-            }
-            XprtSendError::NoBuffer
+            wait_for(side, |state| state.may_send(MsgType::Reply, 1))
         }
         ComposeError::Protocol(connection::SendError::NoCredit) => {
             let shared = side.endpoint.shared();
             shared.role.xprt.wait_for_credit();
-            // A credit that came before the core noted the waiting task woke no task: look again.
+            // As in `wait_for`.
             if shared.lock().may_send(MsgType::Call, 1) {
                 shared.role.xprt.credit_is_free();
             }
@@ -756,6 +740,17 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> XprtSendError {
         }
         ComposeError::Protocol(_) => XprtSendError::NotConnected,
     }
+}
+
+/// Makes the sender wait for a resource that comes back under the endpoint's lock.
+fn wait_for(side: &SendSide, is_there: impl FnOnce(&State<Client>) -> bool) -> XprtSendError {
+    let shared = side.endpoint.shared();
+    shared.role.xprt.wait_for_buffer_space();
+    // A resource that came back before the core noted the waiting task woke no task: look again.
+    if is_there(&shared.lock()) {
+        shared.role.xprt.write_space();
+    }
+    XprtSendError::NoBuffer
 }
 
 /// Returns the lengths of a request. Writes its items that may be reduced to `items`.
