@@ -130,7 +130,7 @@ bool rpcrdma_interface_has_name(struct net *net, int index, const char *name, si
 	rcu_read_lock();
 	interface = dev_get_by_index_rcu(net, index);
 	if (interface && len < IFNAMSIZ)
-		has_name = !strncmp(interface->name, name, len) && !interface->name[len];
+		has_name = strlen(interface->name) == len && !memcmp(interface->name, name, len);
 	rcu_read_unlock();
 	return has_name;
 }
