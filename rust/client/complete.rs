@@ -490,7 +490,7 @@ fn take(
     if !matches!(sent, SentRequest::Exposed(..)) {
         protocol.handle_call_ended();
     }
-    Some((sent, protocol.limit()))
+    Some((sent, protocol.granted()))
 }
 
 /// Takes back the credit of a Reply that no RPC waits for, such as the Reply to a Call whose task was

@@ -3,6 +3,7 @@
 //! Connecting: from the server's address to an endpoint that has all it needs.
 
 use super::{
+    buffers,
     connection::Client,
     pool::SMALL_PAGES,
     registrations::{
@@ -13,6 +14,7 @@ use super::{
     },
     sizes::{
         ClientSizes,
+        Start,
         FIRST_MESSAGES, //
     },
     versions, //
@@ -28,7 +30,6 @@ use crate::{
     proto::{
         connection::{
             negotiate::Opening,
-            Config,
             Side, //
         },
         wire::types::{
@@ -66,13 +67,6 @@ const RNR_RETRIES: u8 = 0;
 /// The same in version 2: for ever. One Receive stays for a message that takes no credit, and a server
 /// may send a second such message before the first has been handled.
 const RNR_RETRIES_V2: u8 = 7;
-
-/// The configuration of a connection, once the device is known.
-pub(super) struct Start {
-    pub(super) sizes: ClientSizes,
-    config: Config,
-    opening: Opening,
-}
 
 /// Finds a device that leads to the server at `peer`, and makes the queue pair there. Nothing is sent
 /// yet. `begun` gets the part of the connection by which this can be given up.
@@ -127,7 +121,7 @@ pub(super) fn resolve(
     Ok((resolved.endpoint(sizes.qp, judgement)?, start))
 }
 
-/// Connects, and makes the buffers. The exchange of private data settles the sizes of version 1 (RFC 8797).
+/// Connects, and makes buffers for a few Calls. The exchange of private data settles the sizes of version 1 (RFC 8797).
 /// Where both sides may speak version 2, the first messages settle the version, and most buffers are made after
 /// that, because messages of version 2 are longer.
 ///
@@ -164,7 +158,7 @@ pub(super) fn establish(
         },
     };
     endpoint.connect(*own, *opening, &params, CONNECT_TIMEOUT)?;
-    let requests = Requests::new(endpoint, xprt.max_reqs())?;
+    let requests = Requests::new(endpoint, xprt.max_reqs(), *start)?;
     endpoint.shared().lock().role = requests;
     // The announcement of the server may leave one version.
     let version = endpoint.lasting_version();
@@ -190,7 +184,6 @@ pub(super) fn establish(
         versions::remember(net, &peer, endpoint);
     }
     //= V2-052, V2-056, V2-067
-    endpoint.make_buffers(&sizes.other_buffers(own, settled?), sizes.messages)?;
-    endpoint.qp().set_recv_batch(sizes.recv_batch);
+    buffers::make_first(endpoint, start, settled?)?;
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! sent.
 
 use super::{
+    buffers::Growth,
     connection::Client,
     pool::Idles,
     registrations::{
@@ -134,6 +135,8 @@ pub(super) struct SendSide {
     stash: Idles,
     /// Makes more of them.
     refill: Arc<Job<Refill>>,
+    /// Makes more buffers.
+    growth: Arc<Job<Growth>>,
     /// The most registrations that there may be.
     most_mrs: u32,
     /// The server.
@@ -152,11 +155,12 @@ impl SendSide {
         gate: &Arc<Gate<Endpoint<Client>>>,
         sizes: &ClientSizes,
         peer: SockAddr,
-        refill: Arc<Job<Refill>>,
+        (refill, growth): (Arc<Job<Refill>>, Arc<Job<Growth>>),
     ) -> Result<Self> {
         let endpoint = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
         Ok(Self {
             refill,
+            growth,
             most_mrs: sizes.mrs,
             peer,
             own: sizes.limits(),
@@ -240,7 +244,7 @@ impl SendSide {
         let shared = self.endpoint.shared();
         if let Some((protocol, _)) = shared.lock().established() {
             // The server may have granted more since. The lock orders this and the next grant.
-            xprt.show_credits(protocol.limit());
+            xprt.show_credits(protocol.granted());
         }
         // The transport may have been closed, for want of this connection, since this has ended.
         if shared.is_closing() {
@@ -512,10 +516,8 @@ fn post(
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(rqst, mrs, layout);
     rqst.request().set_refusals(side.refusals);
-    // The next Call would be planned and registered in vain.
-    let is_v1 = side.limits.version == Version::V1;
-    if is_v1 && state.protocol().is_some_and(Protocol::needs_reply) {
-        side.endpoint.shared().role.xprt.wait_for_credit();
+    if state.protocol().is_some_and(Protocol::is_full) {
+        used_up(side, &state);
     }
     drop(state);
     match posted {
@@ -700,6 +702,20 @@ pub(super) fn send_reply(
     result.map_err(|error| not_composed(side, error))
 }
 
+/// Makes more buffers, if the Calls in flight use all of them. In version 1, the next Call would be planned and
+/// registered in vain, so it waits. Endpoint's lock held.
+#[cold]
+fn used_up(side: &SendSide, state: &State<Client>) {
+    if side.limits.version == Version::V1 {
+        side.endpoint.shared().role.xprt.wait_for_credit();
+    }
+    let ready = state.role.stock.calls;
+    let outstanding = state.protocol().map_or(0, Protocol::outstanding);
+    if outstanding >= ready && ready < side.requests {
+        side.growth.request();
+    }
+}
+
 /// Returns the error of the core for a message that was planned and not composed.
 #[cold]
 fn not_composed(side: &mut SendSide, error: ComposeError) -> XprtSendError {
@@ -719,6 +735,8 @@ fn not_composed(side: &mut SendSide, error: ComposeError) -> XprtSendError {
                 // The server accepts less than before: the next connection begins with its new limits.
                 return XprtSendError::NotConnected;
             }
+            // The message may have more parts than there are Send buffers.
+            side.growth.request();
             wait_for(side, |state| state.has_room_for_parts(parts, mrs))
         }
         ComposeError::Protocol(connection::SendError::NoCredit)

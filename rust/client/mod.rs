@@ -12,10 +12,11 @@
 //!    the Reply against the provided chunks, invalidates the memory, and completes the RPC.
 //!
 //! `connect` makes the endpoint, and `versions` returns the version to begin with. `pool` has the idle
-//! registrations of a connection.
+//! registrations of a connection. `buffers` makes Send buffers and Receives as the Calls in flight need them.
 
 #![deny(unsafe_code)]
 
+mod buffers;
 mod complete;
 mod connect;
 mod connection;

@@ -22,6 +22,11 @@ use super::{
         RdmaRqst,
         Request, //
     },
+    sizes::{
+        Start,
+        Stock,
+        FIRST_STOCK, //
+    },
 };
 use crate::{
     endpoint::{
@@ -430,6 +435,10 @@ pub(crate) struct Requests {
     orphans: KVVec<u32>,
     /// The number of registrations, idle or not.
     pub(super) mrs: u32,
+    /// The buffers of the connection.
+    pub(super) stock: Stock,
+    /// The configuration of the connection, for buffers that are made later.
+    pub(super) start: Option<Start>,
     /// Invalidations that could not be posted, or were flushed: the destroyed queue pair stands in
     /// for them.
     pub(super) parked: LocalInvList<Shared<Client>>,
@@ -442,6 +451,8 @@ impl Requests {
             table: RequestTable(KVVec::new()),
             orphans: KVVec::new(),
             mrs: 0,
+            stock: FIRST_STOCK,
+            start: None,
             parked: LocalInvList::new(),
         }
     }
@@ -451,11 +462,13 @@ impl Requests {
     /// # Errors
     ///
     /// `ENOMEM`: there is no memory.
-    pub(super) fn new(endpoint: &Endpoint<Client>, slots: u32) -> Result<Self> {
+    pub(super) fn new(endpoint: &Endpoint<Client>, slots: u32, start: Start) -> Result<Self> {
         Ok(Self {
             table: RequestTable::new(endpoint, slots)?,
             orphans: KVVec::with_capacity(slots as usize, GFP_NORETRY)?,
             mrs: 0,
+            stock: FIRST_STOCK,
+            start: Some(start),
             parked: LocalInvList::new(),
         })
     }

@@ -54,11 +54,17 @@ pub(super) const CONTINUED: u32 = 65_536;
 /// is room for the data of any RPC and for the bytes around them.
 const LONGEST_REPLY: u32 = MAX_DATA_PAGES * PAGE_SIZE + CONTINUED;
 
-/// The number of messages each way at a time that settling the version needs, and the number of buffers.
-pub(crate) const FIRST_MESSAGES: u16 = 1;
-const FIRST_SENDS: u32 = 1;
-/// One Receive more, because its message is handled before it is posted again.
-const FIRST_RECEIVES: u32 = RecvCredits::receives(FIRST_MESSAGES) + 1;
+/// The number of messages each way at a time that settling the version needs.
+pub(super) const FIRST_MESSAGES: u16 = 1;
+/// The buffers for these messages. There is a Receive more, because its message is handled before it is posted again.
+pub(super) const FIRST_STOCK: Stock = Stock {
+    calls: 1,
+    sends: 1,
+    receives: RecvCredits::receives(FIRST_MESSAGES) + 1,
+};
+
+/// The number of Calls at a time that a new connection has buffers for.
+const FIRST_CALLS: u32 = 4;
 
 /// The most RPCs in flight on a connection that is made while the kernel swaps over its transport, and the
 /// most bytes of its messages. The memory of this connection comes from the reserves, which devices and
@@ -76,21 +82,32 @@ pub(crate) struct Lengths {
     pub(crate) recv: u32,
 }
 
+/// The buffers that a connection has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stock {
+    /// The number of Calls at a time that the buffers are for.
+    pub(super) calls: u32,
+    /// The number of Send buffers.
+    pub(super) sends: u32,
+    /// The number of Receives that are kept posted.
+    pub(super) receives: u32,
+}
+
 /// The resources of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientSizes {
     /// The number of RPCs that may be in flight.
     pub(crate) requests: u32,
+    /// The number of Calls at a time that a new connection has buffers for.
+    first_calls: u32,
     /// The most pages of a registration.
     pub(crate) mr_pages: u32,
     /// The most registrations that exist at a time.
     pub(crate) mrs: u32,
-    /// The number of Send buffers.
-    sends: u32,
-    /// The number of Receives that are kept posted.
-    receives: u32,
-    /// The number of Receives that are posted again together.
-    pub(crate) recv_batch: u32,
+    /// The number of Receives of version 1 besides the Receives for Replies.
+    extra_receives: u32,
+    /// The most Receives that are posted again together.
+    recv_batch: u32,
     /// The most Segments of a chunk.
     pub(crate) chunk_segments: u32,
     /// The queues.
@@ -102,8 +119,16 @@ pub(crate) struct ClientSizes {
     /// The longest messages of each version.
     v1: Lengths,
     v2: Lengths,
-    /// The number of messages that the server may send at a time (version 2): Replies, and Calls.
-    pub(crate) messages: u16,
+    /// The most messages that the server may send at a time (version 2): Replies, and Calls.
+    messages: u16,
+}
+
+/// The configuration of a connection, once the device is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Start {
+    pub(super) sizes: ClientSizes,
+    pub(super) config: Config,
+    pub(super) opening: Opening,
 }
 
 impl ClientSizes {
@@ -129,6 +154,7 @@ impl ClientSizes {
         };
         let mut resources =
             resources(requests, MAX_DATA_PAGES, &device_has).ok_or_else(errno::not_supported)?;
+        let extra_receives = resources.receives - resources.requests;
         let mut versions = settings::versions();
         let mut messages = 0;
         if versions.high == Version::V2 {
@@ -141,10 +167,14 @@ impl ClientSizes {
             versions,
             messages,
             requests: resources.requests,
+            // No memory may be left for more while the kernel swaps.
+            first_calls: match is_swapping {
+                true => resources.requests,
+                false => resources.requests.min(FIRST_CALLS),
+            },
             mr_pages: resources.segment_pages,
             mrs: resources.registrations,
-            sends: resources.sends,
-            receives: resources.receives,
+            extra_receives,
             recv_batch: resources.recv_batch,
             v1: Lengths {
                 send: settings::inline_send().min(longest),
@@ -207,27 +237,87 @@ impl ClientSizes {
         }
     }
 
-    /// Returns the buffers for the messages that settle the version. With one `version` left, they have
-    /// its length.
-    pub(crate) fn first_buffers(&self, config: &Config, version: Option<Version>) -> Buffers {
+    /// Returns the buffers of a new connection. `version` is `None` before the version is settled.
+    pub(super) fn first_stock(&self, version: Option<Version>) -> Stock {
+        self.stock(self.first_calls, version)
+    }
+
+    /// Returns twice the buffers of `stock`, or the buffers for the most Calls.
+    pub(super) fn larger_stock(&self, stock: &Stock, version: Option<Version>) -> Stock {
+        let larger = self.stock(self.requests.min(2 * stock.calls), version);
+        Stock {
+            calls: larger.calls,
+            // The first buffers may be for either version.
+            sends: larger.sends.max(stock.sends),
+            receives: larger.receives.max(stock.receives),
+        }
+    }
+
+    fn stock(&self, calls: u32, version: Option<Version>) -> Stock {
+        let v1 = calls + self.extra_receives;
+        let v2 = RecvCredits::receives(self.messages(calls)) + self.recv_batch(calls, version);
+        Stock {
+            calls,
+            sends: calls + self.signal_interval(calls, version),
+            receives: match version {
+                Some(Version::V1) => v1,
+                Some(Version::V2) => v2,
+                None => v1.max(v2),
+            },
+        }
+    }
+
+    /// Returns the buffers that are added to `stock` to make it `larger`.
+    pub(super) fn more_buffers(
+        &self,
+        config: &Config,
+        (stock, larger): (&Stock, &Stock),
+        version: Option<Version>,
+    ) -> Buffers {
         Buffers {
-            sends: FIRST_SENDS.min(self.sends),
+            sends: larger.sends - stock.sends,
             send_len: config.send_size(version),
-            receives: FIRST_RECEIVES.min(self.receives),
+            receives: larger.receives - stock.receives,
             recv_len: config.receive_size(version),
         }
     }
 
-    /// Returns the numbers and lengths of the buffers beyond [`Self::first_buffers`]. `version` is `None` before the
-    /// version is settled.
-    pub(crate) fn other_buffers(&self, config: &Config, version: Option<Version>) -> Buffers {
-        let first = self.first_buffers(config, version);
-        Buffers {
-            sends: self.sends - first.sends,
-            send_len: config.send_size(version),
-            receives: self.receives - first.receives,
-            recv_len: config.receive_size(version),
+    /// Returns the buffers for the messages that settle the version. With one `version` left, they have
+    /// its length.
+    pub(super) fn first_buffers(&self, config: &Config, version: Option<Version>) -> Buffers {
+        let none = Stock {
+            calls: 0,
+            sends: 0,
+            receives: 0,
+        };
+        self.more_buffers(config, (&none, &FIRST_STOCK), version)
+    }
+
+    /// Returns the number of Receives that are posted again together while there are buffers for `calls` Calls. The
+    /// Receives of version 2 are long, so fewer of them wait to be posted.
+    pub(super) fn recv_batch(&self, calls: u32, version: Option<Version>) -> u32 {
+        match version {
+            Some(Version::V2) => self.recv_batch.min(calls),
+            Some(Version::V1) | None => self.recv_batch,
         }
+    }
+
+    /// Returns the number of entries of the send queue after which a Send is signaled while there are buffers for
+    /// `calls` Calls. In version 2, it is at most half of the number of messages that the server takes, which is as
+    /// small at first.
+    pub(super) fn signal_interval(&self, calls: u32, version: Option<Version>) -> u32 {
+        let most = self.qp.signal_interval;
+        match version {
+            Some(Version::V2) => most.min((calls + SLOTS) / 2),
+            Some(Version::V1) | None => most,
+        }
+    }
+
+    /// Returns the number of messages that the server may send at a time while there are buffers for `calls` Calls
+    /// (version 2).
+    pub(super) fn messages(&self, calls: u32) -> u16 {
+        let messages = u16::try_from(calls + SLOTS).unwrap_or(u16::MAX);
+        messages.min(self.messages)
     }
 
     /// Returns the maximum number of Segments of a header that this side accepts. It sends no more than that

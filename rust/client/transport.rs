@@ -3,6 +3,7 @@
 //! The transport as sunrpc sees it.
 
 use super::{
+    buffers::Growth,
     complete,
     connect,
     connection::Client,
@@ -89,6 +90,8 @@ pub(crate) struct RdmaTransport {
     current: Arc<Current>,
     /// Makes registrations for the connection.
     refill: Arc<Job<Refill>>,
+    /// Makes buffers for the connection.
+    growth: Arc<Job<Growth>>,
     /// The most bytes of a Call of the server, or of its Reply, on this connection.
     max_callback: Atomic<u32>,
     stats: Arc<Stats>,
@@ -119,6 +122,10 @@ impl Transport for RdmaTransport {
             Job::new(Refill::new(xprt.clone(), current.clone())),
             GFP_KERNEL,
         )?;
+        let growth = Arc::pin_init(
+            Job::new(Growth::new(xprt.clone(), current.clone())),
+            GFP_KERNEL,
+        )?;
         Arc::pin_init(
             pin_init!(Self {
                 xprt,
@@ -126,6 +133,7 @@ impl Transport for RdmaTransport {
                 attempt <- new_spinlock!(None),
                 current,
                 refill,
+                growth,
                 max_callback: Atomic::new(0),
                 stats,
                 backchannel,
@@ -164,7 +172,8 @@ impl Transport for RdmaTransport {
         };
         let result = connect::resolve(role, xprt, peer, begun).and_then(|(endpoint, start)| {
             let (gate, sizes) = (Gate::new(endpoint)?, &start.sizes);
-            let mut made = Made::new(SendSide::new(&gate, sizes, peer, self.refill.clone())?);
+            let jobs = (self.refill.clone(), self.growth.clone());
+            let mut made = Made::new(SendSide::new(&gate, sizes, peer, jobs)?);
             let sender = made.sender()?;
             connect::establish(sender.endpoint(), &start, xprt, peer)?;
             sender.begin()?;

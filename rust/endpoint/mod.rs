@@ -9,6 +9,7 @@
 //!
 //! - `state`: the data under the endpoint's lock; composing and posting a message
 //! - `events`: completions and CM events, to the protocol and then to the role
+//! - `buffers`: the Send buffers and Receives
 //! - `config`: the protocol's configuration that both roles have in common
 //! - `protocol`: the protocol's state, and a record of the calls on it
 //! - `progress`: the steps of connecting
@@ -25,6 +26,7 @@
 //! order in which the protocol composed them, and a Reply is never handled before the request is entered as
 //! sent. An arriving message takes the lock once.
 
+mod buffers;
 mod close;
 mod config;
 mod events;
@@ -37,6 +39,10 @@ mod recorder;
 mod state;
 mod tick;
 
+pub(crate) use buffers::{
+    Buffers,
+    NewBuffers, //
+};
 pub(crate) use close::EndReason;
 pub(crate) use config::{
     config,
@@ -351,19 +357,6 @@ pub(crate) struct Endpoint<R: Role> {
 
 /// The time that the connection manager has to report a time-out, in milliseconds.
 const GRACE: u32 = 1_000;
-
-/// The numbers and the lengths of a connection's buffers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Buffers {
-    /// Send buffers.
-    pub(crate) sends: u32,
-    /// Length of each, in bytes.
-    pub(crate) send_len: u32,
-    /// Receives kept posted.
-    pub(crate) receives: u32,
-    /// Length of each, in bytes.
-    pub(crate) recv_len: u32,
-}
 
 /// An id whose device is not known yet.
 pub(crate) struct Unresolved<R: Role> {

@@ -91,7 +91,7 @@ pub(crate) struct Facts {
     pub(crate) announced: u8,
     /// The peer has proven that it has our key (version 2).
     pub(crate) authenticated: bool,
-    /// The number of Calls of this side that may be in flight.
+    /// The number of Calls of this side that the peer permits to be in flight.
     pub(crate) credits: u32,
     /// The number of Calls of this side without a Reply.
     pub(crate) outstanding: u32,
@@ -327,15 +327,22 @@ impl Protocol {
         self.version().filter(|_| !may_change)
     }
 
-    /// Returns the number of Calls of this side that may be in flight.
+    /// Returns the number of Calls of this side that the peer permits to be in flight.
     #[inline]
-    pub(crate) fn limit(&self) -> u32 {
-        self.calls().limit()
+    pub(crate) fn granted(&self) -> u32 {
+        self.calls().granted()
     }
 
-    /// Returns whether only a Reply can bring a credit for another Call of this side (version 1).
+    /// Returns the number of Calls of this side that are in flight.
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.calls().outstanding()
+    }
+
+    /// Returns whether all Calls of this side are in flight that the peer permits, or that there are Receives for. In
+    /// version 2, a Call needs only the credit for its message.
     //= V1-036, V1-037
-    pub(crate) fn needs_reply(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
         !self.calls().has_room()
     }
 
@@ -369,8 +376,8 @@ impl Protocol {
                 .announcement()
                 .map_or(0, |announcement| announcement.highest),
             authenticated: self.is_authenticated(),
-            credits: self.limit(),
-            outstanding: self.calls().outstanding(),
+            credits: self.granted(),
+            outstanding: self.outstanding(),
             messages: self.messages(),
         }
     }

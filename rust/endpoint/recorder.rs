@@ -163,6 +163,13 @@ impl record::Recorder for TraceRecorder {
         });
     }
 
+    fn ready(&self, calls: u32) {
+        trace::emit(|| trace::RpcrdmaProtocolReady {
+            cid: self.cid,
+            count: calls,
+        });
+    }
+
     fn grants(&self, grants: u32) {
         trace::emit(|| trace::RpcrdmaProtocolGrants {
             cid: self.cid,

@@ -317,6 +317,12 @@ impl<H: Handler> SendQueue<H> {
         self.signal_interval = sends.clamp(1, self.longest_interval);
     }
 
+    /// Sets the most entries of the queue without a signaled Send, which is at most the number of the queue pair.
+    pub(crate) fn set_longest_interval(&mut self, entries: u32) {
+        self.longest_interval = entries.max(1);
+        self.limit_unsignaled(self.longest_interval);
+    }
+
     /// Returns whether a Send with `registrations` fits now. If it does not, the completion of an earlier
     /// Send will come ([`Handler::sent`]).
     #[inline]

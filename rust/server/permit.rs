@@ -78,7 +78,7 @@ impl SendPermit<'_> {
 
     /// Returns whether only a Reply can bring a credit for another Call to the client (version 1).
     pub(super) fn needs_reply(&self) -> bool {
-        self.state.protocol().is_some_and(Protocol::needs_reply)
+        self.state.protocol().is_some_and(Protocol::is_full)
     }
 
     /// Returns the terms for the message.

@@ -20,6 +20,7 @@ use crate::{
         Buffers,
         EndReason,
         Endpoint,
+        NewBuffers,
         Protocol,
         Shared,
         State, //
@@ -33,17 +34,7 @@ use crate::{
             types::Version, //
         },
     },
-    rdma::{
-        qp::QpRef,
-        recv::{
-            RecvBatch,
-            RecvBuf, //
-        },
-        send::{
-            SendBuf,
-            SendList, //
-        },
-    },
+    rdma::qp::QpRef,
     support::trace, //
 };
 use core::ops::Range;
@@ -137,18 +128,14 @@ impl Open<'_> {
     pub(super) fn grow(&self, calls: Range<u32>, version: Version) {
         let sizes = &self.shared().role.sizes;
         let more = sizes.buffers(&sizes.config(self.cid()), &calls, Some(version));
-        let (Ok(mut receives), Ok(mut sends)) = (self.new_receives(&more), self.new_sends(&more))
-        else {
+        let Ok(new) = NewBuffers::new(self.endpoint().pd(), &more) else {
             let mut state = self.shared().lock();
             return state.role.receives.allowance.handle_posted(calls.start);
         };
         let mut state = self.shared().lock();
-        if receives.post(self.endpoint().qp()).is_err() {
+        if state.add_buffers(self.endpoint().qp(), new).is_err() {
             drop(state);
             return self.shared().request_close(EndReason::NotPosted);
-        }
-        while let Some(buffer) = sends.pop() {
-            state.sends.push(buffer);
         }
         let receives = &mut state.role.receives;
         receives
@@ -162,37 +149,6 @@ impl Open<'_> {
         {
             state.set_messages(messages);
         }
-    }
-
-    /// Creates Receives that are not posted yet. Context: process, may sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`: there is no memory. `EIO`: the memory cannot be mapped.
-    fn new_receives(&self, buffers: &Buffers) -> Result<RecvBatch<Shared<Server>>> {
-        let endpoint = self.endpoint();
-        let mut receives = RecvBatch::new(buffers.receives);
-        for _ in 0..buffers.receives {
-            let buffer = RecvBuf::new(endpoint.pd().clone(), buffers.recv_len)?;
-            receives.add(endpoint.qp(), buffer);
-        }
-        Ok(receives)
-    }
-
-    /// Creates Send buffers. Context: process, may sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`: there is no memory. `EIO`: the memory cannot be mapped.
-    fn new_sends(&self, buffers: &Buffers) -> Result<SendList<Shared<Server>>> {
-        let mut sends = SendList::new();
-        for _ in 0..buffers.sends {
-            sends.push(SendBuf::new(
-                self.endpoint().pd().clone(),
-                buffers.send_len,
-            )?);
-        }
-        Ok(sends)
     }
 
     /// Drops a Call that gets no Reply: its buffer receives another message. In version 2 the client is told of

@@ -130,7 +130,7 @@ impl Role for Server {
         }
         Some(CallClaim {
             call: self.xprt.lookup(xid.0)?,
-            limit: protocol.limit(),
+            limit: protocol.granted(),
         })
     }
 

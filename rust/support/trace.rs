@@ -857,6 +857,12 @@ events! {
         second: u32,
     }
 
+    /// `Connection::set_ready`.
+    struct RpcrdmaProtocolReady = rpcrdma_protocol_ready {
+        cid: u32,
+        count: u32,
+    }
+
     /// `Connection::set_grants`, when that changes something.
     struct RpcrdmaProtocolGrants = rpcrdma_protocol_grants {
         cid: u32,

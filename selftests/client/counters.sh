@@ -197,6 +197,22 @@ with_four_slots() {
 	mount_for_counting 65536
 }
 
+# A connection begins with buffers for a few Calls, and gets more when its Calls in flight use all of them.
+#= V1-032, V1-122, V2-052
+buffers_follow_the_calls() {
+	mount_for_counting 1000
+	first=$(says buffer_bytes)
+	for _ in $(seq 20); do
+		"$io" put "$local/1000" "$dir/file" 1000
+	done
+	[ "$(says buffer_bytes)" = "$first" ] || fail "an idle mount has got more buffers"
+	"$here/together.py" "$dir" 32 65536
+	note "$first bytes of buffers, and with many Calls $(says buffer_bytes)"
+	[ "$(says buffer_bytes)" -gt $((first * 3 / 2)) ]
+	# A server that finds no Receive ends the connection.
+	[ "$(transport connect_count)" = 1 ]
+}
+
 # With four slots all other tasks wait for a slot, and the end of each RPC wakes the next task.
 # While the link is down, all tasks are waiting, and no later task can wake them.
 #= V1-035
@@ -253,6 +269,7 @@ tests \
 	"calls_and_replies" \
 	"idle_seconds" \
 	"each_operation" \
+	"buffers_follow_the_calls" \
 	"few_slots" \
 	"nobody_waits_beside_a_free_slot" \
 	"nothing_went_wrong"

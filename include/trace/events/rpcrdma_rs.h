@@ -1649,6 +1649,8 @@ DECLARE_EVENT_CLASS(rpcrdma_protocol_count_class,
 	TP_printk("cid=%u count=%u", __entry->cid, __entry->count)
 );
 
+DEFINE_EVENT(rpcrdma_protocol_count_class, rpcrdma_protocol_ready,
+	TP_PROTO(u32 cid, u32 count), TP_ARGS(cid, count));
 DEFINE_EVENT(rpcrdma_protocol_count_class, rpcrdma_protocol_grants,
 	TP_PROTO(u32 cid, u32 count), TP_ARGS(cid, count));
 DEFINE_EVENT(rpcrdma_protocol_count_class, rpcrdma_protocol_ceiling,

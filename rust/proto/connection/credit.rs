@@ -18,6 +18,8 @@ use core::ops::Range;
 #[derive(Clone, Copy, Debug)]
 pub struct CallCredits {
     max: u32,
+    ready: u32,
+    granted: u32,
     limit: u32,
     outstanding: u32,
 }
@@ -26,24 +28,55 @@ impl CallCredits {
     /// Starts a connection: one Call until a Reply says more, and never more than `max`.
     //= V1-042, V1-043
     pub const fn new(max: u32) -> Self {
+        let max = if max == 0 { 1 } else { max };
         Self {
-            max: if max == 0 { 1 } else { max },
+            max,
+            ready: max,
+            granted: 1,
             limit: 1,
             outstanding: 0,
         }
+    }
+
+    /// Starts again, as a new connection does.
+    pub fn restart(&mut self) {
+        *self = Self {
+            ready: self.ready,
+            ..Self::new(self.max)
+        };
     }
 
     /// Changes the most Calls there may be, from the next Call on.
     //= V1-032
     pub fn set_max(&mut self, max: u32) {
         self.max = max.max(1);
-        self.limit = self.limit.min(self.max);
+        self.handle_grant(self.granted);
+    }
+
+    /// Changes the number of Calls for whose Replies there are Receives, from the next Call on. At first there are
+    /// Receives for the most Calls.
+    //= V1-032, V1-122
+    pub fn set_ready(&mut self, ready: u32) {
+        self.ready = ready.max(1);
+        self.handle_grant(self.granted);
+    }
+
+    /// Returns the number of Calls for whose Replies there are Receives.
+    #[inline]
+    pub const fn ready(&self) -> u32 {
+        self.ready
     }
 
     /// Returns the number of Calls that may be outstanding.
     #[inline]
     pub const fn limit(&self) -> u32 {
         self.limit
+    }
+
+    /// Returns the number of Calls that the peer permits to be outstanding.
+    #[inline]
+    pub const fn granted(&self) -> u32 {
+        self.granted
     }
 
     /// Returns the credits that a Call requests.
@@ -91,7 +124,8 @@ impl CallCredits {
     //= V1-033, V1-034, V1-035
     //= V1-038, D-10
     pub fn handle_grant(&mut self, word: u32) {
-        self.limit = word.min(self.max).max(1);
+        self.granted = word.min(self.max).max(1);
+        self.limit = self.granted.min(self.ready);
     }
 }
 

@@ -828,6 +828,13 @@ impl<R: Recorder> Connection<R> {
         self.calls.set_max(calls);
     }
 
+    /// Changes the number of Calls of this side for whose Replies there are Receives, from the next Call on.
+    //= V1-032, V1-122
+    pub fn set_ready(&mut self, calls: u32) {
+        self.recorder.ready(calls);
+        self.calls.set_ready(calls);
+    }
+
     /// Changes the number of Calls of the peer that are accepted at once, from the next Reply on.
     /// When it grows, the Receives for them have been posted already. Returns whether the number has changed.
     #[inline]

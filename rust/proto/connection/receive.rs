@@ -9,7 +9,6 @@ use crate::proto::{
             PlacedPart,
             Sequence, //
         },
-        credit::CallCredits,
         hostauth::Verdict,
         negotiate::{
             Answer,
@@ -582,7 +581,7 @@ impl<R: Recorder> Connection<R> {
         let call = self.negotiation.opens_by_call().then_some(fixed.xid);
         match self.negotiation.handle_err_vers(fixed.xid, low, high) {
             Answer::Use(_) => {
-                self.calls = CallCredits::new(self.config.calls);
+                self.calls.restart();
                 let changed = Event::VersionChanged { refused: call };
                 self.check_auth().unwrap_or(changed)
             }

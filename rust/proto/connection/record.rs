@@ -77,6 +77,11 @@ pub trait Recorder: Sized {
         let _ = (fixed, report);
     }
 
+    /// Records [`Connection::set_ready`].
+    fn ready(&self, calls: u32) {
+        let _ = calls;
+    }
+
     /// Records [`Connection::set_grants`].
     fn grants(&self, grants: u32) {
         let _ = grants;

@@ -28,6 +28,8 @@
 //!     Connection::refuse of the Call with these fixed words, with ErrorReport::code and the arguments.
 //! timeout: cid= now= event=
 //!     Connection::handle_timeout; event is Event::name.
+//! ready: cid= count=
+//!     Connection::set_ready.
 //! grants: cid= count=
 //!     Connection::set_grants.
 //! ceiling: cid= count=
@@ -332,6 +334,7 @@ impl Kernel {
             "ended" => connection.handle_call_ended(),
             "transmit" => transmit(connection, line)?,
             "timeout" => timeout(connection, line)?,
+            "ready" => connection.set_ready(line.word("count")?),
             "grants" => {
                 connection.set_grants(line.word("count")?);
             }

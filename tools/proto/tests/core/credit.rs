@@ -46,6 +46,29 @@ fn v1_starts_with_one_call_and_follows_the_grant() {
     assert_eq!((calls.limit(), calls.outstanding()), (1, 1));
 }
 
+//= V1-032, V1-122 (test)
+#[test]
+fn v1_calls_wait_for_receives_for_their_replies() {
+    let mut calls = CallCredits::new(16);
+    calls.set_ready(2);
+    // The Call asks for all credits.
+    assert_eq!((calls.requested(), calls.ready()), (16, 2));
+    calls.handle_grant(16);
+    assert!(calls.start() && calls.start() && !calls.start());
+    // The grant of the last Reply applies when there are more Receives.
+    calls.set_ready(4);
+    assert_eq!(calls.limit(), 4);
+    assert!(calls.start() && calls.start() && !calls.start());
+    calls.handle_grant(3);
+    calls.set_ready(8);
+    assert_eq!(calls.limit(), 3);
+    // The other version begins with the same Receives.
+    calls.restart();
+    assert_eq!((calls.limit(), calls.outstanding()), (1, 0));
+    calls.handle_grant(16);
+    assert_eq!((calls.limit(), calls.requested()), (8, 16));
+}
+
 /// Replies, one each `apart` milliseconds, until there are to be more Receives, or `most` of them.
 fn replies(allowance: &mut Allowance, now: &mut u64, apart: u64, most: u32) -> Option<u32> {
     limited(allowance, u32::MAX, now, apart, most)

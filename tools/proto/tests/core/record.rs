@@ -87,6 +87,10 @@ impl Recorder for Lines {
         self.add(format!("grants {grants}"));
     }
 
+    fn ready(&self, calls: u32) {
+        self.add(format!("ready {calls}"));
+    }
+
     fn ceiling(&self, ceiling: u16) {
         self.add(format!("ceiling {ceiling}"));
     }
@@ -194,6 +198,8 @@ fn each_call_is_recorded_once() {
     client.handle_call_ended();
     of_client.assert(["call ended"]);
 
+    client.set_ready(2);
+    of_client.assert(["ready 2"]);
     assert!(server.set_grants(3));
     of_server.assert(["grants 3"]);
     assert!(!server.set_grants(3));

@@ -19,31 +19,38 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// Any Responder: the Requester neither stops for good nor exceeds a grant or its own maximum.
+/// Any Responder: the Requester neither stops for good nor exceeds a grant, its own maximum, or its Receives.
 fn version1(source: &mut Source<'_>) {
     let max = source.below(40);
     let mut calls = CallCredits::new(max);
-    let (mut outstanding, mut limit) = (0, 1);
+    let (mut outstanding, mut granted, mut ready) = (0, 1, max.max(1));
     while !source.is_empty() {
-        match source.u8() % 3 {
+        match source.u8() % 4 {
             0 => {
                 let started = calls.start();
-                assert_eq!(started, outstanding < limit);
+                assert_eq!(started, outstanding < granted.min(ready));
                 outstanding += u32::from(started);
             }
             1 if outstanding != 0 => {
                 calls.finish();
                 outstanding -= 1;
             }
+            2 => {
+                let count = source.below(40);
+                calls.set_ready(count);
+                ready = count.max(1);
+            }
             _ => {
                 let word = source.length(u32::MAX);
                 calls.handle_grant(word);
-                limit = word.min(max).max(1);
+                granted = word.min(max).max(1);
             }
         }
+        let limit = granted.min(ready);
         assert_eq!((calls.outstanding(), calls.limit()), (outstanding, limit));
+        let most = (calls.requested(), calls.ready(), calls.granted());
+        assert_eq!(most, (max.max(1), ready, granted));
     }
-    assert!(calls.requested() >= 1);
 }
 
 /// The highest ceiling here.
