@@ -20,6 +20,7 @@ all_calls_in_parts_share_memory() {
 	needs_crowd
 	make_files_to_call_for
 	caller2 parts_of_more
+	note "$(sed -n 's/^# //p' "$local/caller.log" | paste -sd ,)"
 	[ "$(says last_close)" = none ]
 }
 

@@ -117,6 +117,7 @@ def begins_a_long_call(other: Talk) -> int | None:
 
 def unfinished(others: list[Talk]) -> int:
     """Returns the number of Calls in parts that the server keeps before it refuses a Call for memory."""
+    begin = time.monotonic()
     for count, other in enumerate(others):
         refusal = None
         if count:
@@ -126,8 +127,10 @@ def unfinished(others: list[Talk]) -> int:
         if refusal:
             expect(refusal.body == words(SYSTEM), refusal)
         if refusal or not begins_a_long_call(other):
+            print(f"# {count + 1} long Calls within {time.monotonic() - begin:.0f} s")
             return count + 1
-    raise Wrong(f"the server keeps {len(others)} long Calls, and would keep more")
+    raise Wrong(f"the server keeps {len(others)} long Calls, and would keep more, "
+                f"after {time.monotonic() - begin:.0f} s")
 
 
 #= V2-037
