@@ -20,8 +20,9 @@ from .sandbox import mounts
 
 LAB_FAILED, TIMED_OUT, REPORTED, STALLED = 125, 124, 99, 98
 BOOT_TIMEOUT = 300
-# Nodes are started once more if a kernel has not started its first process after KERNEL_TIMEOUT seconds: an
-# emulated machine with two processors may hang in its first second.
+# Nodes are started once more if a kernel has not started its first process after KERNEL_TIMEOUT seconds, or if a node
+# has ended before that: an emulated machine with two processors may hang in its first second, or an assertion of the
+# emulator fails in its first seconds (iotlb_to_section).
 KERNEL_TIMEOUT = 120
 FIRST_PROCESS = b"lab: the first process"
 FINISH_TIMEOUT = 60
@@ -125,13 +126,13 @@ class Run:
                 self.selector.register(end, selectors.EVENT_READ, (relay, node, channel))
 
     def _look_after_boot(self, seconds: float) -> None:
-        if seconds > KERNEL_TIMEOUT and not self.started_again and self._hangs():
-            self._start_again()
+        if seconds > KERNEL_TIMEOUT and not self.started_again and self._begins():
+            self._start_again(f"a kernel has not come to its first process in {KERNEL_TIMEOUT} s")
         elif seconds > BOOT_TIMEOUT:
             raise LabError(f"the nodes did not start within {BOOT_TIMEOUT} s")
 
-    def _start_again(self) -> None:
-        say(f"a kernel has not come to its first process in {KERNEL_TIMEOUT} s: once more")
+    def _start_again(self, why: str) -> None:
+        say(f"{why}: once more")
         self.started_again = True
         for node in self.nodes.values():
             node.process.kill()
@@ -142,7 +143,7 @@ class Run:
         self.pending.clear()
         self._start()
 
-    def _hangs(self) -> bool:
+    def _begins(self) -> bool:
         """Whether some kernel has not come to its first process."""
         return any(FIRST_PROCESS not in os.pread(log.fileno(), 1 << 20, 0)
                    for log in self.logs.values())
@@ -169,7 +170,10 @@ class Run:
                 handle(key.fileobj, *arguments)
             for node in self.nodes.values():
                 if self.outcome is None and node.process.poll() is not None:
-                    raise LabError(f"the {node.name} node ended by itself")
+                    if self.started_again or not self._begins():
+                        raise LabError(f"the {node.name} node ended by itself")
+                    self._start_again(f"the {node.name} node ended before its kernel came to its first process")
+                    break
 
     def _nudge(self, now: float) -> None:
         """Makes User Mode Linux poll its devices once a second. It polls them when it gets the signal of a
