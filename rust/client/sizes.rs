@@ -63,8 +63,9 @@ pub(super) const FIRST_STOCK: Stock = Stock {
     receives: RecvCredits::receives(FIRST_MESSAGES) + 1,
 };
 
-/// The number of Calls at a time that a new connection has buffers for.
-const FIRST_CALLS: u32 = 4;
+/// The number of Calls at a time that a new connection has buffers for. Messages of version 2 are longer.
+const FIRST_CALLS_V1: u32 = 16;
+const FIRST_CALLS_V2: u32 = 4;
 
 /// The most RPCs in flight on a connection that is made while the kernel swaps over its transport, and the
 /// most bytes of its messages. The memory of this connection comes from the reserves, which devices and
@@ -98,8 +99,8 @@ pub(super) struct Stock {
 pub(crate) struct ClientSizes {
     /// The number of RPCs that may be in flight.
     pub(crate) requests: u32,
-    /// The number of Calls at a time that a new connection has buffers for.
-    first_calls: u32,
+    /// A new connection has buffers for all Calls.
+    is_swapping: bool,
     /// The most pages of a registration.
     pub(crate) mr_pages: u32,
     /// The most registrations that exist at a time.
@@ -167,11 +168,7 @@ impl ClientSizes {
             versions,
             messages,
             requests: resources.requests,
-            // No memory may be left for more while the kernel swaps.
-            first_calls: match is_swapping {
-                true => resources.requests,
-                false => resources.requests.min(FIRST_CALLS),
-            },
+            is_swapping,
             mr_pages: resources.segment_pages,
             mrs: resources.registrations,
             extra_receives,
@@ -239,7 +236,13 @@ impl ClientSizes {
 
     /// Returns the buffers of a new connection. `version` is `None` before the version is settled.
     pub(super) fn first_stock(&self, version: Option<Version>) -> Stock {
-        self.stock(self.first_calls, version)
+        let calls = match version {
+            // No memory may be left for more.
+            _ if self.is_swapping => self.requests,
+            Some(Version::V2) => FIRST_CALLS_V2,
+            Some(Version::V1) | None => FIRST_CALLS_V1,
+        };
+        self.stock(calls.min(self.requests), version)
     }
 
     /// Returns twice the buffers of `stock`, or the buffers for the most Calls.

@@ -28,10 +28,9 @@ impl CallCredits {
     /// Starts a connection: one Call until a Reply says more, and never more than `max`.
     //= V1-042, V1-043
     pub const fn new(max: u32) -> Self {
-        let max = if max == 0 { 1 } else { max };
         Self {
-            max,
-            ready: max,
+            max: if max == 0 { 1 } else { max },
+            ready: u32::MAX,
             granted: 1,
             limit: 1,
             outstanding: 0,
@@ -53,8 +52,8 @@ impl CallCredits {
         self.handle_grant(self.granted);
     }
 
-    /// Changes the number of Calls for whose Replies there are Receives, from the next Call on. At first there are
-    /// Receives for the most Calls.
+    /// Changes the number of Calls for whose Replies there are Receives, from the next Call on. Without this, there are
+    /// Receives for all Calls.
     //= V1-032, V1-122
     pub fn set_ready(&mut self, ready: u32) {
         self.ready = ready.max(1);
