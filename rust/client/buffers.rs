@@ -6,7 +6,6 @@
 use super::{
     connection::Client,
     registrations::Current,
-    request::Request,
     sizes::{
         Start,
         Stock,
@@ -21,7 +20,6 @@ use crate::{
         State, //
     },
     proto::wire::types::Version,
-    sunrpc::XprtHandle,
     support::{
         errno,
         gate::Gate,
@@ -85,15 +83,15 @@ fn adopt(
 /// Makes buffers when the Calls in flight use all of them.
 ///
 /// It belongs to the transport, and enters the connection only to look at it and to add buffers. So closing a
-/// connection does not wait for an allocation.
+/// connection does not wait for an allocation. It does not use the reserves of memory while the kernel swaps: the
+/// connection goes on with the buffers that it has.
 pub(super) struct Growth {
-    xprt: XprtHandle<Request>,
     current: Arc<Current>,
 }
 
 impl Growth {
-    pub(super) fn new(xprt: XprtHandle<Request>, current: Arc<Current>) -> Self {
-        Self { xprt, current }
+    pub(super) fn new(current: Arc<Current>) -> Self {
+        Self { current }
     }
 }
 
@@ -103,7 +101,6 @@ impl Run for Growth {
             return;
         };
         let _nofs = NofsScope::enter();
-        let _reserves = self.xprt.reserves("buffers");
         // Without memory, the connection keeps the buffers that it has.
         let _ = grow(&gate);
     }

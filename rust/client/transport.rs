@@ -122,10 +122,7 @@ impl Transport for RdmaTransport {
             Job::new(Refill::new(xprt.clone(), current.clone())),
             GFP_KERNEL,
         )?;
-        let growth = Arc::pin_init(
-            Job::new(Growth::new(xprt.clone(), current.clone())),
-            GFP_KERNEL,
-        )?;
+        let growth = Arc::pin_init(Job::new(Growth::new(current.clone())), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 xprt,
