@@ -81,6 +81,12 @@ mount_through_the_peer() {
 	good
 }
 
+# Mounts version 4.0. The page list of the first READDIR of a directory begins within a page, so its Reply chunk has
+# several Segments.
+mount_4_0_through_the_peer() {
+	mount_through_the_peer_with 4.0 soft,timeo=100,retrans=2,noac
+}
+
 # Mounts version 4.1, which has a backchannel.
 mount_4_1_through_the_peer() {
 	mount_through_the_peer_with 4.1 soft,timeo=100,retrans=2,noac

@@ -15,7 +15,7 @@ from wire import RDMA_MSG, RDMA_NOMSG, Chunk, words
 if TYPE_CHECKING:
     from peer import Call, Peer, Reply
 
-GETATTR, READLINK, READ, WRITE, READDIRPLUS = 1, 5, 6, 7, 17
+GETATTR, READ, WRITE, READDIRPLUS = 1, 6, 7, 17
 CALLBACK = 0x40000000
 CREATE_SESSION, SEQUENCE, DESTROY_CLIENTID = 43, 53, 57
 CB_SEQUENCE = 11
@@ -101,6 +101,22 @@ def spoils(procedure: int | None, *tests: str) -> Callable[[Change], Function[Re
         def fault(_: Peer, reply: Reply) -> None:
             change(reply)
             reply.send()
+        return fault
+    return add
+
+
+def spoils_segments(*tests: str) -> Callable[[Change], Function[Reply]]:
+    """Registers a fault that changes a Reply whose Call offers a Reply chunk of several Segments."""
+    def suits(call: Call) -> bool:
+        return call.reply is not None and len(call.reply) > 1
+
+    def add(change: Change) -> Function[Reply]:
+        @functools.wraps(change)
+        def fault(_: Peer, reply: Reply) -> None:
+            change(reply)
+            reply.send()
+        FAULTS[change.__name__] = Fault(change.__name__, fault, suits)
+        FAULTS.expect(change.__name__, *tests)
         return fault
     return add
 

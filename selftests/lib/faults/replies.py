@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from wire import RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, words
 
-from .base import (GETATTR, READ, READDIRPLUS, instead, into_the_reply_chunk, offered, spoils, strikes,
-                   swapped)
+from .base import (GETATTR, READ, READDIRPLUS, instead, into_the_reply_chunk, offered, spoils, spoils_segments,
+                   strikes, swapped)
 
 if TYPE_CHECKING:
     from peer import Peer, Reply
@@ -176,7 +176,7 @@ def reply_chunk_unused(reply: Reply) -> None:
     into_the_reply_chunk(reply)[0].length = 0
 
 
-@spoils(READDIRPLUS, "fails_its_long_reply")
+@spoils_segments("fails_its_reply_in_segments")
 def reply_chunk_with_a_gap(reply: Reply) -> None:
     """Leaves room in the first Segment and uses the second."""
     first, second = into_the_reply_chunk(reply)[:2]

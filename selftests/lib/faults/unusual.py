@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wire import words
 
-from .base import READ, READDIRPLUS, READLINK, WRITE, into_the_reply_chunk, offered, spoils, strikes
+from .base import READ, WRITE, into_the_reply_chunk, offered, spoils, spoils_segments, strikes
 
 if TYPE_CHECKING:
     from peer import Peer, Reply
@@ -27,15 +27,9 @@ def result_inline(reply: Reply) -> None:
     inline(reply)
 
 
-@spoils(READDIRPLUS)
+@spoils_segments()
 def reply_chunk_cut_to_what_is_used(reply: Reply) -> None:
     """Leaves out the unused Segments of the Reply chunk, as Linux before 4.12 does."""
-    reply.reply = [segment for segment in into_the_reply_chunk(reply) if segment.length]
-    assert len(reply.reply) < len(offered(reply.call))
-
-
-@spoils(READLINK)
-def link_cut_to_what_is_used(reply: Reply) -> None:
     reply.reply = [segment for segment in into_the_reply_chunk(reply) if segment.length]
     assert len(reply.reply) < len(offered(reply.call))
 
