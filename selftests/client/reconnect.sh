@@ -90,10 +90,11 @@ link_goes_away() {
 }
 
 # Enough Calls to fill the send queue, each with several registrations, without an acknowledgement
-# of the server's device. A sender that waits for room sleeps until the room suffices.
+# of the server's device. A sender that waits for room sleeps until the room suffices. In version 4, the page list of
+# the first READDIR of a directory begins within a page, so each part of the Reply has a registration.
 senders_wait_for_room() {
-	VERS=3
-	mount_export nolock,actimeo=600
+	VERS=4.0
+	mount_export actimeo=600
 	mkdir "$dir/each"
 	for n in $(seq 130); do
 		mkdir "$dir/each/$n"
