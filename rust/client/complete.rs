@@ -989,11 +989,11 @@ pub(super) fn abandon(endpoint: &Endpoint<Client>, rqst: &RdmaRqst) -> Option<Ar
 #[inline(always)]
 //= V1-089, V1-141, V2-081
 //= V2-183
-fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: ReceivedForm, _proof: Unexposed) {
+fn finish(client: &Client, mut rqst: Pinned, source: &[u8], form: ReceivedForm, proof: Unexposed) {
     if let ReceivedForm::Again = form {
         return send_again(client, rqst);
     }
-    match place(&client.stats, &mut rqst, source, form) {
+    match place(&client.stats, &mut rqst, source, form, &proof) {
         Ok(len) => rqst.complete(len),
         Err(error) => {
             client.stats.bad_reply.add(1);
@@ -1021,7 +1021,13 @@ fn send_again(client: &Client, rqst: Pinned) {
 ///
 /// `EIO`: the Reply does not fit the buffers of the RPC, or is no complete Reply.
 #[inline(always)]
-fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: ReceivedForm) -> Result<usize> {
+fn place(
+    stats: &Stats,
+    rqst: &mut Pinned,
+    source: &[u8],
+    form: ReceivedForm,
+    proof: &Unexposed,
+) -> Result<usize> {
     match form {
         ReceivedForm::Inline { len, written } => {
             let payload = source
@@ -1055,8 +1061,28 @@ fn place(stats: &Stats, rqst: &mut Pinned, source: &[u8], form: ReceivedForm) ->
         }
         ReceivedForm::ReplyChunk { len } => {
             stats.total_rdma_reply.add(u64::from(len));
+            if rqst.request().is_joined() {
+                take_edges(rqst, len, proof)?;
+            }
             Ok(len as usize)
         }
         ReceivedForm::Again | ReceivedForm::Failed => Err(EIO),
     }
+}
+
+/// Copies the head and the tail of a joined Reply of `len` bytes, whose other bytes are in the page list already.
+///
+/// # Errors
+///
+/// `EIO`: the Reply does not fit the buffers of the RPC.
+#[inline(never)]
+fn take_edges(rqst: &mut Pinned, len: u32, proof: &Unexposed) -> Result {
+    let edge = rqst.request().edge().ok_or(EIO)?;
+    let mut reply = rqst.reply_buf();
+    let (head, tail) = (reply.head_len(), reply.head_len() + reply.page_len());
+    let behind = len.saturating_sub(tail);
+    let (before, behind) = edge.edges(head, behind, proof).ok_or(EIO)?;
+    let before = before.get(..len.min(head) as usize).ok_or(EIO)?;
+    reply.write(0, before).map_err(|_| EIO)?;
+    reply.write(tail, behind).map_err(|_| EIO)
 }

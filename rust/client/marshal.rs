@@ -516,6 +516,7 @@ fn post(
     let (mrs, posted) = state.post(side.endpoint.qp(), mrs, composed);
     state.role.table.sent(rqst, mrs, layout);
     rqst.request().set_refusals(side.refusals);
+    rqst.request().set_joined(plan.is_joined());
     if state.protocol().is_some_and(Protocol::is_full) {
         used_up(side, &state);
     }
@@ -607,6 +608,7 @@ fn post_parts(
         if !more {
             state.role.table.sent(rqst, registered, layout);
             rqst.request().set_refusals(side.refusals);
+            rqst.request().set_joined(plan.is_joined());
         }
         if posted.is_err() {
             return Err((ComposeError::NotPosted, mrs.unwrap_or_else(MrList::new)));
@@ -870,7 +872,7 @@ fn map_many(
 ///
 /// # Errors
 ///
-/// [`XprtSendError::NoBuffer`]: no registration is idle. [`XprtSendError::NoMemory`]: there is no DMA
+/// [`XprtSendError::NoBuffer`]: no registration is idle. [`XprtSendError::NoMemory`]: there is no memory or DMA
 /// address at present. [`XprtSendError::Unmappable`]: the device cannot join the pieces.
 /// [`XprtSendError::TooLarge`]: the region is not in the buffers.
 #[inline(always)]
@@ -883,6 +885,7 @@ fn map(
         PartName::Head => sunrpc::XdrPart::Head,
         PartName::Pages => sunrpc::XdrPart::Pages,
         PartName::Tail => sunrpc::XdrPart::Tail,
+        PartName::All => return map_joined(side, rqst),
         PartName::Pad => return map_pad(side, rqst, range.end),
     };
     let (span, direction) = match chunk {
@@ -894,6 +897,23 @@ fn map(
     match span {
         Ok(span) => map_span(side, rqst, span, direction),
         Err(_) => Err(XprtSendError::TooLarge),
+    }
+}
+
+/// Maps the memory of a joined Reply.
+///
+/// # Errors
+///
+/// As for [`map`].
+#[inline(never)]
+fn map_joined(side: &mut SendSide, rqst: &RdmaRqst) -> Result<Mr<Mapped>, XprtSendError> {
+    let reply = rqst.receive();
+    let edge = rqst.request().make_edge().ok_or(XprtSendError::NoMemory)?;
+    let pages = reply.span(sunrpc::XdrPart::Pages, 0..reply.page_len());
+    let joined = pages.map(|pages| edge.around(reply.head_len(), pages, reply.tail_len()));
+    match joined {
+        Ok(Some(span)) => map_span(side, rqst, span, Direction::FromDevice),
+        _ => Err(XprtSendError::TooLarge),
     }
 }
 

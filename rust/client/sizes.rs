@@ -335,6 +335,7 @@ impl ClientSizes {
             page_size: PAGE_SIZE,
             segment_pages: self.mr_pages,
             chunk_segments: self.chunk_segments,
+            joins_reply: true,
             ..Limits::v1(self.v1.send, self.v1.recv)
         }
     }

@@ -36,6 +36,7 @@ pub(crate) mod cm;
 pub(crate) mod cq;
 pub(crate) mod device;
 pub(crate) mod dma;
+pub(crate) mod edge;
 mod handler;
 mod ledger;
 pub(crate) mod listen;

@@ -150,6 +150,9 @@ impl SgTable {
         match span.memory() {
             Memory::Contiguous(page) => self.fill_contiguous(page, span.offset(), span.len()),
             Memory::Pages(pages) => self.fill_pages(pages, span.offset(), span.len()),
+            Memory::Around { edge, pages } => {
+                self.fill_around(edge, pages, span.offset(), span.len())
+            }
         }
     }
 
@@ -214,6 +217,42 @@ impl SgTable {
             entry.page_link |= END;
         }
         Ok(used)
+    }
+
+    /// Names the end of `edge` from `offset` on, the whole `pages`, and the start of `edge`: `len` bytes, by one entry
+    /// for each page.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the table has too few entries, or `len` is too short for `pages`. `EFAULT`: a page is missing.
+    fn fill_around(
+        &mut self,
+        edge: NonNull<bindings::page>,
+        pages: &[*mut bindings::page],
+        offset: u32,
+        len: u32,
+    ) -> Result<u32> {
+        let (before, whole) = (PAGE_SIZE - offset, pages.len() as u32 * PAGE_SIZE);
+        let behind = len.checked_sub(before + whole).ok_or(EINVAL)?;
+        let count = (offset + len).div_ceil(PAGE_SIZE);
+        if count > self.capacity {
+            return Err(EINVAL);
+        }
+        let mut at = self.table.sgl;
+        // SAFETY: the first entry of the table, which is borrowed.
+        unsafe { set(&mut at, edge.as_ptr(), offset, before) };
+        for &page in pages {
+            if page.is_null() {
+                return Err(EFAULT);
+            }
+            // SAFETY: fewer than `count` entries were set, and the table has `count` at least.
+            unsafe { set(&mut at, page, 0, PAGE_SIZE) };
+        }
+        if behind != 0 {
+            // SAFETY: `count` has an entry for the start of `edge`, too.
+            unsafe { set(&mut at, edge.as_ptr(), 0, behind) };
+        }
+        Ok(count)
     }
 
     /// Names a contiguous piece. If it is too long for one entry it is cut where a page ends, as

@@ -29,7 +29,8 @@ pub(crate) fn total() -> usize {
 /// The memory lies in the kernel's direct map and stays allocated for as long as the request it
 /// was taken from belongs to the transport. With `Contiguous`, `offset + len` bytes from the start
 /// of the page belong to one allocation; with `Pages`, the list has an entry for each page that
-/// they reach, and each entry that is not null is a page. `len` is not zero.
+/// they reach, and each entry that is not null is a page. With `Around`, `offset + len` bytes reach from `edge`
+/// through whole pages, of which `pages` has an entry each, and end at most a page behind them. `len` is not zero.
 #[derive(Clone, Copy)]
 pub(crate) struct Span<'a> {
     memory: Memory<'a>,
@@ -44,6 +45,11 @@ pub(crate) enum Memory<'a> {
     Contiguous(NonNull<bindings::page>),
     /// In these pages, one after the other.
     Pages(&'a [*mut bindings::page]),
+    /// At the end of the page `edge`, then in these whole pages, then at the start of `edge`.
+    Around {
+        edge: NonNull<bindings::page>,
+        pages: &'a [*mut bindings::page],
+    },
 }
 
 /// Memory that devices may write, and that no code reads.
@@ -97,6 +103,35 @@ impl<'a> Span<'a> {
             offset,
             len,
         }
+    }
+
+    /// Returns the bytes of `self`, which are whole pages, with `before` bytes before them at the end of the page
+    /// `edge`, and `behind` bytes behind them at its start. Returns `None` if the bytes are no whole pages of a list,
+    /// or if the others do not fit into `edge`.
+    ///
+    /// # Safety
+    ///
+    /// The caller vouches for the type invariant with regard to `edge`.
+    pub(crate) unsafe fn around(
+        self,
+        edge: NonNull<bindings::page>,
+        before: u32,
+        behind: u32,
+    ) -> Option<Self> {
+        let Memory::Pages(pages) = self.memory else {
+            return None;
+        };
+        let are_whole = self.offset == 0 && self.len as usize == pages.len() * PAGE_SIZE as usize;
+        let room = PAGE_SIZE.checked_sub(before)?;
+        if !are_whole || before == 0 || behind > room {
+            return None;
+        }
+        // INVARIANT: promised by the caller for `edge`, and `self` has the other pages.
+        Some(Self {
+            memory: Memory::Around { edge, pages },
+            offset: room,
+            len: before + self.len + behind,
+        })
     }
 
     /// Returns the number of pages that the piece touches.

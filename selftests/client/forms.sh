@@ -115,6 +115,35 @@ long_reply_by_a_directory() {
 	grows bytes_replied ls "$dir"
 }
 
+# directory_calls: prints the number of READDIRPLUS Calls of the mount.
+directory_calls() {
+	awk -v mount="$mnt" '
+		$1 == "device" { here = $5 == mount }
+		here && $1 == "READDIRPLUS:" { print $2 }' /proc/self/mountstats
+}
+
+# A Reply chunk with whole pages is one Segment, so the server invalidates all of it.
+a_directory_is_one_segment() {
+	[ -e /sys/module/rpcrdma/version ] || skip "the kernel's own module has a Segment for each part"
+	VERS=3
+	prepare 1
+	seq -f 'a-name-long-enough-to-fill-a-reply-soon-%g' 300 | sort >"$local/names"
+	(cd "$dir" && xargs touch) <"$local/names"
+	for counter in local_invalidates reply_segments; do
+		remount
+		before=$(transport $counter) calls=$(directory_calls)
+		ls "$dir" >"$local/list"
+		grep -v '^file$' "$local/list" | cmp - "$local/names"
+		after=$(transport $counter) calls=$(($(directory_calls) - calls))
+		note "$counter: $before before, $after after $calls Calls"
+		[ "$calls" -ge 1 ]
+		most=$before
+		[ $counter = local_invalidates ] || most=$((before + calls))
+		[ "$after" -le $most ] || fail "$counter has grown to more than $most"
+	done
+	[ "$after" -gt "$before" ]
+}
+
 #= V1-076, V1-081, NFS-010
 #= NFS-021
 long_reply_by_a_symbolic_link() {
@@ -175,6 +204,7 @@ tests \
 	"long_call_by_an_acl" \
 	"long_reply_by_a_directory 3" \
 	"long_reply_by_a_directory 4.2" \
+	"a_directory_is_one_segment" \
 	"long_reply_by_a_symbolic_link 3" \
 	"long_reply_by_a_symbolic_link 4.2" \
 	"long_reply_by_an_attribute" \

@@ -33,6 +33,8 @@ pub struct Limits {
     pub segment_bytes: u32,
     /// A registration with a part of a page has no other memory, because the device joins whole pages only.
     pub whole_pages: bool,
+    /// A registration may have a whole Reply whose page list has whole pages ([`PartName::All`]).
+    pub joins_reply: bool,
     /// The most Segments of one chunk.
     pub chunk_segments: u32,
     /// The most Segments of one header.
@@ -78,6 +80,7 @@ impl Limits {
             segment_pages: 256,
             segment_bytes: u32::MAX,
             whole_pages: false,
+            joins_reply: false,
             //= NFS-043
             chunk_segments: Self::NFS_SAFE_SEGMENTS,
             //= NFS-040
@@ -132,6 +135,25 @@ impl Limits {
         } else {
             self.chunk_segments
         }
+    }
+
+    /// Returns whether a Reply chunk over all of `buf` is one region. The page list has whole pages, and the bytes
+    /// around them fit into one page.
+    #[cold]
+    pub(super) const fn joins(&self, buf: &Buf) -> bool {
+        let mask = self.page_size.saturating_sub(1);
+        let Some(pages) = buf.pages.len.checked_div(self.page_size) else {
+            return false;
+        };
+        self.joins_reply
+            && pages != 0
+            && buf.head.len != 0
+            && (buf.pages.len | buf.pages.page_offset) & mask == 0
+            && buf.head.len.saturating_add(buf.tail.len) <= self.page_size
+            && pages.saturating_add(2) <= self.segment_pages
+            && buf.len() <= self.segment_bytes
+            && self.chunk_segments != 0
+            && !self.whole_pages
     }
 
     /// Returns the number of Segments for the pad of a result.

@@ -47,6 +47,13 @@
 //! Servers from before RFC 8166 may demand room for the pad in a Write chunk. With [`Limits::pads`], a Write chunk
 //! for such an item ends with a Segment for the pad ([`PartName::Pad`]), in memory that belongs to no RPC.
 //!
+//! # Joined Replies
+//!
+//! The parts of an `xdr_buf` do not meet at page boundaries, so each part has a registration of its own. A peer
+//! invalidates one registration with its Reply, and the other registrations cost a LOCAL_INV each. With
+//! [`Limits::joins_reply`], the Reply chunk for a Reply with whole pages is one region ([`PartName::All`]): the head
+//! and the tail are placed in a page of the client, and copied when the Reply has come.
+//!
 //! # Example
 //!
 //! A READ whose data shall be placed into the page list:
@@ -161,6 +168,8 @@ pub struct Plan {
     whole_pages: bool,
     /// A Write chunk ends with a Segment for the pad of its item.
     pads: bool,
+    /// The Reply chunk is one region.
+    joined: bool,
 }
 
 /// The first region to register, which nearly always is the only one. It says nothing when there
@@ -241,6 +250,7 @@ impl Plan {
             cut: SegmentSizing::NONE,
             whole_pages: false,
             pads: false,
+            joined: false,
         }
     }
 
@@ -258,6 +268,12 @@ impl Plan {
     #[inline]
     pub const fn segments(&self) -> u32 {
         self.segments
+    }
+
+    /// Returns whether the Reply chunk is one region for all parts of the Reply.
+    #[inline]
+    pub const fn is_joined(&self) -> bool {
+        self.joined
     }
 
     /// Returns the number of bytes behind the header that do not come from `head[0]` of the Call.
@@ -320,6 +336,20 @@ impl Plan {
         RegionCutter {
             cut: self.cut,
             whole_pages: self.whole_pages,
+        }
+    }
+
+    /// Returns the first region of a `range` of a chunk that is not empty.
+    #[inline]
+    fn first_region(
+        &self,
+        call: &CallShape<'_>,
+        chunk: ChunkRole,
+        range: &Range<u32>,
+    ) -> (PartName, Range<u32>) {
+        match chunk {
+            ChunkRole::Reply if self.joined => (PartName::All, range.clone()),
+            _ => self.cutter().first_region(call.buf(chunk), range),
         }
     }
 
@@ -453,6 +483,7 @@ fn place_reply(
                 }
             }
         }
+        [] if limits.joins_reply && buf.pages.len != 0 && limits.joins(buf) => {}
         [] if limits.continued_recv == 0 => {
             if let Some(segments) = cut.all(buf) {
                 let header = longer(fixed, REPLY_CHUNK_LEN, Segment::ENCODED_LEN, segments);
@@ -536,6 +567,7 @@ fn plan_chunks(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError>
             header: empty,
             set: ItemSet::EMPTY,
             reply_chunk: false,
+            joined: false,
         }
     } else {
         plan_results(call, limits, empty)?
@@ -567,10 +599,11 @@ fn plan_chunks(call: &CallShape<'_>, limits: &Limits) -> Result<Plan, PlanError>
         cut: limits.cut(),
         whole_pages: limits.whole_pages,
         pads: limits.pads,
+        joined: results.joined,
     };
     if plan.segments() != 0 {
         let (chunk, range) = first_range(&plan, call);
-        let (part, Range { start, end }) = plan.cutter().first_region(call.buf(chunk), &range);
+        let (part, Range { start, end }) = plan.first_region(call, chunk, &range);
         plan.first = First {
             chunk,
             part,
@@ -587,6 +620,8 @@ struct Results {
     header: Header,
     set: ItemSet,
     reply_chunk: bool,
+    /// The Reply chunk is one region.
+    joined: bool,
 }
 
 /// Decides where the results and the rest of a Reply go that may exceed the threshold.
@@ -601,6 +636,7 @@ fn plan_results(
         header: empty,
         set: ItemSet::EMPTY,
         reply_chunk: false,
+        joined: false,
     };
     //= V2-199, NFS-034
     if call.results.is_empty()
@@ -658,7 +694,12 @@ fn plan_reply_chunk(
     }
     //= V1-077, V2-096, NFS-002
     let rest = Ranges::new(call.receive.len(), planned.set.of(call.results));
-    let segments = limits.segments_of_all(&call.receive, rest)?;
+    planned.joined = planned.set.is_empty() && limits.joins(&call.receive);
+    let segments = if planned.joined {
+        1
+    } else {
+        limits.segments_of_all(&call.receive, rest)?
+    };
     planned.header = planned.header.with_reply(segments);
     planned.reply_chunk = true;
     if planned.header.len > limits.inline_recv {

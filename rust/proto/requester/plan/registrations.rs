@@ -96,8 +96,7 @@ impl Many {
             (self.chunk, self.range) = ranges(plan, call).nth(self.index)?;
             self.pad = pad_behind(plan, self.chunk, &self.range);
         }
-        let buf = call.buf(self.chunk);
-        let (part, range) = plan.cutter().first_region(buf, &self.range);
+        let (part, range) = plan.first_region(call, self.chunk, &self.range);
         let len = range.end.saturating_sub(range.start);
         self.range.start = self.range.start.saturating_add(len);
         Some(Registration {

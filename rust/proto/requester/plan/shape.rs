@@ -37,6 +37,9 @@ pub enum PartName {
     Pages,
     /// `tail[0]`.
     Tail,
+    /// All parts of a Reply, joined. The head takes the end of a page, so that the page list follows it, and the
+    /// tail takes the start of a page.
+    All,
     /// Memory that no RPC uses, for XDR pad that the peer may write.
     Pad,
 }

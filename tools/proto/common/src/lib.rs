@@ -113,7 +113,7 @@ pub const PAD: u32 = 1 << 31;
 /// Returns the bytes of the message in `buf` that a plan wants registered.
 pub fn stream_range(buf: &Buf, region: &Registration) -> Range<u32> {
     let before = match region.part {
-        PartName::Head => 0,
+        PartName::Head | PartName::All => 0,
         PartName::Pages => buf.head.len,
         PartName::Tail => buf.head.len + buf.pages.len,
         // Behind all messages.

@@ -136,6 +136,70 @@ fn large_reply_without_eligible_result_gets_a_reply_chunk() {
     assert_eq!(plan.header_len, 28 + 4 + 32);
 }
 
+/// A Reply with whole pages and the bytes around them is one region, if these bytes fit into a page.
+#[test]
+fn a_reply_with_whole_pages_is_one_region() {
+    let limits = Limits {
+        joins_reply: true,
+        segment_pages: 18,
+        ..Limits::v1(4096, 4096)
+    };
+    let planned = |receive: Buf, limits: &Limits| {
+        let call = shape(buf(100, 0, 0), &[], receive, &[]);
+        let plan = plan(&call, limits).unwrap();
+        assert_eq!(plan.segments(), plan.reply_segments);
+        (plan.is_joined(), regions(&call, limits)[0].1.clone())
+    };
+    let pages = 16 * 4096;
+    for (head, tail) in [(128, 0), (128, 40), (4096, 0), (4000, 96)] {
+        let receive = buf(head, pages, tail);
+        let all = vec![(PartName::All, 0..receive.len())];
+        assert_eq!(planned(receive, &limits), (true, all));
+    }
+    let apart = |receive: Buf, limits: &Limits| {
+        let (joined, regions) = planned(receive, limits);
+        assert!(!joined && regions.iter().all(|(part, _)| *part != PartName::All));
+    };
+    let whole = buf(128, pages, 40);
+    apart(whole, &Limits::v1(4096, 4096));
+    apart(whole, &limits.of_whole_pages());
+    let mut few = limits;
+    few.segment_pages = 17;
+    apart(whole, &few);
+    let mut short = limits;
+    short.segment_bytes = whole.len() - 4;
+    apart(whole, &short);
+    apart(buf(4000, pages, 100), &limits);
+    apart(buf(128, pages - 4, 40), &limits);
+    apart(buf(0, pages, 40), &limits);
+    apart(buf(128, 0, 8000), &limits);
+    let mut moved = whole;
+    moved.pages.page_offset = 4;
+    apart(moved, &limits);
+}
+
+/// Beside a Position Zero Read chunk, and in version 2, a Reply is joined as well.
+#[test]
+fn a_long_call_may_have_a_joined_reply() {
+    let limits = Limits {
+        joins_reply: true,
+        ..Limits::v1(1024, 1024)
+    };
+    let receive = buf(128, 65_536, 40);
+    let call = shape(buf(2000, 0, 0), &[], receive, &[]);
+    for version in [Version::V1, Version::V2] {
+        let chunks = regions(&call, &Limits { version, ..limits });
+        let expected = [
+            (
+                ChunkRole::Read(Position::ZERO),
+                vec![(PartName::Head, 0..2000)],
+            ),
+            (ChunkRole::Reply, vec![(PartName::All, 0..receive.len())]),
+        ];
+        assert_eq!(chunks, expected);
+    }
+}
+
 /// A buffer may have an empty head: its Reply chunk begins in the first part that is not empty.
 #[test]
 fn a_reply_chunk_has_no_empty_region() {
@@ -281,20 +345,31 @@ fn any_part() -> impl Strategy<Value = Part> {
 }
 
 fn any_buf() -> impl Strategy<Value = Buf> {
-    (any_part(), any_part(), any_part(), 0_u32..4).prop_map(|(head, pages, tail, odd)| Buf {
-        head: Part {
-            len: head.len % 8000 + 40,
-            ..head
-        },
-        // Pad replaces the missing bytes of the page list.
-        pages: Part {
-            len: pages.len + odd,
-            ..pages
-        },
-        tail: Part {
-            len: tail.len % 2000 + pad_len(odd),
-            ..tail
-        },
+    let sizes = (any_part(), any_part(), any_part(), 0_u32..4);
+    (sizes, any::<bool>()).prop_map(|((head, pages, tail, odd), whole_pages)| {
+        let odd = if whole_pages { 0 } else { odd };
+        Buf {
+            head: Part {
+                len: head.len % 8000 + 40,
+                ..head
+            },
+            // Pad replaces the missing bytes of the page list.
+            pages: if whole_pages {
+                Part {
+                    len: pages.len & !4095,
+                    page_offset: 0,
+                }
+            } else {
+                Part {
+                    len: pages.len + odd,
+                    ..pages
+                }
+            },
+            tail: Part {
+                len: tail.len % 2000 + pad_len(odd),
+                ..tail
+            },
+        }
     })
 }
 
@@ -324,11 +399,11 @@ fn any_limits() -> impl Strategy<Value = Limits> {
         (1_u32..300, prop_oneof![Just(u32::MAX), 0_u32..100_000]),
         (1_u32..20, prop_oneof![Just(u32::MAX), 0_u32..40]),
         (0_u32..3, 0_u32..3),
-        any::<[bool; 5]>(),
+        any::<[bool; 6]>(),
     )
         .prop_map(
             |((send, recv), (pages, bytes), (chunk, header), (reads, writes), flags)| {
-                let [v2, long, both, write_and_reply, continued] = flags;
+                let [v2, long, both, write_and_reply, continued, joins_reply] = flags;
                 let octets = if v2 && continued { 50_000 } else { 0 };
                 Limits {
                     version: if v2 { Version::V2 } else { Version::V1 },
@@ -341,6 +416,7 @@ fn any_limits() -> impl Strategy<Value = Limits> {
                     long_call: long,
                     reduced_long_call: both,
                     write_and_reply,
+                    joins_reply,
                     continued_send: octets,
                     continued_recv: octets,
                     longest_send: 2 * octets,
@@ -395,6 +471,18 @@ fn register(limits: &Limits, buf: &Buf, region: &Registration) -> (Segment, Rang
             len: 4,
             page_offset: 0,
         },
+        PartName::All => {
+            assert_eq!(region.chunk, ChunkRole::Reply);
+            assert_eq!(
+                (buf.pages.page_offset, buf.pages.len % limits.page_size),
+                (0, 0)
+            );
+            assert!(buf.head.len + buf.tail.len <= limits.page_size);
+            Part {
+                len: buf.len(),
+                page_offset: limits.page_size - buf.head.len,
+            }
+        }
     };
     let Range { start, end } = region.range.clone();
     assert!(start < end && end <= part.len);

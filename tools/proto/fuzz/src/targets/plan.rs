@@ -32,8 +32,8 @@ const XID: Xid = Xid(0x1234_5678);
 pub fn run(input: &[u8]) {
     let mut source = Source::new(input);
     let limits = limits(&mut source);
-    let (send, arguments) = message(&mut source);
-    let (receive, results) = message(&mut source);
+    let (send, arguments) = message(&mut source, false);
+    let (receive, results) = message(&mut source, limits.joins_reply);
     let call = CallShape {
         send,
         arguments: &arguments,
@@ -73,6 +73,7 @@ fn limits(source: &mut Source<'_>) -> Limits {
     let flags = source.u8();
     limits.long_call = flags % 4 != 1;
     limits.whole_pages = flags >= 0x80;
+    limits.joins_reply = flags & 0x40 != 0;
     limits.reduced_long_call = source.flag();
     limits.write_and_reply = source.flag();
     // Version 2 has no pads, so a Segment has room for a pad.
@@ -80,10 +81,14 @@ fn limits(source: &mut Source<'_>) -> Limits {
     limits
 }
 
-/// Draws a message with its eligible items: in order, aligned, not overlapping.
-fn message(source: &mut Source<'_>) -> (Buf, Vec<Item>) {
+/// Draws a message with its eligible items: in order, aligned, not overlapping. With `whole_pages`, its page list has
+/// whole pages.
+fn message(source: &mut Source<'_>, whole_pages: bool) -> (Buf, Vec<Item>) {
     let head = 24 + 4 * source.length(600);
-    let pages = source.length(1 << 21);
+    let mut pages = source.length(1 << 21);
+    if whole_pages {
+        pages &= !4095;
+    }
     let tail = if source.flag() {
         padded_len(pages) - pages + 4 * source.length(100)
     } else {
@@ -93,11 +98,14 @@ fn message(source: &mut Source<'_>) -> (Buf, Vec<Item>) {
         len,
         page_offset: source.below(4096),
     };
-    let buf = Buf {
+    let mut buf = Buf {
         head: part(head),
         pages: part(pages),
         tail: part(tail),
     };
+    if whole_pages {
+        buf.pages.page_offset = 0;
+    }
     let mut items = Vec::new();
     match source.u8() % 4 {
         0 => {}
@@ -182,6 +190,8 @@ fn place_of(buf: &Buf, region: &Registration) -> (u32, u32) {
         PartName::Pages => buf.pages.page_offset,
         PartName::Tail => buf.tail.page_offset,
         PartName::Pad => 0,
+        // The head ends with its page.
+        PartName::All => 4096 - buf.head.len,
     };
     (base + region.range.start, base + region.range.end)
 }
