@@ -95,10 +95,14 @@ use crate::{
         },
         Invalidates, //
     },
-    sunrpc::backchannel::CallbackRefused,
+    sunrpc::{
+        backchannel::CallbackRefused,
+        XdrPart, //
+    },
     support::{
         completion::Completion,
         memalloc::ReserveScope,
+        memory::PAGE_SIZE,
         net::SockAddr,
         trace, //
     },
@@ -1080,9 +1084,13 @@ fn take_edges(rqst: &mut Pinned, len: u32, proof: &Unexposed) -> Result {
     let edge = rqst.request().edge().ok_or(EIO)?;
     let mut reply = rqst.reply_buf();
     let (head, tail) = (reply.head_len(), reply.head_len() + reply.page_len());
-    let behind = len.saturating_sub(tail);
-    let (before, behind) = edge.edges(head, behind, proof).ok_or(EIO)?;
-    let before = before.get(..len.min(head) as usize).ok_or(EIO)?;
-    reply.write(0, before).map_err(|_| EIO)?;
-    reply.write(tail, behind).map_err(|_| EIO)
+    let before = reply
+        .part_mut(XdrPart::Head)
+        .get_mut(..len.min(head) as usize);
+    let start = PAGE_SIZE.checked_sub(head).ok_or(EIO)?;
+    edge.read(start, before.ok_or(EIO)?, proof)
+        .map_err(|_| EIO)?;
+    let behind = len.saturating_sub(tail) as usize;
+    let behind = reply.part_mut(XdrPart::Tail).get_mut(..behind);
+    edge.read(0, behind.ok_or(EIO)?, proof).map_err(|_| EIO)
 }

@@ -14,10 +14,7 @@ use crate::{
         PAGE_SIZE, //
     },
 };
-use core::{
-    ptr::NonNull,
-    slice, //
-};
+use core::ptr::NonNull;
 use kernel::{
     alloc::flags::{
         GFP_NOWAIT,
@@ -56,20 +53,23 @@ impl EdgePage {
         unsafe { pages.around(self.page()?, before, behind) }
     }
 
-    /// Returns the `before` bytes at the end of the page, and the `behind` bytes at its start. The peer has written
-    /// them, and the proof says that it cannot write them any more.
-    pub(crate) fn edges(
-        &self,
-        before: u32,
-        behind: u32,
-        _proof: &Unexposed,
-    ) -> Option<(&[u8], &[u8])> {
-        // SAFETY: a page of the direct map, which has an address.
-        let start = unsafe { bindings::page_address(self.page()?.as_ptr()) };
-        // SAFETY: the page is PAGE_SIZE initialized bytes (__GFP_ZERO). No device changes them, by the proof, and no
-        // other code does.
-        let bytes = unsafe { slice::from_raw_parts(start.cast::<u8>(), PAGE_SIZE as usize) };
-        let end = bytes.len().checked_sub(before as usize)?;
-        Some((bytes.get(end..)?, bytes.get(..behind as usize)?))
+    /// Copies the bytes from byte `offset` of the page on to `out`, after the peer has written them. The proof orders
+    /// the copy behind the end of the exposure. If the Call is sent again meanwhile, the peer may write them again.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the page is shorter.
+    pub(crate) fn read(&self, offset: u32, out: &mut [u8], _proof: &Unexposed) -> Result {
+        let page = self.page().ok_or(EINVAL)?;
+        let offset = offset as usize;
+        if offset + out.len() > PAGE_SIZE as usize {
+            return Err(EINVAL);
+        }
+        // SAFETY: the bytes lie within the page, which is this object's, and `out` has room for them. A device may
+        // write the page meanwhile: memcpy_from_page() is C, where such a race gives a mix of old and new bytes.
+        unsafe {
+            bindings::memcpy_from_page(out.as_mut_ptr().cast(), page.as_ptr(), offset, out.len())
+        };
+        Ok(())
     }
 }

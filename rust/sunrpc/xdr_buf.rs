@@ -307,6 +307,15 @@ impl ReplyBuf<'_> {
         Ok(())
     }
 
+    /// Returns the memory of the head or of the tail.
+    pub(crate) fn part_mut(&mut self, part: XdrPart) -> &mut [u8] {
+        let (base, len) = self.kvec(part);
+        let base = NonNull::new(base.cast::<u8>()).unwrap_or(NonNull::dangling());
+        // SAFETY: `len` bytes of the buffer of the request (xdr_buf_init()), which buf_alloc() has zeroed and which are
+        // ours to fill while `self` is borrowed.
+        unsafe { core::slice::from_raw_parts_mut(base.as_ptr(), len as usize) }
+    }
+
     /// Writes bytes that lie in several parts of the buffer.
     ///
     /// # Errors
