@@ -235,7 +235,7 @@ impl Role for Client {
             drop(state);
             return stray(self, xid, arrived.fixed.version, arrived.fixed.htype, None);
         };
-        let Some((sent, limit)) = take(protocol, requests, &rqst, &mut invalidated) else {
+        let Some(sent) = take(protocol, requests, &rqst, &mut invalidated) else {
             drop(state);
             return stray(
                 self,
@@ -245,6 +245,7 @@ impl Role for Client {
                 Some(rqst),
             );
         };
+        let limit = protocol.granted();
         drop(state);
         granted(self, limit);
         check(shared, &arrived, rqst, sent, invalidated)
@@ -275,13 +276,13 @@ impl Role for Client {
             }
             _ => false,
         };
-        let Some((sent, limit)) = take(protocol, requests, &rqst, invalidated) else {
+        let Some(sent) = take(protocol, requests, &rqst, invalidated) else {
             return ReplyClaim::Stray(Some(rqst));
         };
         ReplyClaim::Taken {
             rqst,
             sent,
-            limit,
+            limit: protocol.granted(),
             again,
         }
     }
@@ -486,8 +487,7 @@ fn retire(client: &Client, mut inv: Inv, proof: &Destroyed) {
     }
 }
 
-/// Takes the request whose Reply has come out of the table, and returns the number of Calls that
-/// the server allows now. Endpoint's lock held.
+/// Takes the request whose Reply has come out of the table. Endpoint's lock held.
 ///
 /// Each credit has a Receive. The Receive of a Reply whose RPC still exposes memory is not posted before
 /// the memory is invalidated, so the Call ends then.
@@ -497,13 +497,13 @@ fn take(
     requests: &mut Requests,
     rqst: &Pinned,
     invalidated: &mut Option<Invalidated>,
-) -> Option<(SentRequest, u32)> {
+) -> Option<SentRequest> {
     let sent = requests.table.take(rqst.index(), invalidated)?;
     rqst.set_outstanding(false);
     if !matches!(sent, SentRequest::Exposed(..)) {
         protocol.handle_call_ended();
     }
-    Some((sent, protocol.granted()))
+    Some(sent)
 }
 
 /// Takes back the credit of a Reply that no RPC waits for, such as the Reply to a Call whose task was

@@ -125,14 +125,15 @@ impl<R: Role> Handler for Shared<R> {
         self.role.received();
         let invalidated = message.take_invalidated();
         let handle = handle_of(&invalidated);
-        let found = self.role.find(message.bytes());
+        let bytes = message.bytes();
+        let found = self.role.find(bytes);
         let mut guard = self.lock();
         let Some(protocol) = &mut guard.protocol else {
             // Nothing was sent yet that this could answer.
             drop(guard);
             return cx.repost(message);
         };
-        match protocol.handle_fast(Version::V1, R::FAST_PATH, now(), message.bytes(), handle) {
+        match protocol.handle_fast(Version::V1, R::FAST_PATH, now(), bytes, handle) {
             Some(arrived) => {
                 let role = &self.role;
                 let fate = role.on_fast_path(self, guard, arrived, invalidated, found);
@@ -324,8 +325,12 @@ impl<R: Role> Shared<R> {
         message: Received<Self>,
         fate: Disposition<R::Pending>,
     ) {
+        // The first test is for most messages of a client.
+        if let Disposition::Done = fate {
+            return cx.repost(message);
+        }
         match fate {
-            Disposition::Done => cx.repost(message),
+            Disposition::Done => {}
             Disposition::Keep(pending) => self.role.keep(self, cx, pending, message),
             Disposition::Refuse(fixed, report) => {
                 self.role.refused(&message, &fixed, &report);

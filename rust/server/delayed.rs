@@ -133,7 +133,7 @@ impl Delayed {
         let (fixed, asked, _) = note.kept.open(call.bytes()).ok_or(failed)?;
         let shape = self.shape(note.results());
         let limits = limits(note.kept.version(), &self.terms);
-        let response = respond(asked.chunks, &shape, &limits).map_err(|_| failed)?;
+        let response = respond(&asked.chunks, &shape, &limits).map_err(|_| failed)?;
         let outgoing = outgoing(fixed.xid, &response);
         let mut cut = None;
         while let Some(rest) = &mut self.rest {

@@ -165,19 +165,19 @@ impl Open<'_> {
         //= V1-073, V1-074, V1-100
         //= V2-193, NFS-003, NFS-004
         //= NFS-008
-        let response = match respond(asked.chunks, &shape, &limits(version, terms)) {
+        let response = match respond(&asked.chunks, &shape, &limits(version, terms)) {
             Ok(response) => response,
-            Err(report) => return self.fail(call, &fixed, ReplyError::Refuse(report)),
+            Err(report) => return self.fail(call, ReplyError::Refuse(report)),
         };
         let (copied, write) = match self.prepare(reply, &response, terms) {
             Ok(writes) => writes,
-            Err(error) => return self.fail(call, &fixed, error),
+            Err(error) => return self.fail(call, error),
         };
         let invalidate = to_invalidate(version, terms, &asked.chunks, call.bytes());
         let outgoing = outgoing(fixed.xid, &response);
         let last = 1 + work_requests(&write, &copied);
         let message = reply.message();
-        let payload = |out: &mut [u8]| copy_payload(message, &write, &response, shape.len, out);
+        let payload = |out: &mut [u8]| copy_payload(message, &write, &response, out);
         self.trace_reply(&call, outgoing.xid, &response, last, invalidate);
         let mut sending = match self.permit(response.form, last) {
             Ok(sending) => sending,
@@ -186,7 +186,7 @@ impl Open<'_> {
                 let later = (write, copied.is_some(), invalidate);
                 return match self.wait(reply, &response, &shape, terms, later) {
                     Ok(delayed) => self.delay_reply(reply, call, delayed, version),
-                    Err(error) => self.fail(call, &fixed, error),
+                    Err(error) => self.fail(call, error),
                 };
             }
         };
@@ -258,20 +258,32 @@ impl Open<'_> {
         invalidate: Option<Handle>,
     ) {
         trace::emit(|| reply_event(self.cid(), xid, response, work_requests, invalidate));
-        let writes = |form| {
-            let work = work_id(self.cid(), self.endpoint().qp(), call.number());
-            // Without the Send.
-            let sqecount = work_requests as i32 - 1;
-            (response.form == form && sqecount != 0).then_some((work, sqecount))
-        };
         trace::emit_each(|| {
             let write = |(work, sqecount)| trace::SvcrdmaPostWriteChunk { work, sqecount };
-            writes(Form::Inline).map(write)
+            self.writes_of(call, response, Form::Inline, work_requests)
+                .map(write)
         });
         trace::emit_each(|| {
             let write = |(work, sqecount)| trace::SvcrdmaPostReplyChunk { work, sqecount };
-            writes(Form::ReplyChunk).map(write)
+            self.writes_of(call, response, Form::ReplyChunk, work_requests)
+                .map(write)
         });
+    }
+
+    /// Returns the identification of the Reply to `call` and the number of its RDMA Writes for traces, if the Reply has
+    /// RDMA Writes and this form.
+    #[cold]
+    fn writes_of(
+        &self,
+        call: &ServerMessage,
+        response: &Response<'_>,
+        form: Form,
+        work_requests: u32,
+    ) -> Option<(trace::WorkId, i32)> {
+        let work = work_id(self.cid(), self.endpoint().qp(), call.number());
+        // Without the Send.
+        let sqecount = work_requests as i32 - 1;
+        (response.form == form && sqecount != 0).then_some((work, sqecount))
     }
 
     /// Returns the permit to send a Reply with `work_requests` in all.
@@ -316,18 +328,14 @@ impl Open<'_> {
     /// The connection has to be closed instead.
     #[cold]
     #[inline(never)]
-    fn fail(
-        &self,
-        call: ServerMessage,
-        fixed: &FixedWords,
-        error: ReplyError,
-    ) -> Result<(), EndReason> {
-        match error {
-            ReplyError::Close(why) => Err(why),
-            ReplyError::Refuse(report) => {
-                self.refuse(call, fixed, report);
+    fn fail(&self, call: ServerMessage, error: ReplyError) -> Result<(), EndReason> {
+        match (error, FixedWords::split(call.bytes())) {
+            (ReplyError::Close(why), _) => Err(why),
+            (ReplyError::Refuse(report), Some((fixed, _))) => {
+                self.refuse(call, &fixed, report);
                 Ok(())
             }
+            (ReplyError::Refuse(_), None) => Err(EndReason::NotPosted),
         }
     }
 
@@ -380,7 +388,7 @@ impl Open<'_> {
         }
         let last = 1 + write.as_ref().map_or(0, Write::work_requests);
         let message = reply.message();
-        let payload = |out: &mut [u8]| copy_payload(message, &write, response, shape.len, out);
+        let payload = |out: &mut [u8]| copy_payload(message, &write, response, out);
         match Delayed::new(response, shape, terms, invalidate, last, payload) {
             Ok(mut delayed) => {
                 delayed.write = write;
@@ -566,14 +574,13 @@ fn copy_data(
     Ok(())
 }
 
-/// Copies the inline part of a Reply of `len` bytes into a Send buffer. Returns its length. `None`: it does not fit,
-/// or cannot be read.
+/// Copies the inline part of a Reply into a Send buffer. Returns its length. `None`: it does not fit, or cannot be
+/// read.
 #[inline(always)]
 fn copy_payload(
     message: Option<CallBuf<'_>>,
     write: &Option<Write>,
     response: &Response<'_>,
-    len: u32,
     out: &mut [u8],
 ) -> Option<usize> {
     // The message may be part of the memory that RDMA Writes send.
@@ -584,7 +591,7 @@ fn copy_payload(
     };
     match response.kind() {
         Kind::Nomsg => Some(0),
-        Kind::Msg if response.is_whole() => copy(read, once(0..len), out),
+        Kind::Msg if response.is_whole() => copy(read, once(0..response.payload_len), out),
         Kind::Msg => copy(read, response.payload(), out),
     }
 }

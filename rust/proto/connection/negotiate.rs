@@ -244,7 +244,7 @@ impl Negotiation {
     /// Returns whether the version is final, and is `version`.
     #[inline]
     pub fn is_settled_on(&self, version: Version) -> bool {
-        self.settled && self.current == Some(version)
+        self.settled && matches!(self.current, Some(current) if current == version)
     }
 
     /// Notes the XID of a message that the client sends before the version is final. A server that does not

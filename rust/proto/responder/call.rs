@@ -260,18 +260,20 @@ pub fn accept<'a>(
             only: None,
         });
     }
-    accept_chunks(*conveyed, stream_len, limits)
+    // The caller keeps `conveyed` in registers, because no pointer to it is passed.
+    accept_chunks(conveyed.kind, conveyed.payload, chunks, stream_len, limits)
 }
 
 fn accept_chunks<'a>(
-    conveyed: Conveyed<'a>,
+    kind: Kind,
+    payload: &[u8],
+    chunks: ChunkLists<'a>,
     inline_len: u32,
     limits: &CallLimits,
 ) -> Result<Call<'a>, ErrorReport> {
-    let chunks = conveyed.chunks;
     check_segments(&chunks, limits)?;
-    if limits.version == Version::V1 && conveyed.kind == Kind::Msg {
-        check_results(conveyed.payload, &chunks)?;
+    if limits.version == Version::V1 && kind == Kind::Msg {
+        check_results(payload, &chunks)?;
     }
     let only = ReadChunk::only(chunks.reads);
     let zero = match only {
@@ -279,7 +281,7 @@ fn accept_chunks<'a>(
         None if chunks.reads.is_empty() => None,
         None => read_chunk_len(chunks.reads, Position::ZERO),
     };
-    let stream_len = match (conveyed.kind, zero) {
+    let stream_len = match (kind, zero) {
         (Kind::Msg, None) => u64::from(inline_len),
         (Kind::Nomsg, Some(len)) => len,
         (Kind::Msg, Some(_)) => return Err(BadHeader::TwoPayloads.report()),
@@ -310,7 +312,7 @@ fn accept_chunks<'a>(
         return Err(system);
     }
     Ok(Call {
-        kind: conveyed.kind,
+        kind,
         chunks,
         stream_len,
         len,

@@ -100,7 +100,7 @@ pub struct Response<'a> {
     pub payload_len: u32,
     /// The length of the header, of the last message if there are several.
     pub header_len: u32,
-    chunks: ChunkLists<'a>,
+    chunks: &'a ChunkLists<'a>,
     results: &'a [Option<Item>],
     len: u32,
 }
@@ -113,7 +113,7 @@ pub struct Response<'a> {
 #[inline(always)]
 //= V1-080, NFS-008, D-08
 pub fn respond<'a>(
-    chunks: ChunkLists<'a>,
+    chunks: &'a ChunkLists<'a>,
     shape: &ReplyShape<'a>,
     limits: &ReplyLimits,
 ) -> Result<Response<'a>, ErrorReport> {
@@ -126,12 +126,12 @@ pub fn respond<'a>(
     //= D-42
     let (reduced, payload_len, short) = match chunks.writes.is_empty() || shape.protected {
         true => (ItemSet::EMPTY, shape.len, None),
-        false => reduce(&chunks, shape),
+        false => reduce(chunks, shape),
     };
     if limits.version == Version::V1 && short.is_some() {
         return Err(ErrorReport::BadXdr);
     }
-    let header_len = write_list_len(&chunks, limits.version);
+    let header_len = write_list_len(chunks, limits.version);
     let offered = chunks.reply.filter(|_| limits.reply_chunk);
     let reply_header_len = header_len.saturating_add(offered.map_or(0, reply_chunk_len));
     let inline = fits(header_len, payload_len, limits.inline_send);

@@ -155,7 +155,7 @@ fn answer(
     out: &mut [u8],
     sink: Sink<'_>,
 ) {
-    let Ok(response) = responder::respond(chunks, shape, limits) else {
+    let Ok(response) = responder::respond(&chunks, shape, limits) else {
         return;
     };
     for range in response.payload() {

@@ -483,9 +483,10 @@ fn place_reply(
                 }
             }
         }
-        [] if limits.joins_reply && buf.pages.len != 0 && limits.joins(buf) => {}
         [] if limits.continued_recv == 0 => {
-            if let Some(segments) = cut.all(buf) {
+            // A Reply with more than one part is joined, if it can be.
+            let is_joined = |count| count > 1 && limits.joins_reply && limits.joins(buf);
+            if let Some(segments) = cut.all(buf).filter(|count| !is_joined(*count)) {
                 let header = longer(fixed, REPLY_CHUNK_LEN, Segment::ENCODED_LEN, segments);
                 if header <= limits.inline_recv && is_within(limits, header, send, segments) {
                     let (name, part) = buf.first_part();

@@ -31,7 +31,8 @@ fn decide(lists: &Lists, len: u32, results: &[Option<Item>], limits: &ReplyLimit
         results,
         protected: false,
     };
-    let response = respond(lists_of(&message), &shape, limits)?;
+    let lists = lists_of(&message);
+    let response = respond(&lists, &shape, limits)?;
     check_lengths(&response, len, limits);
     let writes = response
         .writes()
@@ -240,7 +241,8 @@ fn protected_results_are_not_reduced() {
             protected,
         };
         let form = |shape| {
-            let response = respond(lists_of(&message), &shape, &limits(version)).unwrap();
+            let lists = lists_of(&message);
+            let response = respond(&lists, &shape, &limits(version)).unwrap();
             (response.payload_len, lengths(&Lists::of(&response)))
         };
         assert_eq!(form(shape(false)), (60, vec![vec![5_000]]));

@@ -649,7 +649,7 @@ impl Net {
             reply_chunk: side == Side::Server,
         };
         let lists: ChunkLists<'_> = conveyed.chunks;
-        let response = respond(lists, &shape, &limits)
+        let response = respond(&lists, &shape, &limits)
             .unwrap_or_else(|report| panic!("{xid:?} cannot be answered: {report:?}"));
         let payload: Vec<u8> = response
             .payload()

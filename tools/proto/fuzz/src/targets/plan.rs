@@ -383,7 +383,7 @@ fn check_reply(
         continued: limits.longest_recv,
         reply_chunk: true,
     };
-    let response = respond(chunks, &shape, &reply_limits).expect("the Requester made room");
+    let response = respond(&chunks, &shape, &reply_limits).expect("the Requester made room");
     let payload: u32 = response
         .payload()
         .map(|range| range.end - range.start)

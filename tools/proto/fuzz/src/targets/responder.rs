@@ -173,7 +173,7 @@ fn check_response(source: &mut Source<'_>, version: Version, conveyed: &Conveyed
         },
         reply_chunk: source.u8() % 4 != 1,
     };
-    let Ok(response) = respond(conveyed.chunks, &shape, &limits) else {
+    let Ok(response) = respond(&conveyed.chunks, &shape, &limits) else {
         return;
     };
     assert_eq!(
