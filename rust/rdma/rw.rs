@@ -46,7 +46,10 @@ use core::{
         MaybeUninit, //
     },
     ops::Range,
-    ptr,
+    ptr::{
+        self,
+        NonNull, //
+    },
     slice, //
 };
 use kernel::{
@@ -60,6 +63,10 @@ const MORE_PIECES: usize = 1;
 
 /// The number of pieces of memory without an allocation: enough for 128 KiB at any offsets.
 const PIECES: usize = (128 << 10) / PAGE_SIZE as usize + MORE_PIECES;
+
+/// The most spare contexts of a transfer: enough for 1 MiB at any offset, with 30 pieces of memory for each context
+/// as on mlx5, and more on most other devices.
+const MOST_SPARES: u32 = 9;
 
 /// A piece of the peer's memory.
 #[derive(Clone, Copy, Debug)]
@@ -156,6 +163,46 @@ impl RwContext {
     }
 }
 
+/// Contexts that are not initialised, for the next uses of a transfer.
+struct SpareContexts {
+    list: BoxList<RwContext>,
+    count: u32,
+}
+
+impl SpareContexts {
+    const fn new() -> Self {
+        Self {
+            list: BoxList::new(),
+            count: 0,
+        }
+    }
+
+    /// Takes a context, or makes one. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    #[inline]
+    fn take(&mut self) -> Result<KBox<RwContext>> {
+        match self.list.pop() {
+            Some(context) => {
+                self.count -= 1;
+                Ok(context)
+            }
+            None => RwContext::new(),
+        }
+    }
+
+    /// Keeps a context, or frees it if there are enough.
+    #[inline]
+    fn keep(&mut self, context: KBox<RwContext>) {
+        if self.count < MOST_SPARES {
+            self.count += 1;
+            self.list.push(context);
+        }
+    }
+}
+
 /// Memory, and the contexts that move data between it and the peer's memory. It is reused.
 ///
 /// # Invariants
@@ -166,8 +213,7 @@ pub(super) struct Transfer {
     direction: Direction,
     memory: PageBuf,
     contexts: BoxList<RwContext>,
-    /// One that is not initialised, for the next.
-    spare: Option<KBox<RwContext>>,
+    spares: SpareContexts,
     /// The number of work requests of the contexts.
     work_requests: u32,
 }
@@ -179,7 +225,7 @@ impl Transfer {
             direction,
             memory: PageBuf::empty(),
             contexts: BoxList::new(),
-            spare: None,
+            spares: SpareContexts::new(),
             work_requests: 0,
         }
     }
@@ -269,10 +315,7 @@ impl Transfer {
         while let Some(first) = next {
             let named = fill_bvecs(pieces, first, &mut runs, qp, self.direction)?;
             next = named.next;
-            let mut context = match self.spare.take() {
-                Some(context) => context,
-                None => RwContext::new()?,
-            };
+            let mut context = self.spares.take()?;
             let remote = Remote {
                 address: remote.address.wrapping_add((*added).into()),
                 ..remote
@@ -280,7 +323,7 @@ impl Transfer {
             let count = match context.init(qp, self.direction, pieces, &named, remote) {
                 Ok(count) => count,
                 Err(error) => {
-                    self.spare = Some(context);
+                    self.spares.keep(context);
                     return Err(error);
                 }
             };
@@ -383,9 +426,7 @@ impl Transfer {
                 self.direction.as_raw(),
             )
         };
-        if self.spare.is_none() {
-            self.spare = Some(context);
-        }
+        self.spares.keep(context);
     }
 
     /// Gives the registrations back to the queue pair, which is about to be destroyed: that takes them from
@@ -456,74 +497,122 @@ fn meets(end: u32, run: &PageRun) -> bool {
 struct Naming<'a> {
     /// The places for further pieces.
     places: slice::IterMut<'a, MaybeUninit<bindings::bio_vec>>,
+    /// The number of all places.
+    most: usize,
     /// The last piece.
     piece: &'a mut bindings::bio_vec,
     /// The page behind it.
     behind: *mut bindings::page,
-    count: u32,
-    /// The most pieces that there may be.
-    most: u32,
     len: u32,
 }
 
 impl<'a> Naming<'a> {
-    /// Begins with `first`.
+    /// Begins with `first`, for at most `most` pieces.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: there are no `pieces`.
+    /// `EINVAL`: there may be no pieces.
     #[inline(always)]
     fn new(
         pieces: &'a mut [MaybeUninit<bindings::bio_vec>],
         first: PageRun,
         most: u32,
     ) -> Result<Self> {
-        let mut places = pieces.iter_mut();
-        let piece = place(&mut places, &first)?;
+        let most = pieces.len().min(most as usize);
+        let mut places = pieces.get_mut(..most).ok_or(EINVAL)?.iter_mut();
+        let piece = place(&mut places, &first).ok_or(EINVAL)?;
         Ok(Self {
             places,
+            most,
             piece,
             behind: first.page().wrapping_add(1),
-            count: 1,
-            most,
             len: first.len(),
         })
     }
 
     /// Adds `run`, which meets the memory before it. Joins it to the last piece if they are adjacent in memory and
     /// together at most `longest` bytes. Returns whether there was room.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`: there are too few places.
     #[inline(always)]
-    fn add(&mut self, run: &PageRun, longest: impl FnOnce() -> u32) -> Result<bool> {
-        let joined = self.piece.bv_len + run.len();
-        if PAGES_ARE_AN_ARRAY && ptr::eq(run.page(), self.behind) && joined <= longest() {
-            self.piece.bv_len = joined;
-        } else if self.count == self.most {
-            return Ok(false);
+    fn add(&mut self, run: &PageRun, longest: impl FnOnce() -> u32) -> bool {
+        if self.is_adjacent(run.page()) && run.len() <= longest().saturating_sub(self.piece.bv_len)
+        {
+            self.piece.bv_len += run.len();
         } else {
-            self.piece = place(&mut self.places, run)?;
-            self.count += 1;
+            let Some(piece) = place(&mut self.places, run) else {
+                return false;
+            };
+            self.piece = piece;
         }
-        self.len += run.len();
         self.behind = run.page().wrapping_add(1);
-        Ok(true)
+        self.len += run.len();
+        true
+    }
+
+    /// Adds whole `pages`, which meet the memory before them. Joins pages that are adjacent in memory to pieces of
+    /// at most `longest` bytes. Returns the number of pages for which there was room.
+    #[inline(always)]
+    fn add_pages(&mut self, pages: &[NonNull<bindings::page>], longest: u32) -> usize {
+        let mut added = 0;
+        while let Some(left @ [first, ..]) = pages.get(added..) {
+            let room = match self.is_adjacent(first.as_ptr()) {
+                true => longest.saturating_sub(self.piece.bv_len) / PAGE_SIZE,
+                false => 0,
+            };
+            let is_joined = room != 0;
+            let most = if is_joined { room } else { longest / PAGE_SIZE };
+            let count = adjacent(left, most.max(1) as usize);
+            let run = PageRun::new(*first, 0, count as u32 * PAGE_SIZE);
+            if is_joined {
+                self.piece.bv_len += run.len();
+            } else if let Some(piece) = place(&mut self.places, &run) {
+                self.piece = piece;
+            } else {
+                break;
+            }
+            self.behind = first.as_ptr().wrapping_add(count);
+            added += count;
+        }
+        self.len += added as u32 * PAGE_SIZE;
+        added
+    }
+
+    /// Returns whether `page` is behind the last piece in memory.
+    #[inline(always)]
+    fn is_adjacent(&self, page: *mut bindings::page) -> bool {
+        PAGES_ARE_AN_ARRAY && ptr::eq(page, self.behind)
+    }
+
+    /// Returns the number of pieces.
+    #[inline(always)]
+    fn count(&self) -> u32 {
+        (self.most - self.places.len()) as u32
     }
 }
 
-/// Writes a piece to the next place.
-///
-/// # Errors
-///
-/// `EINVAL`: there is no place.
+/// Returns the number of the first of `pages` that are adjacent in memory, `most` at most.
+#[inline(always)]
+fn adjacent(pages: &[NonNull<bindings::page>], most: usize) -> usize {
+    if !PAGES_ARE_AN_ARRAY {
+        return pages.len().min(1);
+    }
+    let pages = pages.get(..most).unwrap_or(pages);
+    let follow = |pair: &[NonNull<bindings::page>]| match pair {
+        [page, next] => page.as_ptr().wrapping_add(1) == next.as_ptr(),
+        _ => false,
+    };
+    match pages.windows(2).position(|pair| !follow(pair)) {
+        Some(last) => last + 1,
+        None => pages.len(),
+    }
+}
+
+/// Writes a piece to the next place. Returns `None` if there is no place.
 #[inline(always)]
 fn place<'a>(
     places: &mut slice::IterMut<'a, MaybeUninit<bindings::bio_vec>>,
     run: &PageRun,
-) -> Result<&'a mut bindings::bio_vec> {
-    Ok(places.next().ok_or(EINVAL)?.write(bindings::bio_vec {
+) -> Option<&'a mut bindings::bio_vec> {
+    Some(places.next()?.write(bindings::bio_vec {
         bv_page: run.page(),
         bv_len: run.len(),
         bv_offset: run.offset(),
@@ -555,14 +644,7 @@ fn fill_bvecs<H: Handler>(
         };
         if !pages.is_empty() {
             // Most memory is whole pages.
-            let longest = longest();
-            let mut named = 0;
-            for page in pages {
-                if !naming.add(&PageRun::new(*page, 0, PAGE_SIZE), || longest)? {
-                    break;
-                }
-                named += 1;
-            }
+            let named = naming.add_pages(pages, longest());
             runs.skip_pages(named);
             if named != pages.len() {
                 break runs.next();
@@ -572,12 +654,12 @@ fn fill_bvecs<H: Handler>(
             break None;
         };
         let ends = naming.piece.bv_offset + naming.piece.bv_len;
-        if !meets(ends, &run) || !naming.add(&run, &mut longest)? {
+        if !meets(ends, &run) || !naming.add(&run, &mut longest) {
             break Some(run);
         }
     };
     Ok(Named {
-        count: naming.count,
+        count: naming.count(),
         len: naming.len,
         next,
     })

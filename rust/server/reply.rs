@@ -489,6 +489,9 @@ impl Open<'_> {
         response: &Response<'_>,
         mut add: impl FnMut(Range<u32>, Segment) -> Result,
     ) -> Result {
+        if let Some((segment, range)) = response.single_write() {
+            return add(range, segment);
+        }
         response
             .writes()
             .try_for_each(|(segment, range)| add(range, segment))?;
@@ -591,7 +594,7 @@ fn copy_payload(
     };
     match response.kind() {
         Kind::Nomsg => Some(0),
-        Kind::Msg if response.is_whole() => copy(read, once(0..response.payload_len), out),
+        Kind::Msg if response.is_start() => copy(read, once(0..response.payload_len), out),
         Kind::Msg => copy(read, response.payload(), out),
     }
 }
@@ -646,10 +649,15 @@ fn reply_event(
 
 /// Returns whether the RDMA Writes take bytes of the page list, `pages`, and no other bytes of the Reply.
 fn is_page_list(response: &Response<'_>, pages: &Range<u32>) -> bool {
+    if response.form != Form::Inline {
+        return false;
+    }
+    if let Some((_, range)) = response.single_write() {
+        return range == *pages;
+    }
     let within = |range: &Range<u32>| pages.start <= range.start && range.end <= pages.end;
     let outside = |range: &Range<u32>| range.end <= pages.start || pages.end <= range.start;
-    response.form == Form::Inline
-        && response.writes().all(|(_, range)| within(&range))
+    response.writes().all(|(_, range)| within(&range))
         && response.payload().all(|piece| outside(&piece))
 }
 

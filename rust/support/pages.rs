@@ -275,11 +275,34 @@ impl PageBuf {
             Some(from) => (from, range.end.saturating_sub(self.start).max(from)),
             None => (0, 0),
         };
+        let (head, body, tail) = match (self.head, self.tail) {
+            (None, None) => (None, from.min(self.body_len)..to.min(self.body_len), None),
+            ends => self.parts(ends, from..to),
+        };
+        let at = self.body_offset + body.start;
+        let first = self.body_first + (at / PAGE_SIZE) as usize;
+        Runs {
+            head,
+            pages: self.owned.get(first..).unwrap_or_default().iter(),
+            offset: at % PAGE_SIZE,
+            left: body.end - body.start,
+            tail,
+        }
+    }
+
+    /// Returns the parts of the head, of the body, and of the tail of a buffer that lie in the bytes `range` of the
+    /// buffer.
+    fn parts(
+        &self,
+        (head, tail): (Option<PageRun>, Option<PageRun>),
+        range: Range<u32>,
+    ) -> (Option<PageRun>, Range<u32>, Option<PageRun>) {
         let mut before = 0;
         // Returns the part of the next `len` bytes that lies in the range.
         let mut meant = |len: u32| {
             let end = before + len;
-            let part = from.clamp(before, end) - before..to.clamp(before, end) - before;
+            let part =
+                range.start.clamp(before, end) - before..range.end.clamp(before, end) - before;
             before = end;
             part
         };
@@ -290,18 +313,10 @@ impl PageBuf {
                 ..run
             })
         };
-        let head = piece(self.head, meant(self.head.map_or(0, |run| run.len)));
+        let head = piece(head, meant(head.map_or(0, |run| run.len)));
         let body = meant(self.body_len);
-        let tail = piece(self.tail, meant(self.tail.map_or(0, |run| run.len)));
-        let at = self.body_offset + body.start;
-        let first = self.body_first + (at / PAGE_SIZE) as usize;
-        Runs {
-            head,
-            pages: self.owned.get(first..).unwrap_or_default().iter(),
-            offset: at % PAGE_SIZE,
-            left: body.end - body.start,
-            tail,
-        }
+        let tail = piece(tail, meant(tail.map_or(0, |run| run.len)));
+        (head, body, tail)
     }
 
     /// Copies `data` to byte `at` of a buffer of whole pages ([`take_whole`](Self::take_whole)).

@@ -14,6 +14,8 @@ use crate::proto::{
             Chunk,
             ChunkLists,
             Chunks,
+            Layout,
+            OneSegment,
             REPLY_CHUNK_LEN,
             WRITE_CHUNK_LEN, //
         },
@@ -100,6 +102,8 @@ pub struct Response<'a> {
     pub payload_len: u32,
     /// The length of the header, of the last message if there are several.
     pub header_len: u32,
+    /// The only result goes into the only Segment of the only Write chunk.
+    is_single: bool,
     chunks: &'a ChunkLists<'a>,
     results: &'a [Option<Item>],
     len: u32,
@@ -117,21 +121,17 @@ pub fn respond<'a>(
     shape: &ReplyShape<'a>,
     limits: &ReplyLimits,
 ) -> Result<Response<'a>, ErrorReport> {
-    //= NFS-004
-    let refuse = |report| match limits.version {
-        Version::V1 => ErrorReport::BadXdr,
-        Version::V2 => report,
-    };
-    //= V1-073, V2-098, V2-193
-    //= D-42
-    let (reduced, payload_len, short) = match chunks.writes.is_empty() || shape.protected {
-        true => (ItemSet::EMPTY, shape.len, None),
-        false => reduce(chunks, shape),
-    };
+    let Reduction {
+        reduced,
+        payload_len,
+        short,
+        list_len,
+        is_single,
+    } = reduction(chunks, shape);
     if limits.version == Version::V1 && short.is_some() {
         return Err(ErrorReport::BadXdr);
     }
-    let header_len = write_list_len(chunks, limits.version);
+    let header_len = limits.version.empty_header_len().saturating_add(list_len);
     let offered = chunks.reply.filter(|_| limits.reply_chunk);
     let reply_header_len = header_len.saturating_add(offered.map_or(0, reply_chunk_len));
     let inline = fits(header_len, payload_len, limits.inline_send);
@@ -154,10 +154,13 @@ pub fn respond<'a>(
         //= V2-100, V2-101, V2-103
         Form::Continued
     } else {
-        //= V2-104, V2-160, NFS-003
-        return Err(refuse(short.unwrap_or(ErrorReport::ReplyResource {
-            length_needed: payload_len,
-        })));
+        //= V2-104, V2-160
+        //= NFS-003, NFS-004
+        let length_needed = payload_len;
+        return Err(match limits.version {
+            Version::V1 => ErrorReport::BadXdr,
+            Version::V2 => short.unwrap_or(ErrorReport::ReplyResource { length_needed }),
+        });
     };
     Ok(Response {
         form,
@@ -167,10 +170,64 @@ pub fn respond<'a>(
             Form::ReplyChunk => reply_header_len,
             Form::Inline | Form::Continued => header_len,
         },
+        is_single,
         chunks,
         results: shape.results,
         len: shape.len,
     })
+}
+
+/// The results of a Reply that leave its Payload stream.
+struct Reduction {
+    /// The results that go into the Write chunk of the same index.
+    reduced: ItemSet,
+    /// The length of the Payload stream without them.
+    payload_len: u32,
+    /// The error message about the first chunk that was too short, for a Payload stream that fits in no form.
+    short: Option<ErrorReport>,
+    /// The length of the Write list without the word that ends it.
+    list_len: u32,
+    /// The only result goes into the only Segment of the only Write chunk.
+    is_single: bool,
+}
+
+/// Reduces the results of a Reply. A Reply to READ mostly has a single result and a single Segment for it;
+/// [`reduce`] would come to the same decision.
+#[inline(always)]
+//= V1-073, V2-098, V2-193
+//= D-42
+fn reduction(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Reduction {
+    if chunks.writes.is_empty() || shape.protected {
+        return Reduction {
+            reduced: ItemSet::EMPTY,
+            payload_len: shape.len,
+            short: None,
+            list_len: write_list_len(chunks),
+            is_single: false,
+        };
+    }
+    match single_result(chunks, shape) {
+        Some(item) => Reduction {
+            reduced: ItemSet::FIRST,
+            payload_len: shape.len.saturating_sub(item.reduces(shape.len)),
+            short: None,
+            list_len: WRITE_CHUNK_LEN.saturating_add(segments_len(1)),
+            is_single: true,
+        },
+        None => reduce(chunks, shape),
+    }
+}
+
+/// Returns the only result, if the only Segment of the only Write chunk takes it.
+#[inline]
+//= V1-074, NFS-038
+fn single_result(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Option<Item> {
+    let [Some(item)] = shape.results else {
+        return None;
+    };
+    let segment = chunks.writes.only_segment()?;
+    let is_reduced = item.len != 0 && item.len <= segment.length && item.range().end <= shape.len;
+    is_reduced.then_some(*item)
 }
 
 const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
@@ -183,13 +240,10 @@ const fn fits(header: u32, payload: u32, threshold: u32) -> bool {
 /// is the chunk of a result that ends behind the Reply: the server has truncated the operation, which
 /// returns an error instead. And so is a chunk that is too short for its result, which stays in the
 /// Payload stream.
-///
-/// Returns the reduced results, the length of the Payload stream without them, and the error message about the
-/// first chunk that was too short, for a Payload stream that fits in no form.
 //= V1-073, V1-074, V1-135
 //= V2-093, V2-103, NFS-035
 //= NFS-039
-fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> (ItemSet, u32, Option<ErrorReport>) {
+fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> Reduction {
     let mut reduced = ItemSet::EMPTY;
     let mut left = shape.len;
     let mut short = None;
@@ -216,17 +270,21 @@ fn reduce(chunks: &ChunkLists<'_>, shape: &ReplyShape<'_>) -> (ItemSet, u32, Opt
         //= V1-069
         left = left.saturating_sub(item.reduces(shape.len));
     }
-    (reduced, left, short)
+    Reduction {
+        reduced,
+        payload_len: left,
+        short,
+        list_len: write_list_len(chunks),
+        is_single: false,
+    }
 }
 
-fn write_list_len(chunks: &ChunkLists<'_>, version: Version) -> u32 {
-    chunks
-        .writes
-        .iter()
-        .fold(version.empty_header_len(), |len, chunk| {
-            len.saturating_add(WRITE_CHUNK_LEN)
-                .saturating_add(array_len(chunk))
-        })
+/// Returns the length of the Write list without the word that ends it.
+fn write_list_len(chunks: &ChunkLists<'_>) -> u32 {
+    chunks.writes.iter().fold(0_u32, |len, chunk| {
+        len.saturating_add(WRITE_CHUNK_LEN)
+            .saturating_add(array_len(chunk))
+    })
 }
 
 fn reply_chunk_len(chunk: Chunk<'_>) -> u32 {
@@ -234,7 +292,12 @@ fn reply_chunk_len(chunk: Chunk<'_>) -> u32 {
 }
 
 fn array_len(chunk: Chunk<'_>) -> u32 {
-    let len = chunk.count().saturating_mul(Segment::ENCODED_LEN);
+    segments_len(chunk.count())
+}
+
+#[inline]
+fn segments_len(count: usize) -> u32 {
+    let len = count.saturating_mul(Segment::ENCODED_LEN);
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
@@ -251,6 +314,24 @@ impl<'a> Response<'a> {
     /// Returns whether the Payload stream is the whole Reply: nothing goes into Write chunks.
     pub fn is_whole(&self) -> bool {
         self.reduced == ItemSet::EMPTY
+    }
+
+    /// Returns the only result and the only Segment, if the result goes there.
+    #[inline]
+    fn single(&self) -> Option<(Item, Segment)> {
+        match self.results {
+            [Some(item)] if self.is_single => Some((*item, self.chunks.writes.only_segment()?)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the Payload stream is the start of the Reply, or all of it.
+    #[inline]
+    pub fn is_start(&self) -> bool {
+        match self.single() {
+            Some((item, _)) => item.extent().end >= self.len,
+            None => self.is_whole(),
+        }
     }
 
     /// Returns the pieces of the Reply that make up the Payload stream, in order.
@@ -295,13 +376,21 @@ impl<'a> Response<'a> {
         }
     }
 
+    /// Returns the RDMA Write of an inline Reply to a Call with a single Segment for its only result: memory of the
+    /// Requester, and the range of the Reply for it.
+    #[inline]
+    pub fn single_write(&self) -> Option<(Segment, Range<u32>)> {
+        let (item, segment) = self.single().filter(|_| self.form == Form::Inline)?;
+        Some((taken_by(segment, &item), item.range()))
+    }
+
     /// Returns the RDMA Write of a Reply that has only one: memory of the Requester, and the range of the Reply for
     /// it.
     //= V1-071, V1-083, V2-089
     //= V2-096, NFS-036
     pub fn only_write(&self) -> Option<(Segment, Range<u32>)> {
         match self.form {
-            Form::Inline => only(self.writes()),
+            Form::Inline => self.single_write().or_else(|| only(self.writes())),
             Form::ReplyChunk if self.is_whole() => {
                 only(self.reply_writes()).map(|segment| (segment, 0..segment.length))
             }
@@ -322,6 +411,16 @@ impl<'a> Response<'a> {
             .into_iter()
             .flat_map(move |chunk| fill(chunk.segments(), len))
             .filter(|segment| segment.length != 0)
+    }
+}
+
+/// Returns the part of `segment` that `item` takes, which is no longer.
+#[inline]
+//= V1-064, V2-085
+const fn taken_by(segment: Segment, item: &Item) -> Segment {
+    Segment {
+        length: item.len,
+        ..segment
     }
 }
 
@@ -376,12 +475,22 @@ impl Chunks for Response<'_> {
         }
     }
 
-    // Most Replies carry no chunk.
+    // Most Replies carry no chunk, or a single Segment.
     #[inline]
     //= V1-013, V1-014, V2-007
     fn encode(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
-        if self.chunks.writes.is_empty() && self.form != Form::ReplyChunk {
-            return out.array(&[0; 12]);
+        match self.single() {
+            _ if self.form == Form::ReplyChunk => {}
+            Some((item, segment)) => {
+                let layout = Layout {
+                    writes: 1,
+                    ..Layout::default()
+                };
+                let segment = taken_by(segment, &item);
+                return OneSegment { layout, segment }.encode(out);
+            }
+            None if self.chunks.writes.is_empty() => return out.array(&[0; 12]),
+            None => {}
         }
         encode_lists(self, out)
     }

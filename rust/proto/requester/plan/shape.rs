@@ -152,7 +152,7 @@ impl ItemSet {
     pub const EMPTY: Self = Self(0);
 
     /// The first item alone.
-    pub(super) const FIRST: Self = Self(1);
+    pub(in crate::proto) const FIRST: Self = Self(1);
 
     /// The number of items that a set can have. Later items are never reduced.
     pub const MAX: usize = 32;

@@ -47,8 +47,13 @@ fn check_lengths(response: &Response<'_>, len: u32, limits: &ReplyLimits) {
     let header = v1::encode(&mut out, Xid(1), 1, response.kind(), response).unwrap() as u32;
     let fixed = limits.version.empty_header_len() - Version::V1.empty_header_len();
     assert_eq!(header + fixed, response.header_len);
+    let (mut general, lists) = ([0; 8192], Lists::of(response));
+    let len_of_lists = v1::encode(&mut general, Xid(1), 1, response.kind(), &lists).unwrap();
+    assert_eq!(out[..header as usize], general[..len_of_lists]);
     let inline: u32 = response.payload().map(|r| r.end - r.start).sum();
     assert_eq!(inline, response.payload_len);
+    let is_start = response.payload().eq((inline != 0).then_some(0..inline));
+    assert!(is_start || !response.is_start());
     match response.form {
         Form::Inline => assert!(response.header_len + inline <= limits.inline_send),
         Form::Continued => assert!(inline <= limits.continued),
@@ -113,6 +118,22 @@ fn write_chunks_pair_with_results_in_order() {
     };
     assert_eq!(handles(&returned), handles(&lists));
     assert!(returned.reads().next().is_none() && returned.reply.is_none());
+}
+
+//= V1-064, V1-069, V1-073 (test)
+//= V2-085 (test)
+#[test]
+fn the_only_result_takes_a_part_of_the_only_segment() {
+    // The Reply ends with the pad of the result, or has bytes behind it.
+    for len in [104, 120] {
+        for version in [Version::V1, Version::V2] {
+            let lists = offer(&[&[64]], None);
+            let (form, returned, writes) =
+                decide(&lists, len, &[item(40, 61)], &limits(version)).unwrap();
+            assert_eq!((form, lengths(&returned)), (Form::Inline, vec![vec![61]]));
+            assert_eq!(writes, [(1, 40..101)]);
+        }
+    }
 }
 
 /// A server may report a result and then truncate the operation, which returns an error.
