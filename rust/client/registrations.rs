@@ -270,8 +270,10 @@ impl RequestTable {
         let entry @ RequestState::Idle(_) = &mut row.entry else {
             return;
         };
-        let RequestState::Idle(inv) = core::mem::replace(entry, RequestState::Taken) else {
-            return;
+        let inv = match core::mem::replace(entry, RequestState::Taken) {
+            RequestState::Idle(inv) => inv,
+            // The pattern above excludes it. Without a drop, only the box is copied.
+            other => return core::mem::forget(other),
         };
         let sent = match mrs.unexposed() {
             Ok(proof) => RequestState::Inline(inv, proof),
@@ -297,9 +299,12 @@ impl RequestTable {
         // Apart, so that for the most frequent ones nothing else of an entry is moved.
         let row = self.0.get_mut(index as usize)?;
         if let entry @ RequestState::Inline(..) = &mut row.entry {
-            let RequestState::Inline(inv, proof) = core::mem::replace(entry, RequestState::Taken)
-            else {
-                return None;
+            let (inv, proof) = match core::mem::replace(entry, RequestState::Taken) {
+                RequestState::Inline(inv, proof) => (inv, proof),
+                other => {
+                    core::mem::forget(other);
+                    return None;
+                }
             };
             core::mem::forget(core::mem::replace(entry, RequestState::Idle(inv)));
             return Some(SentRequest::Inline(proof));

@@ -97,7 +97,7 @@ impl<H: Pulls> IdlePulls<H> {
 
     /// Keeps one that was ended, or returns it if there are enough.
     pub(crate) fn push(&mut self, mut pull: PullBox<H>) -> Option<PullBox<H>> {
-        if self.count >= MOST_IDLE || !pull.transfer.is_empty() {
+        if self.count >= MOST_IDLE || !pull.transfer.contexts.is_empty() {
             return Some(pull);
         }
         if self.count >= MOST_WITH_PAGES {
@@ -138,7 +138,7 @@ impl<H: Pulls> Pull<H> {
 
     /// Returns the number of its work requests.
     pub(crate) fn work_requests(&self) -> u32 {
-        self.transfer.work_requests()
+        self.transfer.contexts.work_requests()
     }
 
     /// Notes for the trace of its completion that `bytes` bytes are read from now on. Context: any.
@@ -168,11 +168,11 @@ impl<H: Pulls> WorkRequest for Pull<H> {
         let Some(waiter) = pull.waiter.take() else {
             return;
         };
-        let count = pull.transfer.work_requests();
+        let count = pull.transfer.contexts.work_requests();
         // Unmapping frees the work requests.
         cx.handler().wait_for_posting();
         // The queue works in order: the work requests before the last have ended, too.
-        pull.transfer.unmap(cx.qp());
+        pull.transfer.contexts.unmap(cx.qp());
         let pull = wc.success().map(|_| pull);
         cx.handler().pulled(cx, waiter, pull, count);
     }
@@ -185,11 +185,11 @@ impl<H: Pulls> WorkRequest for Pull<H> {
     }
 
     fn withdraw(&mut self, qp: &QpRef<H>) {
-        self.transfer.withdraw(qp);
+        self.transfer.contexts.withdraw(qp);
     }
 
     fn reclaim(mut pull: PullBox<H>, _handler: &H, pd: &Pd) {
-        pull.transfer.reclaim(pd);
+        pull.transfer.contexts.reclaim(pd);
     }
 }
 
@@ -210,12 +210,12 @@ impl<H: Pulls> QpRef<H> {
         waiter: H::Puller,
     ) -> Result {
         let cqe = ptr::from_mut(&mut *pull).cast();
-        let transfer = &mut pull.transfer;
-        if transfer.is_empty() || !queue.is_of(self) || !transfer.is_of(queue.id()) {
+        let contexts = &mut pull.transfer.contexts;
+        if contexts.is_empty() || !queue.is_of(self) || !contexts.are_of(queue.id()) {
             return Err(EINVAL);
         }
-        queue.reserve(transfer.work_requests());
-        let chain = transfer.link_up(self, cqe, ptr::null_mut());
+        queue.reserve(contexts.work_requests());
+        let chain = contexts.link_up(self, cqe, ptr::null_mut());
         pull.waiter = Some(waiter);
         Wqe::give(pull, self).map_err(|_| EINVAL)?;
         self.shared().owed.fetch_add(1, Relaxed);

@@ -81,7 +81,7 @@ pub(crate) struct Remote {
 ///
 /// # Invariants
 ///
-/// In [`Transfer::contexts`], `raw` was initialised by rdma_rw_ctx_init_bvec() with `entries` pieces
+/// In [`Contexts`], `raw` was initialised by rdma_rw_ctx_init_bvec() with `entries` pieces
 /// of memory, for the queue pair of the transfer, and was not destroyed.
 struct RwContext {
     raw: Opaque<bindings::rdma_rw_ctx>,
@@ -203,48 +203,29 @@ impl SpareContexts {
     }
 }
 
-/// Memory, and the contexts that move data between it and the peer's memory. It is reused.
+/// The contexts that move data between memory and the peer's memory.
 ///
 /// # Invariants
 ///
-/// The contexts are of the queue pair `qp`, and name memory of `memory`.
-pub(super) struct Transfer {
+/// The contexts are of the queue pair `qp`.
+pub(super) struct Contexts {
     qp: QpId,
     direction: Direction,
-    memory: PageBuf,
-    contexts: BoxList<RwContext>,
+    list: BoxList<RwContext>,
     spares: SpareContexts,
     /// The number of work requests of the contexts.
     work_requests: u32,
 }
 
-impl Transfer {
-    pub(super) fn new<H: Handler>(qp: &Qp<H>, direction: Direction) -> Self {
-        Self {
-            qp: qp.id(),
-            direction,
-            memory: PageBuf::empty(),
-            contexts: BoxList::new(),
-            spares: SpareContexts::new(),
-            work_requests: 0,
-        }
-    }
-
+impl Contexts {
     /// Returns whether the contexts belong to the queue pair.
-    pub(super) fn is_of(&self, qp: QpId) -> bool {
+    pub(super) fn are_of(&self, qp: QpId) -> bool {
         self.qp == qp
     }
 
-    /// Removes the contexts, which were not posted. The memory stays. Context: any.
-    pub(super) fn undo<H: Handler>(&mut self, qp: &Qp<H>) {
-        if self.is_of(qp.id()) {
-            self.unmap(qp);
-        }
-    }
-
-    /// Returns whether no memory was added, so that no device uses the memory.
+    /// Returns whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.contexts.is_empty()
+        self.list.is_empty()
     }
 
     /// Returns the number of work requests.
@@ -252,112 +233,36 @@ impl Transfer {
         self.work_requests
     }
 
-    /// Returns the memory, unless a part of it was added.
-    pub(super) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
-        self.is_empty().then_some(&mut self.memory)
-    }
-
-    /// Adds the move of the bytes `range`. Context: process, may sleep.
-    ///
-    /// Returns the number of bytes that were added, from the start of the range, and the reason if they
-    /// are not all.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN`: the device's registrations are all in use. `EMSGSIZE`: the work requests of the rest
-    /// would not fit the queue pair together with the transfer's. `ENOMEM`; `EINVAL`: the memory does
-    /// not have these bytes. Else the device's driver or IOMMU refuses the memory.
-    pub(super) fn add<H: Handler>(
-        &mut self,
-        qp: &Qp<H>,
-        range: Range<u32>,
-        remote: Remote,
-    ) -> (u32, Result) {
-        let len = range.len() as u32;
-        if self.qp != qp.id() || len == 0 {
-            return (0, Err(EINVAL));
-        }
-        let most = len.div_ceil(PAGE_SIZE) as usize + MORE_PIECES;
-        let mut added = 0;
-        let result = if most <= PIECES {
-            let mut pieces = [const { MaybeUninit::uninit() }; PIECES];
-            self.add_contexts(qp, &mut pieces, range, remote, &mut added)
-        } else {
-            match KVec::with_capacity(most, GFP_KERNEL) {
-                Ok(mut pieces) => {
-                    let pieces = pieces.spare_capacity_mut();
-                    self.add_contexts(qp, pieces, range, remote, &mut added)
-                }
-                Err(error) => Err(error.into()),
-            }
-        };
-        (added, result)
-    }
-
-    /// Does the work of [`Self::add`] with an array for the pieces of memory; `added` counts the bytes.
+    /// Adds a context for the memory of `pieces`, as `named`. `qp` must be the queue pair that the others are of.
     ///
     /// # Errors
     ///
     /// The error of [`RwContext::init`]. `EMSGSIZE`: the queue pair has too few entries for the work
     /// requests. `ENOMEM`: there is no memory.
     #[inline(always)]
-    fn add_contexts<H: Handler>(
+    fn add<H: Handler>(
         &mut self,
         qp: &Qp<H>,
-        pieces: &mut [MaybeUninit<bindings::bio_vec>],
-        range: Range<u32>,
+        pieces: &[MaybeUninit<bindings::bio_vec>],
+        named: &Named,
         remote: Remote,
-        added: &mut u32,
     ) -> Result {
-        let len = range.len() as u32;
-        let mut runs = self.memory.runs(range);
-        let mut next = runs.next();
-        while let Some(first) = next {
-            let named = fill_bvecs(pieces, first, &mut runs, qp, self.direction)?;
-            next = named.next;
-            let mut context = self.spares.take()?;
-            let remote = Remote {
-                address: remote.address.wrapping_add((*added).into()),
-                ..remote
-            };
-            let count = match context.init(qp, self.direction, pieces, &named, remote) {
-                Ok(count) => count,
-                Err(error) => {
-                    self.spares.keep(context);
-                    return Err(error);
-                }
-            };
-            // INVARIANT: initialised just now, for this queue pair.
-            self.contexts.push(context);
-            if self.work_requests + count > qp.max_work_requests() {
-                self.unmap_last(qp);
-                return Err(errno::message_size());
+        let mut context = self.spares.take()?;
+        let count = match context.init(qp, self.direction, pieces, named, remote) {
+            Ok(count) => count,
+            Err(error) => {
+                self.spares.keep(context);
+                return Err(error);
             }
-            self.work_requests += count;
-            *added += named.len;
+        };
+        // INVARIANT: initialised just now, for this queue pair.
+        self.list.push(context);
+        if self.work_requests + count > qp.max_work_requests() {
+            self.unmap_last(qp);
+            return Err(errno::message_size());
         }
-        if *added == len {
-            Ok(())
-        } else {
-            Err(EINVAL)
-        }
-    }
-
-    /// Counts the contexts that the bytes `range` take. Each takes a registration on a device that
-    /// registers the memory.
-    #[cold]
-    fn contexts_for<H: Handler>(&self, qp: &Qp<H>, range: Range<u32>) -> u32 {
-        let most = qp.most_pieces(self.direction);
-        let (mut count, mut pieces, mut end) = (0, most, 0);
-        for run in self.memory.runs(range) {
-            if pieces == most || !meets(end, &run) {
-                count += 1;
-                pieces = 0;
-            }
-            pieces += 1;
-            end = run.offset() + run.len();
-        }
-        count
+        self.work_requests += count;
+        Ok(())
     }
 
     /// Chains all work requests in front of `next`, and returns the first. Without `next`, the last work
@@ -393,7 +298,7 @@ impl Transfer {
             }
         };
         // SAFETY: contract of `BoxList::for_each`: the closure exchanges no whole contexts.
-        unsafe { self.contexts.for_each(link) };
+        unsafe { self.list.for_each(link) };
         first
     }
 
@@ -402,7 +307,7 @@ impl Transfer {
     /// `qp` must be the queue pair that this is of.
     pub(super) fn unmap<H: Handler>(&mut self, qp: &QpRef<H>) {
         self.work_requests = 0;
-        while !self.contexts.is_empty() {
+        while !self.list.is_empty() {
             self.unmap_last(qp);
         }
     }
@@ -410,7 +315,7 @@ impl Transfer {
     /// Unmaps the memory of the context that was added last, as [`Self::unmap`].
     #[inline]
     fn unmap_last<H: Handler>(&mut self, qp: &QpRef<H>) {
-        let Some(context) = self.contexts.pop() else {
+        let Some(context) = self.list.pop() else {
             return;
         };
         // SAFETY: initialised for this queue pair with `entries` pieces, by the type invariant,
@@ -440,14 +345,14 @@ impl Transfer {
             unsafe { bindings::rpcrdma_rw_ctx_withdraw(context.raw.get(), qp.as_raw()) };
         };
         // SAFETY: contract of `BoxList::for_each`: the closure exchanges no whole contexts.
-        unsafe { self.contexts.for_each(withdraw) };
+        unsafe { self.list.for_each(withdraw) };
     }
 
     /// Unmaps the memory, after [`Self::withdraw`] and the destruction of the queue pair. `pd` is the
     /// protection domain of that queue pair.
     pub(super) fn reclaim(&mut self, pd: &Pd) {
         self.work_requests = 0;
-        while let Some(context) = self.contexts.pop() {
+        while let Some(context) = self.list.pop() {
             // SAFETY: rdma_rw_ctx_init() has initialised the context with this number of pieces. Its queue pair,
             // of this domain, is destroyed, and the context is in no list any more.
             unsafe {
@@ -462,10 +367,158 @@ impl Transfer {
     }
 }
 
+/// Memory, and the contexts that move data between it and the peer's memory. It is reused.
+///
+/// # Invariants
+///
+/// The contexts name memory of `memory`.
+pub(super) struct Transfer {
+    pub(super) contexts: Contexts,
+    memory: PageBuf,
+}
+
+impl Transfer {
+    pub(super) fn new<H: Handler>(qp: &Qp<H>, direction: Direction) -> Self {
+        Self {
+            contexts: Contexts {
+                qp: qp.id(),
+                direction,
+                list: BoxList::new(),
+                spares: SpareContexts::new(),
+                work_requests: 0,
+            },
+            memory: PageBuf::empty(),
+        }
+    }
+
+    /// Removes the contexts, which were not posted. The memory stays. Context: any.
+    pub(super) fn undo<H: Handler>(&mut self, qp: &Qp<H>) {
+        if self.contexts.are_of(qp.id()) {
+            self.contexts.unmap(qp);
+        }
+    }
+
+    /// Returns the memory, unless a part of it was added.
+    pub(super) fn memory_mut(&mut self) -> Option<&mut PageBuf> {
+        self.contexts.is_empty().then_some(&mut self.memory)
+    }
+
+    /// Adds the move of the bytes `range`. Context: process, may sleep.
+    ///
+    /// Returns the number of bytes that were added, from the start of the range, and the reason if they
+    /// are not all.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: the device's registrations are all in use. `EMSGSIZE`: the work requests of the rest
+    /// would not fit the queue pair together with the transfer's. `ENOMEM`; `EINVAL`: the memory does
+    /// not have these bytes. Else the device's driver or IOMMU refuses the memory.
+    pub(super) fn add<H: Handler>(
+        &mut self,
+        qp: &Qp<H>,
+        range: Range<u32>,
+        remote: Remote,
+    ) -> (u32, Result) {
+        let len = range.len() as u32;
+        if !self.contexts.are_of(qp.id()) || len == 0 {
+            return (0, Err(EINVAL));
+        }
+        if let Some(run) = self.memory.run_in_page(&range) {
+            return match self
+                .contexts
+                .add(qp, &[bvec(&run)], &Named::only(&run), remote)
+            {
+                Ok(()) => (len, Ok(())),
+                Err(error) => (0, Err(error)),
+            };
+        }
+        self.add_runs(qp, range, remote)
+    }
+
+    /// Does the work of [`Self::add`] for memory in more than one page.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::add`].
+    fn add_runs<H: Handler>(
+        &mut self,
+        qp: &Qp<H>,
+        range: Range<u32>,
+        remote: Remote,
+    ) -> (u32, Result) {
+        let most = (range.len() as u32).div_ceil(PAGE_SIZE) as usize + MORE_PIECES;
+        let mut added = 0;
+        let result = if most <= PIECES {
+            let mut pieces = [const { MaybeUninit::uninit() }; PIECES];
+            self.add_contexts(qp, &mut pieces, range, remote, &mut added)
+        } else {
+            match KVec::with_capacity(most, GFP_KERNEL) {
+                Ok(mut pieces) => {
+                    let pieces = pieces.spare_capacity_mut();
+                    self.add_contexts(qp, pieces, range, remote, &mut added)
+                }
+                Err(error) => Err(error.into()),
+            }
+        };
+        (added, result)
+    }
+
+    /// Does the work of [`Self::add_runs`] with an array for the pieces of memory; `added` counts the bytes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Contexts::add`]. `EINVAL`: the memory does not have these bytes.
+    #[inline(always)]
+    fn add_contexts<H: Handler>(
+        &mut self,
+        qp: &Qp<H>,
+        pieces: &mut [MaybeUninit<bindings::bio_vec>],
+        range: Range<u32>,
+        remote: Remote,
+        added: &mut u32,
+    ) -> Result {
+        let len = range.len() as u32;
+        let mut runs = self.memory.runs(range);
+        let mut next = runs.next();
+        while let Some(first) = next {
+            let named = fill_bvecs(pieces, first, &mut runs, qp, self.contexts.direction)?;
+            next = named.next;
+            let remote = Remote {
+                address: remote.address.wrapping_add((*added).into()),
+                ..remote
+            };
+            self.contexts.add(qp, pieces, &named, remote)?;
+            *added += named.len;
+        }
+        if *added == len {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        }
+    }
+
+    /// Counts the contexts that the bytes `range` take. Each takes a registration on a device that
+    /// registers the memory.
+    #[cold]
+    fn contexts_for<H: Handler>(&self, qp: &Qp<H>, range: Range<u32>) -> u32 {
+        let most = qp.most_pieces(self.contexts.direction);
+        let (mut count, mut pieces, mut end) = (0, most, 0);
+        for run in self.memory.runs(range) {
+            if pieces == most || !meets(end, &run) {
+                count += 1;
+                pieces = 0;
+            }
+            pieces += 1;
+            end = run.offset() + run.len();
+        }
+        count
+    }
+}
+
 impl Drop for Transfer {
     fn drop(&mut self) {
         if !self.contexts.is_empty() {
-            leak("an RDMA Read or Write", take(&mut self.contexts));
+            leak("an RDMA Read or Write", take(&mut self.contexts.list));
             core::mem::forget(core::mem::replace(&mut self.memory, PageBuf::empty()));
         }
     }
@@ -479,6 +532,28 @@ struct Named {
     len: u32,
     /// The run that begins the next context.
     next: Option<PageRun>,
+}
+
+impl Named {
+    /// Names `run` alone.
+    #[inline]
+    fn only(run: &PageRun) -> Self {
+        Self {
+            count: 1,
+            len: run.len(),
+            next: None,
+        }
+    }
+}
+
+/// Returns the piece of memory `run`.
+#[inline]
+fn bvec(run: &PageRun) -> MaybeUninit<bindings::bio_vec> {
+    MaybeUninit::new(bindings::bio_vec {
+        bv_page: run.page(),
+        bv_len: run.len(),
+        bv_offset: run.offset(),
+    })
 }
 
 /// Returns whether `run` may continue the memory of a context that ends at `end`, which is counted from
@@ -725,7 +800,7 @@ impl Write {
     /// `ENOMEM`.
     pub(crate) fn new<H: Handler>(qp: &Qp<H>, idle: Option<IdleWrite>) -> Result<Self> {
         match idle {
-            Some(IdleWrite(entry)) if entry.transfer.is_of(qp.id()) => Ok(Self(entry)),
+            Some(IdleWrite(entry)) if entry.transfer.contexts.are_of(qp.id()) => Ok(Self(entry)),
             _ => Ok(Self(KBox::new(
                 ContextEntry {
                     transfer: Transfer::new(qp, Direction::ToDevice),
@@ -765,7 +840,7 @@ impl Write {
 
     /// Returns the number of its work requests.
     pub(crate) fn work_requests(&self) -> u32 {
-        self.0.transfer.work_requests()
+        self.0.transfer.contexts.work_requests()
     }
 
     /// Returns the memory to read. The device only reads it, too.
@@ -789,18 +864,18 @@ impl Write {
         qp: &QpRef<H>,
         next: *mut bindings::ib_send_wr,
     ) -> *mut bindings::ib_send_wr {
-        self.0.transfer.link_up(qp, ptr::null_mut(), next)
+        self.0.transfer.contexts.link_up(qp, ptr::null_mut(), next)
     }
 
     /// Returns whether it belongs to the queue pair.
     pub(super) fn is_of(&self, qp: QpId) -> bool {
-        self.0.transfer.is_of(qp)
+        self.0.transfer.contexts.are_of(qp)
     }
 
     /// Takes the memory back, after the Send behind the RDMA Writes has ended.
     pub(super) fn ended<H: Handler>(mut self, qp: &QpRef<H>) -> IdleWrite {
         let transfer = &mut self.0.transfer;
-        transfer.unmap(qp);
+        transfer.contexts.unmap(qp);
         transfer.memory.clear();
         transfer.memory.shrink_for_reuse();
         IdleWrite(self.0)
@@ -808,11 +883,11 @@ impl Write {
 
     /// Prepares for the destruction of the queue pair that has the work requests.
     pub(super) fn withdraw<H: Handler>(&mut self, qp: &QpRef<H>) {
-        self.0.transfer.withdraw(qp);
+        self.0.transfer.contexts.withdraw(qp);
     }
 
     /// Takes the memory back, after the queue pair that had the work requests was destroyed.
     pub(super) fn reclaim(mut self, pd: &Pd) {
-        self.0.transfer.reclaim(pd);
+        self.0.transfer.contexts.reclaim(pd);
     }
 }

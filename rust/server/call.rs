@@ -31,11 +31,11 @@ use crate::{
         },
         wire::{
             error::ErrorReport,
-            header::{
-                FixedWords,
-                Kind, //
+            header::Kind,
+            types::{
+                Segment,
+                Xid, //
             },
-            types::Segment, //
         },
     },
     rdma::{
@@ -180,7 +180,7 @@ enum Begun {
     /// The registrations are all in use.
     Starved,
     /// It is answered by an error message.
-    Refused(FixedWords, ErrorReport),
+    Refused(ErrorReport),
     /// The connection has to end.
     Lost(EndReason),
 }
@@ -243,7 +243,7 @@ impl Open<'_> {
         let added = match message.note().open(message.bytes()) {
             Some((fixed, call, _)) => {
                 let layout = PageUse::of(&call, message.note().joined.is_some());
-                self.add_reads(&fixed, &call, layout, message.note().read, pull)
+                self.add_reads(fixed.xid, &call, layout, message.note().read, pull)
             }
             None => Err(Begun::Lost(EndReason::NotPosted)),
         };
@@ -274,7 +274,7 @@ impl Open<'_> {
                     self.shared().role.xprt.work_pending();
                 }
             }
-            Begun::Refused(fixed, report) => self.refuse(message, &fixed, report),
+            Begun::Refused(report) => self.refuse(message, report),
             Begun::Lost(why) => self.shared().request_close(why),
         }
     }
@@ -312,7 +312,7 @@ impl Open<'_> {
             self.end_pulling();
             return Begun::Lost(EndReason::NoMemory);
         };
-        let added = self.add_reads(&fixed, &call, layout, 0, pull);
+        let added = self.add_reads(fixed.xid, &call, layout, 0, pull);
         self.begun(message, added)
     }
 
@@ -325,7 +325,7 @@ impl Open<'_> {
     #[inline(never)]
     fn add_reads(
         &self,
-        fixed: &FixedWords,
+        xid: Xid,
         call: &Call<'_>,
         layout: PageUse,
         from: u32,
@@ -357,13 +357,13 @@ impl Open<'_> {
         let more = match added {
             Ok(()) => false,
             Err(error) if error == EAGAIN || error == errno::message_size() => true,
-            Err(error) => return Err(self.not_read(fixed, from, pull, error)),
+            Err(error) => return Err(self.not_read(from, pull, error)),
         };
         let begins_rounds = more && from == 0;
         let is_starved = more && pull.work_requests() == 0 || begins_rounds && !self.begin_rounds();
         if !is_starved {
             settings::READS.add(segments);
-            self.trace_reads(fixed, &mut pull, len, segments);
+            self.trace_reads(xid, &mut pull, len, segments);
         }
         Ok(Round {
             pull,
@@ -376,13 +376,7 @@ impl Open<'_> {
 
     /// Traces RDMA Reads of `len` bytes that are posted next.
     #[inline(always)]
-    fn trace_reads(
-        &self,
-        fixed: &FixedWords,
-        pull: &mut PullBox<Shared<Server>>,
-        len: u32,
-        segments: usize,
-    ) {
+    fn trace_reads(&self, xid: Xid, pull: &mut PullBox<Shared<Server>>, len: u32, segments: usize) {
         if trace::SvcrdmaWcRead::is_enabled() {
             pull.note_begin(len);
         }
@@ -392,7 +386,7 @@ impl Open<'_> {
                 cq_id: self.endpoint().qp().cq_id(),
                 completion_id: pull.number() as i32,
             },
-            xid: fixed.xid.0,
+            xid: xid.0,
             len,
             segments: segments as u32,
             sqecount: pull.work_requests() as i32,
@@ -422,20 +416,14 @@ impl Open<'_> {
 
     /// Gives up a Call whose RDMA Reads cannot be prepared.
     #[cold]
-    fn not_read(
-        &self,
-        fixed: &FixedWords,
-        from: u32,
-        pull: PullBox<Shared<Server>>,
-        error: Error,
-    ) -> Begun {
+    fn not_read(&self, from: u32, pull: PullBox<Shared<Server>>, error: Error) -> Begun {
         Pull::cancel(pull, self.endpoint().qp());
         if from != 0 {
             self.end_rounds();
         }
         self.end_pulling();
         if is_final(error) {
-            Begun::Refused(*fixed, ErrorReport::System)
+            Begun::Refused(ErrorReport::System)
         } else {
             Begun::Lost(EndReason::NoMemory)
         }
@@ -533,7 +521,6 @@ impl Open<'_> {
             return Delivered::nothing();
         };
         let Put {
-            fixed,
             start,
             layout,
             len,
@@ -543,7 +530,7 @@ impl Open<'_> {
         message.note_mut().pull = Some(pull);
         //= V1-003, V1-024
         if let Some(report) = refused {
-            self.refuse(message, &fixed, report);
+            self.refuse(message, report);
             return Delivered::nothing();
         }
         match layout {
@@ -581,7 +568,6 @@ impl Open<'_> {
 
 /// A Call whose data is in the pages of a request.
 struct Put {
-    fixed: FixedWords,
     /// The place of the Payload stream in the message.
     start: usize,
     layout: PageUse,
@@ -615,7 +601,6 @@ fn put(
     // Frees the pages that the request has given in exchange, but for the pages that a buffer at rest keeps.
     data.shrink_for_reuse();
     Some(Put {
-        fixed,
         // Only a Payload stream that is all in this message begins anywhere in it.
         start: bytes.len().saturating_sub(stream.len()),
         layout,

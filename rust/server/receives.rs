@@ -179,8 +179,11 @@ impl Open<'_> {
     /// Answers a Call by an error message, unless the connection has to end. The client has its credit back with the
     /// message, so the Receive goes first.
     #[cold]
-    pub(super) fn refuse(&self, call: ServerMessage, fixed: &FixedWords, report: ErrorReport) {
+    pub(super) fn refuse(&self, call: ServerMessage, report: ErrorReport) {
         let shared = self.shared();
+        let Some((fixed, _)) = FixedWords::split(call.bytes()) else {
+            return shared.request_close(EndReason::NotPosted);
+        };
         // The cause of the refusal may be the cause of the end: a Reply whose result found no memory may fit in no
         // form. The client sends the Call again, by another connection.
         if shared.is_closing() {
@@ -191,10 +194,10 @@ impl Open<'_> {
             xid: fixed.xid.0,
             why: report.name(),
         });
-        trace_answer(self.cid(), fixed, false);
+        trace_answer(self.cid(), &fixed, false);
         let refused = self
             .drop_call(call)
-            .and_then(|()| shared.refuse(self.endpoint().qp(), fixed, report));
+            .and_then(|()| shared.refuse(self.endpoint().qp(), &fixed, report));
         if let Err(why) = refused {
             shared.request_close(why);
         }

@@ -41,16 +41,14 @@ use crate::{
         wire::{
             chunk::ChunkLists,
             error::ErrorReport,
-            header::{
-                FixedWords,
-                Kind, //
-            },
+            header::Kind,
             types::{
                 Handle,
                 Segment,
                 Version,
                 Xid, //
             },
+            xdr::padded_len,
         },
     },
     rdma::{
@@ -329,13 +327,12 @@ impl Open<'_> {
     #[cold]
     #[inline(never)]
     fn fail(&self, call: ServerMessage, error: ReplyError) -> Result<(), EndReason> {
-        match (error, FixedWords::split(call.bytes())) {
-            (ReplyError::Close(why), _) => Err(why),
-            (ReplyError::Refuse(report), Some((fixed, _))) => {
-                self.refuse(call, &fixed, report);
+        match error {
+            ReplyError::Close(why) => Err(why),
+            ReplyError::Refuse(report) => {
+                self.refuse(call, report);
                 Ok(())
             }
-            (ReplyError::Refuse(_), None) => Err(EndReason::NotPosted),
         }
     }
 
@@ -653,7 +650,9 @@ fn is_page_list(response: &Response<'_>, pages: &Range<u32>) -> bool {
         return false;
     }
     if let Some((_, range)) = response.single_write() {
-        return range == *pages;
+        // The page list may end with the pad of the result.
+        let padded = range.start + padded_len(range.end - range.start);
+        return range.start == pages.start && (range.end..=padded).contains(&pages.end);
     }
     let within = |range: &Range<u32>| pages.start <= range.start && range.end <= pages.end;
     let outside = |range: &Range<u32>| range.end <= pages.start || pages.end <= range.start;

@@ -92,11 +92,17 @@ impl<'a> XdrBuf<'a> {
     /// Returns the base and the length of the head or the tail.
     #[inline]
     fn kvec(&self, part: XdrPart) -> (*mut c_void, u32) {
-        let vec = match part {
-            XdrPart::Tail => field!(self, tail[0]),
-            XdrPart::Head | XdrPart::Pages => field!(self, head[0]),
+        let (base, len) = match part {
+            XdrPart::Tail => (
+                field!(self, tail[0].iov_base),
+                field!(self, tail[0].iov_len),
+            ),
+            XdrPart::Head | XdrPart::Pages => (
+                field!(self, head[0].iov_base),
+                field!(self, head[0].iov_len),
+            ),
         };
-        (vec.iov_base, vec.iov_len as u32)
+        (base, len as u32)
     }
 
     /// Returns the length of the head.

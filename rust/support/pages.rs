@@ -267,6 +267,25 @@ impl PageBuf {
         Ok(())
     }
 
+    /// Returns the piece that all bytes `range` of the message lie in, if it is in one page of the body of a buffer
+    /// that has no other pieces.
+    #[inline]
+    pub(crate) fn run_in_page(&self, range: &Range<u32>) -> Option<PageRun> {
+        let from = range.start.checked_sub(self.start)?;
+        let len = range.end.checked_sub(range.start)?;
+        let at = self.body_offset.checked_add(from)?;
+        let offset = at % PAGE_SIZE;
+        let is_body =
+            self.head.is_none() && self.tail.is_none() && from.checked_add(len)? <= self.body_len;
+        if !is_body || len > PAGE_SIZE - offset {
+            return None;
+        }
+        let page = *self
+            .owned
+            .get(self.body_first + (at / PAGE_SIZE) as usize)?;
+        Some(PageRun { page, offset, len })
+    }
+
     /// Returns the pieces that the bytes `range` of the message lie in, in order. They are shorter than
     /// `range` if the message is, and empty if `range` begins before this buffer.
     #[inline]

@@ -22,18 +22,21 @@ is_dropped() {
 	done
 }
 
-# Copies of a Reply are dropped before and after the end of the RPC.
+# takes_one_reply FAULT OTHERS: copies of a Reply are dropped before and after the end of the RPC.
 #= V1-003, V1-089
-takes_one_reply_of_many() {
+takes_one_reply() {
+	others=$2
 	mount_through_the_peer
-	strike many_times_at_once
+	connections=$(transport connect_count)
+	strike "$1"
 	good
 	outcome
+	# The copies come before this Reply.
 	good
 	set -- $(transport bad_messages bad_xids connect_count)
 	note "bad_messages, bad_xids, connect_count: $*"
-	[ $(($1 + $2)) = 31 ] || fail "31 were too many"
-	[ "$3" = 1 ] || fail "the connection was given up"
+	[ $(($1 + $2)) = "$others" ] || fail "$others were too many"
+	[ "$3" = "$connections" ] || fail "the connection was given up"
 }
 
 # fails_its_rpc FAULT...: each Reply ends its RPC with EIO. The connection stays.
@@ -293,11 +296,13 @@ events_of_bad_messages() {
 tests_with_faults \
 	"events_of_bad_messages" \
 	"fails_its_rpc_at_once" \
-	"takes_one_reply_of_many" \
+	"takes_one_reply twice 1" \
+	"takes_one_reply many_times_at_once 31" \
 	"a_small_result_comes_inline" \
 	"a_reply_chunk_without_unused_segments" \
 	"a_pad_after_the_results_does_no_harm" \
 	"an_unused_write_chunk_yields_no_data" \
 	"mutations_do_no_harm ${MUTATIONS:-200}" \
+	"in_version_2 takes_one_reply twice 1" \
 	"in_version_2 a_small_result_comes_inline" \
 	"in_version_2 ends_when_it_is_refused_twice"

@@ -260,17 +260,35 @@ pub fn accept<'a>(
             only: None,
         });
     }
-    // The caller keeps `conveyed` in registers, because no pointer to it is passed.
-    accept_chunks(conveyed.kind, conveyed.payload, chunks, stream_len, limits)
+    // The caller keeps `conveyed` in registers, because no pointer to it is passed or returned.
+    let CallLens {
+        stream_len,
+        len,
+        only,
+    } = accept_chunks(conveyed.kind, conveyed.payload, chunks, stream_len, limits)?;
+    Ok(Call {
+        kind: conveyed.kind,
+        chunks: conveyed.chunks,
+        stream_len,
+        len,
+        only,
+    })
 }
 
-fn accept_chunks<'a>(
+/// The lengths of a Call with chunks.
+struct CallLens {
+    stream_len: u32,
+    len: u32,
+    only: Option<ReadChunk>,
+}
+
+fn accept_chunks(
     kind: Kind,
     payload: &[u8],
-    chunks: ChunkLists<'a>,
+    chunks: ChunkLists<'_>,
     inline_len: u32,
     limits: &CallLimits,
-) -> Result<Call<'a>, ErrorReport> {
+) -> Result<CallLens, ErrorReport> {
     check_segments(&chunks, limits)?;
     if limits.version == Version::V1 && kind == Kind::Msg {
         check_results(payload, &chunks)?;
@@ -311,9 +329,7 @@ fn accept_chunks<'a>(
     if len > limits.call_bytes {
         return Err(system);
     }
-    Ok(Call {
-        kind,
-        chunks,
+    Ok(CallLens {
         stream_len,
         len,
         only,

@@ -31,7 +31,7 @@ def foreign_xid(_: Peer, reply: Reply) -> None:
         reply.send()
 
 
-@strikes(READ, "is_dropped bad_xids")
+@strikes(READ)
 def twice(_: Peer, reply: Reply) -> None:
     reply.send()
     reply.send()

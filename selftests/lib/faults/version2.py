@@ -30,7 +30,7 @@ strikes = FAULTS.strikes
 Make = Callable[["Reply2"], bytes]
 
 for common_test, names in (
-        ("is_dropped bad_xids", ("foreign_xid", "twice")),
+        ("is_dropped bad_xids", ("foreign_xid",)),
         ("fails_its_rpc", (
             "no_payload", "longer_than_its_buffers", "payload_of_another", "nowhere",
             "reply_chunk_not_offered", "write_chunk_twice", "other_handle", "other_offset", "too_much_written",
@@ -41,7 +41,8 @@ for common_test, names in (
     for each in names:
         FAULTS[each] = FAULTS_V1[each]
         FAULTS.expect(each, common_test)
-FAULTS["silence"] = FAULTS_V1["silence"]
+for other in "silence", "twice":
+    FAULTS[other] = FAULTS_V1[other]
 
 
 def message(reply: Reply2, kind: int, flags: int, body: bytes = b"", xid: int | None = None) -> bytes:
