@@ -170,7 +170,6 @@ pub(crate) enum Waiter {
 
 impl Role for Client {
     type Locked = Requests;
-    type Found = Option<Pinned>;
     type Claim = ReplyClaim;
     type Pending = Pending;
     type Note = ();
@@ -210,13 +209,6 @@ impl Role for Client {
     }
 
     #[inline(always)]
-    fn find(&self, message: &[u8]) -> Option<Pinned> {
-        // The lookup takes sunrpc's queue lock, for which many tasks compete.
-        let xid = message.first_chunk()?;
-        self.xprt.lookup(u32::from_be_bytes(*xid))
-    }
-
-    #[inline(always)]
     //= V1-030, V1-031
     fn on_fast_path(
         &self,
@@ -224,13 +216,12 @@ impl Role for Client {
         mut state: LockedState<'_, Self>,
         arrived: Arrived<'_>,
         mut invalidated: Option<Invalidated>,
-        found: Option<Pinned>,
     ) -> Disposition<Pending> {
         let xid = arrived.fixed.xid;
         let Some((protocol, requests)) = state.established() else {
             return Disposition::Done;
         };
-        let Some(rqst) = found else {
+        let Some(rqst) = self.xprt.lookup(xid.0) else {
             orphaned(self, protocol, requests, xid);
             drop(state);
             return stray(self, xid, arrived.fixed.version, arrived.fixed.htype, None);

@@ -125,22 +125,19 @@ impl<R: Role> Handler for Shared<R> {
         self.role.received();
         let invalidated = message.take_invalidated();
         let handle = handle_of(&invalidated);
-        let bytes = message.bytes();
-        let found = self.role.find(bytes);
         let mut guard = self.lock();
         let Some(protocol) = &mut guard.protocol else {
             // Nothing was sent yet that this could answer.
             drop(guard);
             return cx.repost(message);
         };
-        match protocol.handle_fast(Version::V1, R::FAST_PATH, now(), bytes, handle) {
+        match protocol.handle_fast(Version::V1, R::FAST_PATH, now(), message.bytes(), handle) {
             Some(arrived) => {
-                let role = &self.role;
-                let fate = role.on_fast_path(self, guard, arrived, invalidated, found);
+                let fate = self.role.on_fast_path(self, guard, arrived, invalidated);
                 self.dispose(cx, message, fate);
             }
             None if protocol.is_version2() => {
-                self.received_v2(guard, cx, message, invalidated, found);
+                self.received_v2(guard, cx, message, invalidated);
             }
             None => self.received_other(guard, cx, message, invalidated),
         }
@@ -219,17 +216,16 @@ impl<R: Role> Shared<R> {
         cx: &mut Completions<'_, Self>,
         message: Received<Self>,
         invalidated: Option<Invalidated>,
-        found: R::Found,
     ) {
         let is_plain = invalidated.is_none() && guard.joining.parts() == 0;
         if let (Some(protocol), true) = (&mut guard.protocol, is_plain) {
             if let Some(arrived) = protocol.handle_fast_v2(R::FAST_PATH, now(), message.bytes()) {
-                let fate = self.on_fast_path(guard, arrived, None, found);
+                let fate = self.on_fast_path(guard, arrived, None);
                 self.role.writable(self, cx.qp());
                 return self.dispose(cx, message, fate);
             }
         }
-        self.received_with_more(guard, cx, message, invalidated, found);
+        self.received_with_more(guard, cx, message, invalidated);
     }
 
     /// Handles a message of version 2 that [`received_v2`](Self::received_v2) does not.
@@ -240,7 +236,6 @@ impl<R: Role> Shared<R> {
         cx: &mut Completions<'_, Self>,
         message: Received<Self>,
         invalidated: Option<Invalidated>,
-        found: R::Found,
     ) {
         let is_joining = guard.joining.parts() != 0;
         let Some(protocol) = guard.protocol.as_mut().filter(|_| !is_joining) else {
@@ -255,7 +250,7 @@ impl<R: Role> Shared<R> {
                 if is_changed {
                     guard.limit_unsignaled();
                 }
-                let fate = self.on_fast_path(guard, arrived, invalidated, found);
+                let fate = self.on_fast_path(guard, arrived, invalidated);
                 self.dispose(cx, message, fate);
                 if has_control_to_send {
                     self.make_room(cx.qp(), |_| ());
@@ -274,11 +269,9 @@ impl<R: Role> Shared<R> {
         guard: LockedState<'_, R>,
         arrived: Arrived<'_>,
         invalidated: Option<Invalidated>,
-        found: R::Found,
     ) -> Disposition<R::Pending> {
         self.hold_receive(guard, R::FAST_PATH, |guard| {
-            self.role
-                .on_fast_path(self, guard, arrived, invalidated, found)
+            self.role.on_fast_path(self, guard, arrived, invalidated)
         })
     }
 

@@ -167,8 +167,6 @@ use progress::Progress;
 pub(crate) trait Role: Send + Sync + Sized + 'static {
     /// The role's data under the endpoint's lock.
     type Locked: Send;
-    /// The request that [`find`](Self::find) has found.
-    type Found;
     /// The data that an arriving message takes out of [`Self::Locked`].
     type Claim;
     /// The object that keeps a message after it was handled.
@@ -190,13 +188,9 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         None
     }
 
-    /// Looks for the request that a message may concern, before the endpoint is locked. The message is not checked
-    /// yet. Context: completion.
-    fn find(&self, message: &[u8]) -> Self::Found;
-
     /// Handles a valid RPC message of the kind [`FAST_PATH`](Self::FAST_PATH) that arrived in one part.
-    /// `invalidated` is the memory that the peer invalidated with it. `found` is the result of [`find`](Self::find)
-    /// for it. The endpoint is locked as long as the role keeps `state`.
+    /// `invalidated` is the memory that the peer invalidated with it. The endpoint is locked as long as the
+    /// role keeps `state`.
     ///
     /// Context: completion. Does not wait for completions.
     fn on_fast_path(
@@ -205,7 +199,6 @@ pub(crate) trait Role: Send + Sync + Sized + 'static {
         state: LockedState<'_, Self>,
         arrived: Arrived<'_>,
         invalidated: Option<Invalidated>,
-        found: Self::Found,
     ) -> Disposition<Self::Pending>;
 
     /// Takes the request that `event` concerns out of the role's state. Also takes `invalidated`, the memory

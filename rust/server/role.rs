@@ -87,7 +87,6 @@ pub(crate) struct CallClaim {
 
 impl Role for Server {
     type Locked = Queue;
-    type Found = ();
     type Claim = Option<CallClaim>;
     type Pending = ParsedCall;
     type Note = Note;
@@ -100,16 +99,12 @@ impl Role for Server {
     }
 
     #[inline(always)]
-    fn find(&self, _message: &[u8]) {}
-
-    #[inline(always)]
     fn on_fast_path(
         &self,
         _shared: &Shared<Self>,
         state: LockedState<'_, Self>,
         arrived: Arrived<'_>,
         _invalidated: Option<Invalidated>,
-        (): (),
     ) -> Disposition<ParsedCall> {
         drop(state);
         self.check(&arrived)
