@@ -424,10 +424,12 @@ impl Transfer {
             return (0, Err(EINVAL));
         }
         if let Some(run) = self.memory.run_in_page(&range) {
-            return match self
-                .contexts
-                .add(qp, &[bvec(&run)], &Named::only(&run), remote)
-            {
+            return match self.contexts.add(
+                qp,
+                &[MaybeUninit::new(bvec(&run))],
+                &Named::only(&run),
+                remote,
+            ) {
                 Ok(()) => (len, Ok(())),
                 Err(error) => (0, Err(error)),
             };
@@ -548,12 +550,12 @@ impl Named {
 
 /// Returns the piece of memory `run`.
 #[inline]
-fn bvec(run: &PageRun) -> MaybeUninit<bindings::bio_vec> {
-    MaybeUninit::new(bindings::bio_vec {
+fn bvec(run: &PageRun) -> bindings::bio_vec {
+    bindings::bio_vec {
         bv_page: run.page(),
         bv_len: run.len(),
         bv_offset: run.offset(),
-    })
+    }
 }
 
 /// Returns whether `run` may continue the memory of a context that ends at `end`, which is counted from
@@ -687,11 +689,7 @@ fn place<'a>(
     places: &mut slice::IterMut<'a, MaybeUninit<bindings::bio_vec>>,
     run: &PageRun,
 ) -> Option<&'a mut bindings::bio_vec> {
-    Some(places.next()?.write(bindings::bio_vec {
-        bv_page: run.page(),
-        bv_len: run.len(),
-        bv_offset: run.offset(),
-    }))
+    Some(places.next()?.write(bvec(run)))
 }
 
 /// Names the memory of one context: `first`, and the runs that may continue it. Joins runs that are

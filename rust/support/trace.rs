@@ -509,7 +509,7 @@ events! {
         credits: u32,
     }
 
-    /// A message arrived of a version that is not spoken here.
+    /// A message has a version that this side does not speak.
     struct XprtrdmaReplyVersErr<'a> = xprtrdma_reply_vers_err {
         cid: u32,
         xid: u32,
@@ -638,7 +638,7 @@ events! {
         reply: u32,
     }
 
-    /// A message arrived of a version that is not spoken here.
+    /// A message has a version that this side does not speak.
     struct SvcrdmaDecodeBadversErr = svcrdma_decode_badvers_err {
         work: WorkId,
         xid: u32,
