@@ -647,7 +647,7 @@ fn invalid_message(client: &Client, message: &ClientMessage, why: &'static str) 
     invalid_reply(client, fixed.xid, fixed.version, fixed.htype, why);
 }
 
-/// Traces a message that ends the connection, for the reason `why`, if that is its version.
+/// Traces the version of `message` if `why`, the reason for ending the connection, is a change of the version.
 #[cold]
 fn trace_version(client: &Client, why: connection::CloseReason, message: &ClientMessage) {
     if why != connection::CloseReason::VersionChanged {

@@ -58,14 +58,14 @@ const RESOLVE_TIMEOUT: u32 = 5_000;
 /// 65 to 74 s.
 const CONNECT_TIMEOUT: u32 = 60_000;
 
-/// The number of times that a device retransmits a packet. Few, so that a server whose address moved is
-/// detected soon; RPC retransmits each Call on the next connection.
+/// The number of times that a device retransmits a packet. The number is small, so that the client soon detects
+/// that the address of a server has moved. RPC retransmits each Call on the next connection.
 const RETRIES: u8 = 6;
-/// The number of times that the server's device retries when no Receive is posted, in version 1. They are posted
-/// for every credit, so a server that finds none is in error: show it.
+/// The number of times that the server's device retries a Send when no Receive is posted, in version 1. A Receive is
+/// posted for each credit, so a server that finds no Receive breaks the protocol, and the connection ends.
 const RNR_RETRIES: u8 = 0;
-/// The same in version 2: for ever. One Receive stays for a message that takes no credit, and a server
-/// may send a second such message before the first has been handled.
+/// The same number in version 2. The value 7 means without limit. One Receive is reserved for messages that take no
+/// credit, and a server may send a second such message before the client has handled the first.
 const RNR_RETRIES_V2: u8 = 7;
 
 /// Finds a device that leads to the server at `peer`, and makes the queue pair there. Nothing is sent

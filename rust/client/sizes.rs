@@ -285,8 +285,8 @@ impl ClientSizes {
         }
     }
 
-    /// Returns the buffers for the messages that settle the version. With one `version` left, they have
-    /// its length.
+    /// Returns the buffers for the messages that settle the version. If `version` is the only possible version, the
+    /// buffers have its length.
     pub(super) fn first_buffers(&self, config: &Config, version: Option<Version>) -> Buffers {
         let none = Stock {
             calls: 0,

@@ -41,7 +41,8 @@ const PLACES: usize = 64;
 /// server that is asked [by a Call](BY_CALL), and the second until which it is not asked in another way.
 pub(super) struct VersionCache([Atomic<u64>; PLACES]);
 
-/// The server is asked for version 2 by a Call. Otherwise it counts as one without version 2.
+/// The flag of a server that is asked for version 2 by a Call. An entry without the flag is a server without
+/// version 2.
 const BY_CALL: u64 = 1 << 31;
 
 pub(super) static KNOWN: VersionCache = VersionCache([const { Atomic::new(0) }; PLACES]);

@@ -195,7 +195,7 @@ impl Purpose for Arming {
     }
 }
 
-/// Reports keys whose name means no peer, each of them once.
+/// Logs each key whose name is not the name of a peer. A key is logged once.
 ///
 /// # Errors
 ///

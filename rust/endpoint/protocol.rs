@@ -338,8 +338,8 @@ impl Protocol {
         self.calls().outstanding()
     }
 
-    /// Returns whether all Calls of this side are in flight that the peer permits, or that there are Receives for. In
-    /// version 2, a Call needs only the credit for its message.
+    /// Returns whether this side can send no further Call: the Calls in flight use all credits of the peer, or all
+    /// Receives for Replies. In version 2, a Call needs only the credit for its message.
     //= V1-036, V1-037
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

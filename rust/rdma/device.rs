@@ -55,7 +55,7 @@ pub(crate) struct Attributes {
     pub(crate) max_qp_wr: u32,
     /// The most entries of one completion queue.
     pub(crate) max_cqe: u32,
-    /// The most RDMA Reads that a peer may have outstanding to us.
+    /// The most RDMA Reads that a peer may have outstanding to this device.
     pub(crate) max_reads_in: u8,
     /// The most RDMA Reads that we may have outstanding to a peer.
     pub(crate) max_reads_out: u8,

@@ -72,7 +72,7 @@ impl Size {
     }
 }
 
-/// An event that a device reports of a queue pair, or of itself (`enum ib_event_type`).
+/// An asynchronous event of a queue pair or of its device (`enum ib_event_type`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QpEvent(bindings::ib_event_type);
 

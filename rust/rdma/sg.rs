@@ -27,9 +27,9 @@ use kernel::{
 
 /// The bits of `scatterlist.page_link` that are no part of a pointer (`SG_PAGE_LINK_MASK`).
 const FLAGS: usize = 0b11;
-/// Of these: the entry names no memory, but the entry that follows the one before (`SG_CHAIN`).
+/// The flag of an entry that names no memory: it points to the next run of entries (`SG_CHAIN`).
 const CHAIN: usize = 0b01;
-/// Or it is the last of its table (`SG_END`).
+/// The flag of the last entry of a table (`SG_END`).
 const END: usize = 0b10;
 
 /// True if the addresses of `struct page` are in the order of the pages' addresses.

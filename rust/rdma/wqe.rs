@@ -220,8 +220,8 @@ impl<W: WorkRequest> Wqe<W> {
         )?)
     }
 
-    /// Enters the box in the ledger of `qp`. Returns false if it is in the ledger of another queue pair, to
-    /// which alone it can be posted.
+    /// Enters the box in the ledger of `qp`. Returns false if the box is already in the ledger of another queue
+    /// pair: it can only be posted there.
     #[inline(always)]
     pub(super) fn enter(this: &mut KBox<Self>, qp: &QpRef<W::Handler>) -> bool {
         // SAFETY: a box of the kind `BOX`, whose contents stay where they are.

@@ -91,8 +91,8 @@ pub(crate) struct Note {
     pub(super) kept: ParsedCall,
     /// Its memory stays for the next Call in the same buffer.
     results: KVec<Option<Item>>,
-    /// The Pull with the data of its Read chunks, or with the RDMA Reads for them that wait; after the delivery, the
-    /// Pull without the data.
+    /// The Pull of its Read chunks. It has the data that the RDMA Reads have brought, or the RDMA Reads that wait
+    /// to be posted. The data leaves it when the Call is delivered.
     pub(super) pull: Option<PullBox<Shared<Server>>>,
     /// The end of the data that has been read, or is being read, in bytes.
     pub(super) read: u32,

@@ -46,7 +46,7 @@ pub(super) fn outgoing(xid: Xid, response: &Response<'_>) -> Outgoing {
     }
 }
 
-/// Copies pieces of a message with `read`, and returns how long they are.
+/// Copies pieces of a message with `read`, and returns their length in bytes.
 pub(super) fn copy(
     read: impl Fn(u32, &mut [u8]) -> Result,
     pieces: impl Iterator<Item = Range<u32>>,

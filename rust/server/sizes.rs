@@ -47,10 +47,10 @@ use kernel::prelude::*;
 /// larger, fewer make more entries.
 const MOST_PIECES: u32 = 16;
 
-/// The number of registrations on a device that needs them for RDMA Reads or Writes: enough for this
-/// number of the largest messages at a time, but no fewer than this. A Call that needs more is read in
-/// rounds.
+/// The number of messages of the largest size for which a connection has registrations, on a device whose
+/// RDMA Reads or Writes need them. A Call that needs more registrations is read in rounds.
 const MESSAGES_AT_A_TIME: u32 = 4;
+/// The lower limit of the number of registrations.
 const FEWEST_REGISTRATIONS: u32 = 64;
 
 /// The entries of the send queue that each registration takes: an invalidation, the registration itself,

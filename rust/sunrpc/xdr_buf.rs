@@ -51,7 +51,7 @@ pub(crate) enum XdrPart {
 pub(crate) struct Extent {
     /// Length in bytes.
     pub(crate) len: u32,
-    /// Bytes before it in its first page.
+    /// Offset in the first page, in bytes.
     pub(crate) page_offset: u32,
 }
 

@@ -159,9 +159,9 @@ impl PeerVersionMemo {
 pub enum Answer {
     /// The connection goes on with this version.
     Use(Version),
-    /// There is no common version, or only one that was rejected already.
+    /// There is no common version, or the common version has already been rejected.
     NoCommonVersion,
-    /// The message says nothing: it is malformed, or answers nothing that was sent.
+    /// The message is malformed, or is no answer to a message of this side.
     Ignore,
     /// The version is settled; the message concerns one RPC, which ends.
     Settled,

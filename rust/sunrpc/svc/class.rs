@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server's transport class, `struct svc_xprt_class`: how the core finds us by name.
+//! The server's transport class, `struct svc_xprt_class`: the core finds this module by the name of the class.
 
 use super::{
     ops::SvcVTable,

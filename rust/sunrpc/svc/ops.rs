@@ -68,7 +68,7 @@ impl<T: Service> SvcVTable<T> {
         xpo_handshake: None,
     };
 
-    /// Returns the operations as C takes them.
+    /// Returns the table of operations for `svc_xprt_class`.
     pub(super) fn get() -> *const bindings::svc_xprt_ops {
         &Self::OPS
     }

@@ -2,14 +2,13 @@
 
 //! Calls of the server, on the connection that the client made (NFSv4.1 and later).
 //!
-//! A Call is copied out of the Receive it came in, so that the transport's buffers do not depend
-//! on how long the callback service takes. Slots are made when the upper layer asks for a
-//! backchannel; receiving a Call never allocates, and a server that sends more Calls than there
-//! are slots breaks its connection, not us.
+//! A Call is copied out of its Receive, so the callback service holds no buffer of the connection.
+//! Slots are made when the upper layer asks for a backchannel, and receiving a Call does not
+//! allocate memory. A server that sends more Calls than there are slots loses its connection.
 //!
-//! A Call may arrive at any time that a connection exists, also when no callback service does:
-//! before the upper layer has set it up, after it has taken it down, and while the transport is
-//! destroyed. Such a Call is dropped without touching the transport's reference count.
+//! A Call may arrive while there is a connection and no callback service: before the upper layer
+//! has set it up, after the upper layer has taken it down, and while the transport is destroyed.
+//! Such a Call is dropped without touching the transport's reference count.
 
 use super::{
     instance::Instance,

@@ -61,16 +61,16 @@ pub(super) const BIND_TIMEOUT: c_ulong = 60 * HZ;
 /// The wait after the first failed attempt. Each further failure doubles it, up to `TIMEOUT` or the value of
 /// the upper layer (NFSv4: half a lease), until a message arrives.
 pub(super) const FIRST_BACKOFF: c_ulong = HZ;
-/// The number of connections without a Reply that are made at once, one after the other.
+/// The number of connections in a row that may end without a Reply before the client pauses.
 const MADE_AT_ONCE: u32 = 2;
-/// The wait before the next connection without a Reply. Each further connection doubles it, up to `FIRST_BACKOFF`.
+/// The first of these pauses. Each further connection without a Reply doubles it, up to `FIRST_BACKOFF`.
 const FIRST_PAUSE: c_ulong = HZ / 10;
 /// An idle connection is closed after this time.
 pub(super) const IDLE_TIMEOUT: c_ulong = 5 * 60 * HZ;
 /// The shortest time-out that an administrator's shorter connect time-out leads to.
 const SHORTEST_TIMEOUT: c_ulong = 10 * HZ;
 
-/// `struct rpc_timeout` as the core wants it for our connections.
+/// The `struct rpc_timeout` of a transport.
 struct Timeout(bindings::rpc_timeout);
 
 // SAFETY: `struct rpc_timeout` is constant data here, without interior mutability.

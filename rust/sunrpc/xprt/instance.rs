@@ -80,7 +80,7 @@ impl<T: Transport> Instance<T> {
         unsafe { &*xprt.cast::<Self>() }
     }
 
-    /// Ends the setup of a transport.
+    /// Gives the transport its parts with destructors, as the last step of its setup.
     ///
     /// # Safety
     ///

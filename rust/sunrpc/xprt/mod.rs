@@ -16,7 +16,7 @@
 //! - [`backchannel`]: Calls of the server
 //! - [`send_lock`]: the send lock as a value
 //!
-//! Here is the transport itself. The core shares `struct rpc_xprt` with us and with every task,
+//! Here is the transport itself. The core shares `struct rpc_xprt` with this module and with every task,
 //! so no reference to all of it is ever made: fields are read by `read_once!` and written by
 //! `write_once!`, which asks for the lock.
 

@@ -254,7 +254,7 @@ impl Plan {
         }
     }
 
-    /// Says which type the header has.
+    /// Returns the type of the header.
     #[inline]
     //= V1-017, V2-014
     pub const fn kind(&self) -> Kind {
