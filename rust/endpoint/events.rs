@@ -318,12 +318,8 @@ impl<R: Role> Shared<R> {
         message: Received<Self>,
         fate: Disposition<R::Pending>,
     ) {
-        // The first test is for most messages of a client.
-        if let Disposition::Done = fate {
-            return cx.repost(message);
-        }
         match fate {
-            Disposition::Done => {}
+            Disposition::Done => cx.repost(message),
             Disposition::Keep(pending) => self.role.keep(self, cx, pending, message),
             Disposition::Refuse(fixed, report) => {
                 self.role.refused(&message, &fixed, &report);
