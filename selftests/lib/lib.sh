@@ -185,10 +185,12 @@ on_server() {
 }
 
 has_server_command() {
+	[ ! -e "$scratch/server_command" ] || return 0
 	[ -n "${SERVER_COMMAND:-}" ] || command -v lab-server >/dev/null || return
 	# As ssh does not.
 	[ "$(on_server printf '<%s>' 'two  spaces' '$HOME')" = '<two  spaces><$HOME>' ] ||
 		fail "SERVER_COMMAND does not hand arguments over as they are: README.rst has one that does"
+	: >"$scratch/server_command"
 }
 
 needs_server_command() {
@@ -431,9 +433,10 @@ forget_servers() {
 # Prints the file of the mount's transport in debugfs. The file of an earlier mount is removed when its connection is
 # closed.
 debugfs() {
-	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
-	for _ in $(seq 100); do
-		[ "$(ls /sys/kernel/debug/rpcrdma | grep -c '^xprt')" -gt 1 ] || break
+	[ -d /sys/kernel/debug/rpcrdma ] || mount -t debugfs debugfs /sys/kernel/debug
+	for _ in {1..100}; do
+		set -- /sys/kernel/debug/rpcrdma/xprt*
+		[ $# -gt 1 ] || break
 		sleep 0.1
 	done
 	cat /sys/kernel/debug/rpcrdma/xprt-*
