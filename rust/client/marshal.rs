@@ -421,8 +421,8 @@ fn send_once(side: &mut SendSide, rqst: &RdmaRqst) -> Result<(), XprtSendError> 
     }
 }
 
-/// Sends a request that was to go in parts, for which there are not enough credits now. Whether and
-/// when the server gives more is its own affair, but for one message there are some.
+/// Sends a request by chunks that was to go in parts, because there are not enough credits for the parts. The
+/// server may grant more credits late or never, but one message has a credit.
 ///
 /// # Errors
 ///

@@ -71,10 +71,10 @@ pub(crate) enum ReassemblyQuota {
 }
 
 impl ReassemblyQuota {
-    /// The most bytes that it ever has.
+    /// The upper limit of the budget in bytes.
     const MOST: usize = 256 << 20;
 
-    /// Returns its size in bytes: a part of the machine's memory.
+    /// Returns the size of the budget in bytes: a sixteenth of the machine's memory, up to the limit.
     fn most(self) -> usize {
         (memory::total() / 16).min(Self::MOST)
     }

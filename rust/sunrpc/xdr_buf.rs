@@ -341,8 +341,8 @@ impl ReplyBuf<'_> {
         kernel::error::to_result(ret)
     }
 
-    /// Results came by RDMA Write: the first `len` bytes of the Reply, its inline part, are all
-    /// that precedes them, so the head must end there or the decoder would shift the results.
+    /// Ends the head after `len` bytes, the inline part of a Reply whose results came by RDMA Write. The decoder
+    /// takes the bytes behind the head as the results.
     #[inline]
     pub(crate) fn trim_head(&mut self, len: usize) {
         let len = len.min(self.head_len() as usize);

@@ -35,12 +35,12 @@ pub struct Sequence {
     pub content: Content,
     len: u32,
     start: [u8; 8],
-    /// The rest is swallowed: the sequence failed already.
+    /// The sequence has failed, so its remaining messages are discarded.
     failed: bool,
 }
 
 impl Sequence {
-    /// Returns whether the rest of it is swallowed.
+    /// Returns whether the remaining messages of the sequence are discarded.
     pub const fn has_failed(&self) -> bool {
         self.failed
     }

@@ -300,8 +300,8 @@ impl SendCredits {
         self.held = total.saturating_sub(self.balance).min(self.outstanding);
     }
 
-    /// Adds a grant. `false` means that one of its halves is zero: it adds nothing, or leaves the
-    /// ceiling as it is.
+    /// Adds a grant. Returns false if one of its halves is zero: such a grant adds no credit, or leaves the ceiling
+    /// unchanged.
     #[inline(always)]
     //= V2-039, V2-045, V2-048
     //= V2-049, V2-053, D-09

@@ -195,8 +195,8 @@ impl<R: Recorder> Connection<R> {
         Some(whole(&fixed, conveyed, Some(start)))
     }
 
-    /// Returns whether the version is 2, RPC messages may be exchanged, no message has come in part, and
-    /// there is nothing to tell but perhaps credits.
+    /// Returns whether the version is 2, RPC messages may be exchanged, no message has been received in part, and
+    /// no message of this side is due, except a grant of credits.
     #[inline(always)]
     fn is_between_messages_v2(&self) -> bool {
         self.negotiation.is_settled_on(Version::V2)

@@ -692,7 +692,7 @@ impl Chunks for OneSegment {
     }
 }
 
-/// Writes the word that says a chunk is there, and the chunk of the next `count` Segments.
+/// Writes the word that precedes a chunk that is present, and the chunk of the next `count` Segments.
 #[inline]
 //= V1-011, V1-012
 fn encode_counted(

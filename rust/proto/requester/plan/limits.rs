@@ -224,9 +224,9 @@ impl Limits {
 
 /// The size of the regions to register, one Segment each.
 ///
-/// A region never spans two parts. It ends where `step` bytes do, counted from the start of its
-/// first page, so it has no more pages and no more bytes than a Segment may have, and the next
-/// one starts a page.
+/// A region never spans two parts. It ends `step` bytes after the start of its first page at the
+/// latest, so it has no more pages and no more bytes than a Segment may have. The next region of
+/// the part begins at a page boundary.
 //= V2-069, V2-070, V2-130
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct SegmentSizing {
