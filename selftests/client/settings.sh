@@ -277,6 +277,21 @@ reads_under_way() {
 	VERS=3
 	mount_export nolock
 	head -c 2097152 /dev/urandom >"$local/file"
+	# The writers may follow each other on a machine with other work.
+	for _ in $(seq 5); do
+		count_reads
+		[ "$most" -le "$1" ] || fail "$most RDMA Reads were under way"
+		[ "$most" -lt "$2" ] || break
+	done
+	remount
+	for n in $(seq 16); do
+		cmp "$local/file" "$dir/$n"
+	done
+	[ "$most" -ge "$2" ] || fail "only $most RDMA Reads were under way"
+}
+
+# Writes 16 files at the same time. Sets `most` to the largest number of RDMA Reads that were under way.
+count_reads() {
 	"$here/reads.py" "$interface" "$SERVER" >"$local/reads" &
 	reader=$!
 	until grep -q listening "$local/reads"; do
@@ -291,16 +306,10 @@ reads_under_way() {
 	all_succeed $writers
 	kill $reader
 	all_succeed $reader
-	remount
-	for n in $(seq 16); do
-		cmp "$local/file" "$dir/$n"
-	done
 	found=$(tail -n 1 "$local/reads")
 	note "RDMA Reads: $found"
 	most=${found#most=}
 	most=${most% total=*}
-	[ "$most" -le "$1" ] || fail "$most RDMA Reads were under way"
-	[ "$most" -ge "$2" ] || fail "only $most RDMA Reads were under way"
 }
 
 tests \
