@@ -102,6 +102,12 @@ killed_calls_count_against_the_grant() {
 	list_and_be_killed
 	read_in_the_background one
 	one=$!
+	# The Call of the read waits for the credit.
+	while [ "$(says tasks)" = 0 ]; do
+		alive $one
+		sleep 0.1
+	done
+	sleep 0.5
 	: >"$control.go"
 	wait $one
 	outcome | grep '^0 Calls' || fail "more Calls than granted"
