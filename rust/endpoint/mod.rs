@@ -580,8 +580,7 @@ impl<R: Role> Endpoint<R> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: there is no memory. `EIO`: the queue pair does not take the Receives. `ENOTCONN`:
-    /// the connection has ended.
+    /// As for [`Self::make`].
     pub(crate) fn make_buffers(&self, buffers: &Buffers, messages: u16) -> Result {
         self.make(buffers)?;
         let mut state = self.shared.lock();
@@ -589,9 +588,7 @@ impl<R: Role> Endpoint<R> {
             protocol.set_ceiling(messages);
         }
         state.set_messages(messages);
-        state
-            .transmit_rest(&self.qp)
-            .map_err(|_| errno::not_connected())
+        Ok(())
     }
 
     /// Makes buffers, and posts the Receives among them. Context: process, may sleep.

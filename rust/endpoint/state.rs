@@ -281,19 +281,6 @@ impl<R: Role> State<R> {
         Ok(self.protocol.as_ref().and_then(Protocol::poll_timeout))
     }
 
-    /// Sends the messages of the protocol that had to wait for a Send buffer.
-    ///
-    /// # Errors
-    ///
-    /// `EIO`: the queue pair does not take a message.
-    pub(super) fn transmit_rest(&mut self, qp: &QpRef<Shared<R>>) -> Result {
-        if self.control_pending {
-            self.transmit(qp)
-        } else {
-            Ok(())
-        }
-    }
-
     /// Takes over the number of unsignaled Sends from the protocol. It has to be taken over before the lock
     /// is given up when the peer's ceiling falls: with the old number, a task could post an unsignaled Send
     /// that uses the last credit, and no completion would give another one.
