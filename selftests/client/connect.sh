@@ -43,7 +43,7 @@ waits_longer_after_each_refusal() {
 	on_server rpc.nfsd
 	all_succeed $callers
 	note "$refused attempts in 12 s"
-	[ "$refused" -ge 2 ] && [ "$refused" -le 5 ] || fail "1, 2, 4, and 8 s were to pass between them"
+	[ "$refused" -ge 2 ] && [ "$refused" -le 4 ] || fail "1, 2, 4, and 8 s were to pass between them"
 	# The first attempt of these is refused, too, so that there is a wait after it.
 	on_server rpc.nfsd 0
 	stat "$dir/file" >/dev/null &
