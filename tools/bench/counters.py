@@ -108,6 +108,61 @@ def parse_events(stats: str) -> int:
     return sum(int(number) for number in re.findall(r"^(?:entries|overrun): (\d+)$", stats, re.MULTILINE))
 
 
+# The lock that a function of sunrpc takes first, by the beginning of the name of the function.
+LOCKS_OF_SUNRPC = {
+    "xprt_lookup_rqst": "queue_lock", "xprt_request_": "queue_lock", "xprt_complete_rqst": "queue_lock",
+    "xprt_transmit": "queue_lock", "xprt_reserve_xprt": "transport_lock", "xprt_release_": "transport_lock",
+    "xprt_write_space": "transport_lock", "xprt_wait_for_buffer_space": "transport_lock",
+    "xprt_alloc_slot": "reserve_lock", "xprt_free_slot": "reserve_lock", "svc_": "service pool", "rpc_": "RPC queues",
+}
+# The functions between the caller of a lock and the trace event.
+LOCK_FUNCTIONS = re.compile(r"spin_lock|_slowpath|lock_backend|contention")
+
+
+class Contention:
+    """Counts the contended acquisitions of spinlocks on both nodes while it is entered."""
+
+    EVENT = f"{TRACING}/events/lock/contention_begin"
+    # Flag 1: the waiting processor spins.
+    TRIGGER = "hist:keys=stacktrace:size=4096 if flags & 1"
+
+    def __init__(self) -> None:
+        self.counts: dict[str, dict[str, int]] = {}
+
+    def __enter__(self) -> "Contention":
+        for node in NODES:
+            on(node, f"echo '{self.TRIGGER}' >{self.EVENT}/trigger")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in NODES:
+            text = on(node, f"cat {self.EVENT}/hist && echo '!{self.TRIGGER}' >{self.EVENT}/trigger")
+            self.counts[node] = parse_contention(text)
+
+
+def parse_contention(text: str) -> dict[str, int]:
+    """Returns the number of contended acquisitions by lock, of a histogram by stack."""
+    counts: dict[str, int] = {}
+    for stack, hits in re.findall(r"^\{ \w*stacktrace:\n(.*?)^\} hitcount: +(\d+)", text, re.MULTILINE | re.DOTALL):
+        name = lock_of(stack.split("\n"))
+        counts[name] = counts.get(name, 0) + int(hits)
+    return counts
+
+
+def lock_of(stack: list[str]) -> str:
+    """Returns the name of the lock for which the top of STACK waits."""
+    for line in stack:
+        found = re.match(r"\s*([^\s+]+)\+0x\S+(?: \[(\w+)\])?", line)
+        if not found or LOCK_FUNCTIONS.search(found[1]):
+            continue
+        if found[2] == "rpcrdma":
+            return "the transport's"
+        if found[2] == "sunrpc":
+            return next((lock for begin, lock in LOCKS_OF_SUNRPC.items() if found[1].startswith(begin)), "sunrpc's")
+        return "others"
+    return "others"
+
+
 HELD = r"""
 sync
 echo 3 >/proc/sys/vm/drop_caches

@@ -18,9 +18,10 @@ SECONDS = 1200
 class Lab:
     """Two nodes of the lab, booted for each measurement."""
 
-    def __init__(self, kernel: str) -> None:
+    def __init__(self, kernel: str, cpus: int) -> None:
         self.kernel = kernel
-        self.name = kernel
+        self.cpus = cpus
+        self.name = kernel if cpus == 1 else f"{kernel}, {cpus} processors"
 
     def measure(self, client: str, server: str, arguments: list[str]) -> str:
         """Returns the output of on-node with ARGUMENTS; CLIENT and SERVER are the modules."""
@@ -28,6 +29,6 @@ class Lab:
             for file in FILES:
                 shutil.copy(file, share)
             return subprocess.run(
-                [LAB, "--kernel", self.kernel, "--client", client, "--server", server, "--mount", "none",
-                 "--timeout", str(SECONDS), "--share", share, "--", "/share/on-node", *arguments],
+                [LAB, "--kernel", self.kernel, "--cpus", str(self.cpus), "--client", client, "--server", server,
+                 "--mount", "none", "--timeout", str(SECONDS), "--share", share, "--", "/share/on-node", *arguments],
                 check=True, stdout=subprocess.PIPE, text=True).stdout

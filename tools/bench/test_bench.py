@@ -45,6 +45,30 @@ TRACE = """\
  kworker/0:1-50 [000] ..... 10.000008: cq_poll: cq.id=7 requested 16, returned 1
  kworker/0:1-50 [000] ..... 10.000009: cq_poll: cq.id=8 requested 16, returned 5
 """
+CONTENTION = """\
+# event histogram
+{ stacktrace:
+         native_queued_spin_lock_slowpath+0x26d/0x2c0
+         _raw_spin_lock+0x29/0x30
+         xprt_lookup_rqst+0x40/0x1b0 [sunrpc]
+         rpcrdma_reply_handler+0x90/0x3a0 [rpcrdma]
+} hitcount:         12
+{ common_stacktrace:
+         native_queued_spin_lock_slowpath+0x26d/0x2c0
+         _raw_spin_lock+0x29/0x30
+         _RNvXs_NtNtCsabc_7rpcrdma8endpoint+0x40/0x1b0 [rpcrdma]
+} hitcount:          7
+{ stacktrace:
+         _raw_spin_lock+0x29/0x30
+         cache_check+0x40/0x1b0 [sunrpc]
+} hitcount:          1
+{ stacktrace:
+         _raw_spin_lock+0x29/0x30
+         try_to_wake_up+0x40/0x1b0
+} hitcount:          2
+Totals:
+    Hits: 22
+"""
 
 
 def run(stock: list[float], ours: list[float], better: str) -> results.Run:
@@ -69,6 +93,11 @@ class Counters(unittest.TestCase):
     def test_events(self) -> None:
         self.assertEqual(counters.parse_events("entries: 12\noverrun: 30\ncommit overrun: 5\nbytes: 9\nentries: 1\n"),
                          43)
+
+
+    def test_contention(self) -> None:
+        self.assertEqual(counters.parse_contention(CONTENTION),
+                         {"queue_lock": 12, "the transport's": 7, "sunrpc's": 1, "others": 2})
 
 
 class Results(unittest.TestCase):
