@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import counters
+import places
 import results
 
 
@@ -157,6 +158,28 @@ class Results(unittest.TestCase):
             before = run([100, 200], [90, 190], results.MORE)
             before.write(path)
             self.assertEqual(results.Run.read(path), before)
+
+
+class Hosts(unittest.TestCase):
+    """Two hosts, with a remote shell that writes down its arguments."""
+
+    def test_measure(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            shell, log = Path(directory) / "rsh", Path(directory) / "log"
+            shell.write_text(f'#!/bin/sh\necho "$@" >>{log}\nprintf "row\\t12\\tmore\\n"\n')
+            shell.chmod(0o755)
+            hosts = places.Hosts("one", "two", "192.0.2.1", "/srv/a b", str(shell))
+            text = hosts.measure("ours", "stock", ["vers=3", "--groups", "names"])
+            lines = log.read_text().splitlines()
+        self.assertEqual(results.parse(text), {"row": (12.0, "more")})
+        self.assertEqual(lines[:2], ["one rpcrdma-status swap-module rust",
+                                     "two rpcrdma-status swap-module --restart-server c"])
+        self.assertIn("one env SERVER=192.0.2.1 EXPORT='/srv/a b' ", lines[2])
+        self.assertIn("/on-node vers=3 --groups names; ", lines[2])
+
+    def test_a_command_that_fails(self) -> None:
+        with self.assertRaises(SystemExit):
+            places.Hosts("one", "two", "192.0.2.1", "/srv", "false").run("one", "true")
 
 
 DOCUMENT = """\
