@@ -66,7 +66,7 @@ class Hosts:
         self.client, self.server = client, server
         self.rsh = shlex.split(rsh)
         self.name = f"{client} and {server}"
-        self.environment = {"SERVER": address, "EXPORT": export, "MOUNT": MOUNT, "RSH": rsh, "RSH_SERVER": server}
+        self.environment = {"SERVER": address, "EXPORT": export, "BENCH_MOUNT": MOUNT, "RSH": rsh, "RSH_SERVER": server}
 
     def run(self, host: str, script: str, sent: bytes = b"") -> str:
         """Returns the output of a shell's SCRIPT on HOST, whose standard input is SENT."""
