@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Which rpcrdma.ko a node finds when its kernel asks for one: ours, or the kernel's own."""
 
+import contextlib
 import shutil
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from . import cache, progress, roots
@@ -13,48 +14,41 @@ from .progress import LabError
 from .sandbox import Word
 
 
-def _built(kernel: Kernel, variant: Sequence[str], objects: Path) -> Path:
-    """Builds the project's module for KERNEL in OBJECTS, whose lock the caller holds, and returns its path."""
-    make = [a for a in kernel.make if a.startswith(("ARCH=", "LLVM="))]
-    command: list[Word] = ["make", "-C", PROJECT, "modules", f"KDIR={kernel.kdir}", f"MO={objects}",
-                           *variant, *make]
-    log = objects / "lab.log"
-    log.unlink(missing_ok=True)
-    progress.run(f"building rpcrdma.ko for {kernel.release}", roots.in_build_root(command), log)
-    built = list(objects.rglob("rpcrdma.ko"))
-    if len(built) != 1:
-        raise LabError(f"`make modules MO={objects}` left {len(built)} files named rpcrdma.ko "
-                       "there; the lab needs exactly one")
-    return built[0]
+@contextlib.contextmanager
+def _built(kernel: Kernel, variant: Sequence[str]) -> Iterator[Path]:
+    """Builds the project's module for KERNEL and yields its path. VARIANT are variables for make.
 
-
-def _objects(kernel: Kernel, variant: Sequence[str]) -> Path:
-    """Makes the directory in the cache for the objects of one work tree, kernel and variant.
-
-    The objects stay, so that the next build is incremental.
+    The objects stay in the cache, one directory per work tree, kernel and variant, so that the next
+    build is incremental; the lock keeps two labs from building there at once.
     """
     objects = HOME / "modules" / cache.digest([str(PROJECT), str(kernel.kdir), *variant])
     objects.mkdir(parents=True, exist_ok=True)
-    return objects
+    make = [a for a in kernel.make if a.startswith(("ARCH=", "LLVM="))]
+    command: list[Word] = ["make", "-C", PROJECT, "modules", f"KDIR={kernel.kdir}", f"MO={objects}",
+                           *variant, *make]
+    with cache.locked(f"modules/{objects.name}"):
+        log = objects / "lab.log"
+        log.unlink(missing_ok=True)
+        progress.run(f"building rpcrdma.ko for {kernel.release}", roots.in_build_root(command), log)
+        built = list(objects.rglob("rpcrdma.ko"))
+        if len(built) != 1:
+            raise LabError(f"`make modules MO={objects}` left {len(built)} files named rpcrdma.ko "
+                           "there; the lab needs exactly one")
+        yield built[0]
 
 
 def ours(kernel: Kernel, variant: Sequence[str] = ()) -> bytes:
-    """Builds the project's module for KERNEL and returns the file's bytes. VARIANT are variables for make.
-
-    The lock keeps two labs from building in one directory at once.
-    """
-    objects = _objects(kernel, variant)
-    with cache.locked(f"modules/{objects.name}"):
+    """Builds the project's module for KERNEL and returns the file's bytes. VARIANT are variables for make."""
+    with _built(kernel, variant) as module:
         # Read under the lock: a build going on beside this run cannot change it any more.
-        return _built(kernel, variant, objects).read_bytes()
+        return module.read_bytes()
 
 
 def objects_of(kernel: Kernel) -> Path:
     """Builds the project's module for KERNEL and returns the directory of its objects."""
-    objects = _objects(kernel, ())
-    with cache.locked(f"modules/{objects.name}"):
-        _built(kernel, (), objects)
-    return objects
+    with _built(kernel, ()) as module:
+        # The module is rust/rpcrdma.ko.
+        return module.parents[1]
 
 
 def install(kernel: Kernel, module: bytes | None, base: Path) -> None:
