@@ -142,13 +142,13 @@ impl<R: Role> Shared<R> {
 impl<R: Role> Endpoint<R> {
     /// Breaks the connection, as if the network had. Context: process, may sleep.
     pub(crate) fn break_up(&self) {
-        self.id.disconnect();
+        self.qp.disconnect();
     }
 
     /// Begins to end the connection. Context: process, may sleep.
     pub(crate) fn detach(&self) {
         self.shared.request_close(EndReason::Unneeded);
-        self.id.disconnect();
+        self.qp.disconnect();
     }
 
     /// Ends the connection: when this returns the peer reaches no memory of this side, the memory
@@ -172,7 +172,7 @@ impl<R: Role> Endpoint<R> {
             shared.note_end(EndReason::Unneeded);
         }
         let status = shared.progress.status();
-        shared.role.disconnected(id.disconnect(), status);
+        shared.role.disconnected(qp.disconnect(), status);
         shared.destroyed.populate(qp.destroy());
         let Some(proof) = shared.destroyed.as_ref() else {
             return;

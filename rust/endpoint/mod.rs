@@ -475,9 +475,9 @@ impl<R: Role> Resolved<R> {
         let (standing, mut hostauth) = judgement.enter(&shared)?;
         //= V1-139, V2-178, V2-180
         let pd = Arc::new(Pd::new(id.clone())?, GFP_NORETRY)?;
-        let qp = Qp::new(pd.clone(), shared.clone(), size)?;
+        let qp = Qp::new(pd.clone(), shared.clone(), size, queue_pair.is_none())?;
         if let Some(hostauth) = &mut hostauth {
-            let own = id.tells_queue_pairs().then(|| qp.number());
+            let own = (!id.is_iwarp()).then(|| qp.number());
             hostauth.connects(&id.source(), &id.peer(), own);
             if let Some(queue_pair) = queue_pair {
                 hostauth.begin(queue_pair);
@@ -503,7 +503,8 @@ impl<R: Role> Endpoint<R> {
     ///
     /// # Errors
     ///
-    /// The error that the connection manager reported, or `ETIMEDOUT`.
+    /// The error that the connection manager reported, `ETIMEDOUT`, or `ENOTCONN` if the device does not connect the
+    /// queue pair.
     ///
     /// Context: process, may sleep.
     pub(crate) fn connect(
@@ -514,8 +515,9 @@ impl<R: Role> Endpoint<R> {
         timeout: u32,
     ) -> Result {
         self.shared.lock().opening = Some((config, opening));
-        self.id.connect(params)?;
-        self.shared.progress.wait(Step::Established, timeout)
+        self.qp.connect(params)?;
+        self.shared.progress.wait(Step::Established, timeout)?;
+        self.qp.establish().map_err(|_| errno::not_connected())
     }
 
     /// Accepts the peer, whose protocol state is `protocol`. Receives are posted.

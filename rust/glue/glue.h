@@ -15,8 +15,10 @@ struct ib_device;
 struct ib_device_attr;
 struct ib_pd;
 struct ib_qp;
+struct ib_qp_init_attr;
 struct net;
 struct page;
+struct rdma_cm_id;
 struct rdma_rw_ctx;
 struct rpc_rqst;
 struct rpc_xprt;
@@ -36,6 +38,9 @@ void rpcrdma_dma_unmap_sg_one(struct ib_device *dev, struct scatterlist *sg,
 			      enum dma_data_direction dir);
 bool rpcrdma_dma_need_sync(struct ib_device *dev, u64 addr);
 int rpcrdma_qp_fail(struct ib_qp *qp);
+struct ib_qp *rpcrdma_qp_create(struct rdma_cm_id *id, struct ib_pd *pd,
+				struct ib_qp_init_attr *init);
+int rpcrdma_qp_connect(struct rdma_cm_id *id, struct ib_qp *qp);
 void rpcrdma_cq_stop(struct ib_cq *cq);
 void rpcrdma_rw_ctx_withdraw(struct rdma_rw_ctx *ctx, struct ib_qp *qp);
 void rpcrdma_rw_ctx_unmap(struct rdma_rw_ctx *ctx, struct ib_pd *pd, u32 nr_bvec,

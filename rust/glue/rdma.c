@@ -4,6 +4,7 @@
  */
 
 #include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
 #include <rdma/rw.h>
 
 #include "../standins/standins.h"
@@ -59,6 +60,60 @@ int rpcrdma_qp_fail(struct ib_qp *qp)
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 
 	return ib_modify_qp(qp, &attr, IB_QP_STATE);
+}
+
+/* Moves @qp to @state with the attributes that the connection manager knows for @id. */
+static int rpcrdma_qp_move(struct rdma_cm_id *id, struct ib_qp *qp, enum ib_qp_state state)
+{
+	struct ib_qp_attr attr = { .qp_state = state };
+	int mask = 0;
+	int ret;
+
+	ret = rdma_init_qp_attr(id, &attr, &mask);
+	if (ret)
+		return ret;
+	return ib_modify_qp(qp, &attr, mask);
+}
+
+/*
+ * rdma_create_qp() for a queue pair that does not become the queue pair of @id: rdma_cm never changes its
+ * state. Returns an ERR_PTR on failure.
+ */
+struct ib_qp *rpcrdma_qp_create(struct rdma_cm_id *id, struct ib_pd *pd,
+				struct ib_qp_init_attr *init)
+{
+	struct ib_qp *qp;
+	int ret;
+
+	init->port_num = id->port_num;
+	qp = ib_create_qp(pd, init);
+	if (IS_ERR(qp))
+		return qp;
+	ret = rpcrdma_qp_move(id, qp, IB_QPS_INIT);
+	if (ret) {
+		ib_destroy_qp(qp);
+		return ERR_PTR(ret);
+	}
+	return qp;
+}
+
+/*
+ * Connects @qp, for which the peer of @id has accepted the connection: @qp receives and sends from then
+ * on. rdma_cm does the same for the queue pair of an id (cma_rep_recv), in a work of ib_cm. The message
+ * that ends the exchange (RTU) is sent by rdma_accept().
+ */
+int rpcrdma_qp_connect(struct rdma_cm_id *id, struct ib_qp *qp)
+{
+	static const enum ib_qp_state states[] = { IB_QPS_INIT, IB_QPS_RTR, IB_QPS_RTS };
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < ARRAY_SIZE(states); i++) {
+		ret = rpcrdma_qp_move(id, qp, states[i]);
+		if (ret)
+			return ret;
+	}
+	return 0;
 }
 
 /*

@@ -50,7 +50,7 @@ pub(crate) enum CmEvent<'a> {
     RouteResolved,
     /// There is no route.
     RouteError,
-    /// The connection stands.
+    /// The peer has accepted, or it has taken the acceptance of this side.
     Established {
         /// The private data of the peer's answer.
         private_data: &'a [u8],
@@ -88,8 +88,10 @@ impl CmEvent<'_> {
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => CmEvent::AddressError,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => CmEvent::RouteResolved,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => CmEvent::RouteError,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
-                // SAFETY: `rdma_cm_event.param.conn` is the arm that ESTABLISHED has.
+            // The first is the event of an id without a queue pair.
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_RESPONSE
+            | bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
+                // SAFETY: `rdma_cm_event.param.conn` is the arm that both events have.
                 let conn = unsafe { event.param.conn.as_ref() };
                 let private_data = if conn.private_data.is_null() {
                     &[]
@@ -243,14 +245,14 @@ impl CmId {
         to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.as_raw(), MIN_RNR_TIMER) })
     }
 
-    /// Starts to connect. An event reports the result.
+    /// Starts to connect the queue pair with the number `queue_pair`. An event reports the result.
     ///
     /// Context: process, may sleep.
     ///
     /// # Errors
     ///
     /// `EINVAL`: the route is not resolved. `ENOMEM`, or the error of the driver.
-    pub(crate) fn connect(&self, params: &ConnectParams) -> Result {
+    pub(super) fn connect(&self, params: &ConnectParams, queue_pair: u32) -> Result {
         self.set_min_rnr_timer()?;
         let mut param = bindings::rdma_conn_param {
             private_data: params.private_data.as_ptr().cast(),
@@ -259,6 +261,7 @@ impl CmId {
             initiator_depth: 0,
             retry_count: params.retry_count,
             rnr_retry_count: params.rnr_retry_count,
+            qp_num: queue_pair,
             ..Default::default()
         };
         // SAFETY: the id is valid by the type invariant; rdma_connect() refuses one without a
@@ -266,10 +269,22 @@ impl CmId {
         to_result(unsafe { bindings::rdma_connect(self.as_raw(), &mut param) })
     }
 
-    /// Ends the connection: the queue pair goes to the error state, so that all work requests
-    /// come back. Returns 0, or an error number if the connection has ended already, for traces. Context: process,
-    /// may sleep.
-    pub(crate) fn disconnect(&self) -> i32 {
+    /// Tells a peer that has accepted that the queue pair of this side is ready. Context: process, may sleep. Not
+    /// called from an event.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the connection has ended. `ENOMEM`.
+    pub(super) fn confirm(&self) -> Result {
+        let _handler = self.lock_handler();
+        // SAFETY: the id is valid by the type invariant, and rdma_accept() refuses one in another state. Without
+        // parameters it ends the exchange that rdma_connect() has begun.
+        to_result(unsafe { bindings::rdma_accept(self.as_raw(), core::ptr::null_mut()) })
+    }
+
+    /// Ends the connection. If the id has a queue pair, it goes to the error state. Returns 0, or an error number if
+    /// the connection has ended already. Context: process, may sleep.
+    pub(super) fn disconnect(&self) -> i32 {
         // SAFETY: the id is valid by the type invariant; rdma_disconnect() may be called in each of
         // its states.
         unsafe { bindings::rdma_disconnect(self.as_raw()) }
@@ -342,11 +357,11 @@ impl CmId {
         unsafe { link(self.raw) }
     }
 
-    /// Returns whether the connection manager exchanges the numbers of queue pairs, as all connection managers
-    /// but iWARP's do. The address must be resolved.
-    pub(crate) fn tells_queue_pairs(&self) -> bool {
+    /// Returns whether the connection manager of iWARP makes the connection. It exchanges no numbers of queue
+    /// pairs. The address must be resolved.
+    pub(crate) fn is_iwarp(&self) -> bool {
         // SAFETY: the id keeps its device, which has the port (cma_attach_to_dev()).
-        unsafe { !bindings::rdma_protocol_iwarp(self.device(), self.port()) }
+        unsafe { bindings::rdma_protocol_iwarp(self.device(), self.port()) }
     }
 
     /// Returns the number of the device's port; 0 before the address is resolved.

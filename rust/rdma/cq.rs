@@ -168,7 +168,7 @@ pub(super) struct Cq<H: Handler> {
 // SAFETY: a completion queue does not belong to a task, and neither does `CqShared`, whose boxes
 // and handler are `Send`.
 unsafe impl<H: Handler> Send for Cq<H> {}
-// SAFETY: shared, a `Cq` gives out pointers for rdma_create_qp() only.
+// SAFETY: shared, a `Cq` gives out pointers for ib_create_qp() only.
 unsafe impl<H: Handler> Sync for Cq<H> {}
 
 impl<H: Handler> Cq<H> {

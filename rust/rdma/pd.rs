@@ -34,7 +34,7 @@ pub(crate) struct Pd {
 
 // SAFETY: a `struct ib_pd` does not belong to a task.
 unsafe impl Send for Pd {}
-// SAFETY: ib_alloc_mr() and rdma_create_qp() count their uses of it atomically (`ib_pd.usecnt`),
+// SAFETY: ib_alloc_mr() and ib_create_qp() count their uses of it atomically (`ib_pd.usecnt`),
 // and nothing else here changes it.
 unsafe impl Sync for Pd {}
 

@@ -8,7 +8,10 @@
 //! C header: `include/rdma/ib_verbs.h`.
 
 use super::{
-    cm::CmId,
+    cm::{
+        CmId,
+        ConnectParams, //
+    },
     cq::{
         self,
         Cq,
@@ -33,7 +36,10 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    error::to_result,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
     ffi::c_void,
     pr_warn_once,
     prelude::*,
@@ -199,13 +205,21 @@ impl<H: Handler> QpRef<H> {
 
 /// A reliable connected queue pair.
 ///
+/// The queue pair of a side that opens a connection is not the queue pair of its id, except with iWARP:
+/// [`Self::establish`] and [`Self::disconnect`] change its state, in the context of the caller. rdma_cm would change
+/// it in a work of ib_cm, where a driver that allocates memory waits for the kernel to swap pages out. If the
+/// kernel swaps over this connection, it would wait for ever.
+///
 /// # Invariants
 ///
-/// `raw` is the queue pair of `cm_id`, created with `cq`, whose `CqShared` is its context. It is valid unless
-/// `destroyed` is set, which only the last use of a `Qp` does.
+/// `raw` is a queue pair on the device of `cm_id`, created with `cq`, whose `CqShared` is its context. It is the queue
+/// pair of `cm_id`, or else `is_own` is set. It is valid unless `destroyed` is set, which only the last use of a `Qp`
+/// does.
 pub(crate) struct Qp<H: Handler> {
     raw: NonNull<bindings::ib_qp>,
     destroyed: bool,
+    /// Set if this module changes the state of the queue pair, not set if rdma_cm does.
+    is_own: bool,
     id: QpId,
     size: Size,
     registers: Registers,
@@ -224,12 +238,13 @@ unsafe impl<H: Handler> Send for Qp<H> {}
 unsafe impl<H: Handler> Sync for Qp<H> {}
 
 impl<H: Handler> Qp<H> {
-    /// Makes a queue pair on the connection of `pd`. Context: process, may sleep.
+    /// Makes a queue pair on the connection of `pd`, which this side `opens` or accepts. Context: process, may
+    /// sleep.
     ///
     /// # Errors
     ///
     /// The error of the driver; `EINVAL` often means that `size` is beyond the device.
-    pub(crate) fn new(pd: Arc<Pd>, handler: Arc<H>, size: Size) -> Result<Self> {
+    pub(crate) fn new(pd: Arc<Pd>, handler: Arc<H>, size: Size, opens: bool) -> Result<Self> {
         let cm_id = pd.id().clone();
         let send_wr = size.send_wr + Size::MARKER;
         let recv_wr = size.recv_wr + Size::MARKER;
@@ -264,15 +279,15 @@ impl<H: Handler> Qp<H> {
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
             ..Default::default()
         };
+        let is_own = opens && !cm_id.is_iwarp();
         // SAFETY: id, domain and queue are valid, and kept by the `Qp`.
-        to_result(unsafe { bindings::rdma_create_qp(cm_id.as_raw(), pd.as_raw(), &mut attr) })?;
-        // SAFETY: rdma_create_qp() has set it.
-        let raw = NonNull::new(unsafe { (*cm_id.as_raw()).qp }).ok_or(ENOMEM)?;
+        let raw = unsafe { create(&cm_id, &pd, &mut attr, is_own) }?;
         // From here on the queue pair has an owner, which destroys it before its queue.
         // INVARIANT: created just now.
         let mut qp = Self {
             raw,
             destroyed: false,
+            is_own,
             id: QpId::next(),
             size,
             // SAFETY: `rdma_cm_id.device` is valid while the id is, and has the port `port_num`.
@@ -294,7 +309,7 @@ impl<H: Handler> Qp<H> {
     fn prepare_for_rw(&mut self) {
         let raw = self.raw.as_ptr();
         if self.registers.uncertain {
-            // SAFETY: rdma_create_qp() has made the queue pair, with registrations (`max_rdma_ctxs`).
+            // SAFETY: ib_create_qp() has made the queue pair, with registrations (`max_rdma_ctxs`).
             unsafe { Registers::learn(raw) };
             // SAFETY: `rdma_cm_id.device` is valid while the id is, and has the port `port_num`.
             self.registers = unsafe { Registers::of(self.cm_id.device(), self.cm_id.port()) };
@@ -380,6 +395,41 @@ impl<H: Handler> Qp<H> {
         }
     }
 
+    /// Starts to connect. [`CmEvent::Established`](super::cm::CmEvent::Established) reports that the peer has
+    /// accepted, and [`Self::establish`] follows. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the route is not resolved. `ENOMEM`, or the error of the driver.
+    pub(crate) fn connect(&self, params: &ConnectParams) -> Result {
+        self.cm_id.connect(params, self.number())
+    }
+
+    /// Makes the queue pair receive and send, and tells the peer so. Called once after the peer has accepted. Context:
+    /// process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the connection has ended. `ENOMEM`, or the error of the driver.
+    pub(crate) fn establish(&self) -> Result {
+        if !self.is_own {
+            return Ok(());
+        }
+        // SAFETY: type invariant: the queue pair is valid, and on the device of the id.
+        to_result(unsafe { bindings::rpcrdma_qp_connect(self.cm_id.as_raw(), self.as_raw()) })?;
+        self.cm_id.confirm()
+    }
+
+    /// Ends the connection: the queue pair goes to the error state, so that all work requests come back. Returns 0,
+    /// or an error number if the connection has ended already, for traces. Context: process, may sleep.
+    pub(crate) fn disconnect(&self) -> i32 {
+        if self.is_own {
+            // SAFETY: type invariant: the queue pair is valid. An error is reported by `Self::drain`.
+            unsafe { bindings::rpcrdma_qp_fail(self.as_raw()) };
+        }
+        self.cm_id.disconnect()
+    }
+
     /// Ends all work and destroys the queue pair. It is taken by value, so
     /// [`Completions`](super::cq::Completions) alone have it besides, and these end first.
     ///
@@ -400,10 +450,15 @@ impl<H: Handler> Qp<H> {
         // completions, which have been stopped.
         unsafe { shared.ledger.withdraw(qp.cast()) };
         self.destroyed = true;
-        // SAFETY: `raw` is the queue pair of the id, by the type invariant, and not borrowed.
-        unsafe { bindings::rdma_destroy_qp(self.cm_id.as_raw()) };
+        if self.is_own {
+            // SAFETY: the queue pair is valid by the type invariant, and not borrowed.
+            unsafe { bindings::ib_destroy_qp_user(self.raw.as_ptr(), core::ptr::null_mut()) };
+        } else {
+            // SAFETY: `raw` is the queue pair of the id, by the type invariant, and not borrowed.
+            unsafe { bindings::rdma_destroy_qp(self.cm_id.as_raw()) };
+        }
         let handler: *const H = shared.handler();
-        // SAFETY: rdma_destroy_qp() has destroyed the queue pair, and ib_destroy_cq_user() has ended its
+        // SAFETY: ib_destroy_qp_user() has destroyed the queue pair, and ib_destroy_cq_user() has ended its
         // completions. The handler is the queue pair's.
         unsafe { shared.ledger.reclaim(handler.cast(), &self.pd) };
         let owed = shared.owed.load(Relaxed);
@@ -459,8 +514,35 @@ impl<H: Handler> Drop for Qp<H> {
     }
 }
 
+/// Creates a queue pair, which is the queue pair of `cm_id` unless it `is_own`. Context: process, may sleep.
+///
+/// # Errors
+///
+/// The error of the driver.
+///
+/// # Safety
+///
+/// The completion queue of `attr` must be valid. It must be freed after the queue pair, and so must `cm_id` and `pd`.
+unsafe fn create(
+    cm_id: &CmId,
+    pd: &Pd,
+    attr: &mut bindings::ib_qp_init_attr,
+    is_own: bool,
+) -> Result<NonNull<bindings::ib_qp>> {
+    let raw = if is_own {
+        // SAFETY: id and domain are valid, and so is the queue, as the caller promises.
+        from_err_ptr(unsafe { bindings::rpcrdma_qp_create(cm_id.as_raw(), pd.as_raw(), attr) })?
+    } else {
+        // SAFETY: id and domain are valid, and so is the queue, as the caller promises.
+        to_result(unsafe { bindings::rdma_create_qp(cm_id.as_raw(), pd.as_raw(), attr) })?;
+        // SAFETY: rdma_create_qp() has set it.
+        unsafe { (*cm_id.as_raw()).qp }
+    };
+    NonNull::new(raw).ok_or(ENOMEM)
+}
+
 /// Handles an event of the queue pair. Called by a driver, by way of ib_core (`__ib_qp_event_handler`), in any
-/// context, and not any more once rdma_destroy_qp() has returned.
+/// context, and not any more once ib_destroy_qp_user() has returned.
 ///
 /// # Safety
 ///

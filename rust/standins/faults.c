@@ -22,6 +22,11 @@ static bool fault_modify;
 module_param(fault_modify, bool, 0644);
 MODULE_PARM_DESC(fault_modify, "No queue pair can be moved to the error state");
 
+static uint fault_connect;
+module_param(fault_connect, uint, 0644);
+MODULE_PARM_DESC(fault_connect,
+		 "The number of queue pairs that the device is going to refuse to connect");
+
 static bool fault_silent;
 module_param(fault_silent, bool, 0644);
 MODULE_PARM_DESC(fault_silent, "No completion queue reports anything");
@@ -50,10 +55,26 @@ module_param(fault_wake, uint, 0644);
 MODULE_PARM_DESC(fault_wake,
 		 "Milliseconds before a worker wakes the tasks that wait for a connection");
 
-/* A device that has failed. */
+static DEFINE_SPINLOCK(fault_lock);
+
+/* Counts down a parameter. Returns whether it was not 0. */
+static bool fault_take(uint *parameter)
+{
+	guard(spinlock)(&fault_lock);
+	if (!*parameter)
+		return false;
+	--*parameter;
+	return true;
+}
+
+/* A device that has failed, or that refuses to connect a queue pair. */
 int rpcrdma_fault_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask)
 {
-	return READ_ONCE(fault_modify) ? -EIO : (ib_modify_qp)(qp, attr, mask);
+	if (attr->qp_state == IB_QPS_ERR && READ_ONCE(fault_modify))
+		return -EIO;
+	if (attr->qp_state == IB_QPS_RTR && fault_take(&fault_connect))
+		return -EINVAL;
+	return (ib_modify_qp)(qp, attr, mask);
 }
 
 static void (*fault_reported)(struct ib_cq *cq, void *context);
@@ -145,6 +166,12 @@ void __wrap_rdma_destroy_qp(struct rdma_cm_id *id)
 {
 	cancel_work_sync(&fault_breaker);
 	__real_rdma_destroy_qp(id);
+}
+
+int __wrap_ib_destroy_qp_user(struct ib_qp *qp, struct ib_udata *udata)
+{
+	cancel_work_sync(&fault_breaker);
+	return __real_ib_destroy_qp_user(qp, udata);
 }
 
 /* Other processors go on meanwhile, as far as a lock of the worker lets them. */

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# RDMA devices that fail: they do not end the work of a queue pair, lose completions, report events, read work
+# RDMA devices that fail: they do not end the work of a queue pair, refuse to connect it, lose completions, report events, read work
 # requests late, or go away while all threads of the server are stuck in a file system. Most of it needs a
 # module that was built with FAULTS=y (rust/standins/faults.c) on the side whose device is to fail.
 . "$(dirname "$0")/../lib/lib.sh"
@@ -35,6 +35,7 @@ fault() {
 # Ends the failure of the device, or adds a new device.
 heal() {
 	fault modify 0
+	fault connect 0
 	fault silent 0
 	fault delay 0
 	fault swallow -1
@@ -88,6 +89,35 @@ has_no_resources() {
 		sleep 0.5
 	done
 	fail "$left queue pairs are left"
+}
+
+# The device refuses to connect queue pairs whose connections the server has accepted. The client tries again.
+queue_pairs_are_not_connected() {
+	fails_on client
+	[ "$type" != siw ] || skip "iWARP connects the queue pair before the server accepts"
+	VERS=$1
+	fault connect 1
+	mount_export
+	begin_io 2
+	files=$dir
+	dir=$dir-more
+	mkdir "$dir"
+	for _ in 1 2 3; do
+		count=$(new_connections)
+		fault connect 2
+		event_happens 1
+		for _ in $(seq 60); do
+			[ "$(new_connections)" = "$count" ] || break
+			sleep 0.5
+		done
+		[ "$(new_connections)" -gt "$count" ] || fail "there is no connection"
+		left=$(cat $parameters/fault_connect)
+		[ "$left" = 0 ] || fail "the device has not been asked to connect $left queue pairs"
+	done
+	dir=$files
+	end_io
+	leave
+	has_no_resources
 }
 
 # opcode_of WORK: the number that `enum ib_wr_opcode` has for it, or `enum ib_wc_opcode` for a Receive. iWARP reads and
@@ -363,6 +393,8 @@ tests \
 	"device_is_dead client 3" \
 	"device_is_dead client 4.2" \
 	"device_is_dead server 3" \
+	"queue_pairs_are_not_connected 3" \
+	"queue_pairs_are_not_connected 4.2" \
 	"completions_get_lost client send" \
 	"completions_get_lost server read send" \
 	"events_end_connections client" \

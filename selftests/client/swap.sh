@@ -110,6 +110,17 @@ reserved() {
 	}
 }
 
+# The work that connects changes the state of the queue pair itself and ends the exchange with the server. A work of
+# ib_cm may not use the reserves.
+connecting_may_use_the_reserves() {
+	awk '/ rpcrdma_reserves: work="connecting" memalloc=1/ { connects = $1 }
+		/ cm_send_rtu: / && connects { sent++; if ($1 != connects) { print; bad = 1 } }
+		END { exit bad || !sent }' $tracing/trace || {
+		grep 'cm_send_rtu\|connecting' $tracing/trace
+		fail "another work has connected the queue pair"
+	}
+}
+
 # work COUNT: COUNT processes write and COUNT read, and then the connection is lost.
 work() {
 	"$here/together.py" "$dir" "$1" 2000000
@@ -143,6 +154,7 @@ work_may_use_the_reserves() {
 	mount_export
 	swap_file swap 32
 	traced rpcrdma/rpcrdma_reserves
+	traced rdma_cma/cm_send_rtu
 	work 1
 	! grep 'rpcrdma_reserves: ' $tracing/trace || fail "there was no need of the reserves"
 	buffers=$(says idle_sends)
@@ -160,6 +172,8 @@ work_may_use_the_reserves() {
 		reserved $name
 	done
 	! grep memalloc=0 "$local/reserves" || fail "the task has no such flag"
+	# iWARP has no such message.
+	grep -q RNIC /sys/class/infiniband/*/node_type || connecting_may_use_the_reserves
 	no_reserves
 }
 
