@@ -108,7 +108,7 @@ send_again_without_a_link() {
 		first=$(awk '
 			/xprtrdma_marshal.*read list/ { exposed = 1 }
 			exposed && /xprtrdma_mr_localinv/ { print "taken"; exit }
-			exposed && /cm_qp_destroy/ { print "closed"; exit }
+			exposed && /cq_free/ { print "closed"; exit }
 			exposed && /rpc_xdr_sendto/ { print "encoded"; exit }' $trace/trace)
 		[ -z "$first" ] || break
 	done
@@ -124,7 +124,7 @@ send_again_without_a_link() {
 pages_are_taken_from_the_server_first() {
 	mount_protected krb5p 3 timeo=10
 	events=/sys/kernel/tracing/events
-	for event in rpcrdma/xprtrdma_mr_localinv sunrpc/rpc_xdr_sendto rdma_cma/cm_qp_destroy; do
+	for event in rpcrdma/xprtrdma_mr_localinv sunrpc/rpc_xdr_sendto rdma_core/cq_free; do
 		[ -e $events/$event ] || skip "nothing traces $event here"
 	done
 	lossy_link
@@ -139,7 +139,7 @@ pages_are_taken_from_the_server_first() {
 	echo counter >$trace/trace_clock
 	echo 1 >$trace/events/rpcrdma/enable
 	echo 1 >$trace/events/sunrpc/rpc_xdr_sendto/enable
-	echo 1 >$trace/events/rdma_cma/cm_qp_destroy/enable
+	echo 1 >$trace/events/rdma_core/cq_free/enable
 	head -c 65536 /dev/urandom >"$local/file"
 	for _ in 1 2 3 4 5; do
 		first=$(send_again_without_a_link)
@@ -147,7 +147,7 @@ pages_are_taken_from_the_server_first() {
 	done
 	[ "$first" = taken ] || {
 		note "first: $first"
-		grep "rpc_xdr_sendto\|cm_qp_destroy\|\(xprtrdma_\(marshal\|post_send\)\|rpcrdma_close\)" $trace/trace |
+		grep "rpc_xdr_sendto\|cq_free\|\(xprtrdma_\(marshal\|post_send\)\|rpcrdma_close\)" $trace/trace |
 			cut -c 1-150 | tail -n 20
 		fail "the server could read them until the connection ended"
 	}
