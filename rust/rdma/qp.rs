@@ -458,8 +458,8 @@ impl<H: Handler> Qp<H> {
             unsafe { bindings::rdma_destroy_qp(self.cm_id.as_raw()) };
         }
         let handler: *const H = shared.handler();
-        // SAFETY: ib_destroy_qp_user() has destroyed the queue pair, and ib_destroy_cq_user() has ended its
-        // completions. The handler is the queue pair's.
+        // SAFETY: ib_destroy_qp_user() has destroyed the queue pair, and `Cq::stop` has ended its completions
+        // (disable_work_sync()). The handler is the queue pair's.
         unsafe { shared.ledger.reclaim(handler.cast(), &self.pd) };
         let owed = shared.owed.load(Relaxed);
         if owed != 0 {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# RDMA devices that fail: they do not end the work of a queue pair, refuse to connect it, lose completions, report events, read work
-# requests late, or go away while all threads of the server are stuck in a file system. Most of it needs a
-# module that was built with FAULTS=y (rust/standins/faults.c) on the side whose device is to fail.
+# RDMA devices that fail: they do not end the work of a queue pair, refuse to connect it, lose completions, report
+# events, read work requests late, or go away while all threads of the server are stuck in a file system. Most of it
+# needs a module that was built with FAULTS=y (rust/standins/faults.c) on the side whose device is to fail.
 . "$(dirname "$0")/../lib/lib.sh"
 
 parameters=/sys/module/rpcrdma/parameters
