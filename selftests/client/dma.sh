@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Memory that the device cannot map as it lies: behind swiotlb, and where pieces cannot be joined; and a
-# server's device that takes few pieces of memory. They need modules that are built with BOUNCE=y.
+# Memory that the device cannot map as it lies: behind swiotlb, and where pieces cannot be joined; and devices
+# that take few work requests or few pieces of memory. They need modules that are built with BOUNCE=y.
 . "$(dirname "$0")/../lib/lib.sh"
 
 # Data in several pages that begin and end within a page. The copy of less than a page has another offset
@@ -92,6 +92,40 @@ the_task_that_sends_goes_on() {
 	mount_export
 	ends_alone 262144 connections_break_and_no_piece_can_be_joined
 	note "$(transport connect_count) connections"
+}
+
+client_device_is_made_anew() {
+	set_to "$limit" 0
+	rdma link delete "$device"
+	device_comes_back
+}
+
+# Connections of a mount are made when their first RPCs are sent. They find a device whose queues are too short. The
+# tasks get no error, and their RPCs are sent after the device has been replaced.
+tasks_wait_for_another_device() {
+	limit=/sys/module/rpcrdma/parameters/work_requests
+	[ -e $limit ] || skip "this module is not built with BOUNCE=y"
+	software_device
+	VERS=3
+	mount_export nconnect=16,noac
+	defer client_device_is_made_anew
+	set_to $limit 8
+	tasks=
+	for number in $(seq 32); do
+		stat "$dir" >/dev/null 2>>"$local/errors" &
+		tasks="$tasks $!"
+	done
+	sleep 5
+	waiting=0
+	for task in $tasks; do
+		! alive "$task" || waiting=$((waiting + 1))
+	done
+	note "$waiting tasks wait"
+	cat "$local/errors"
+	[ ! -s "$local/errors" ] || fail "a task has got an error"
+	[ $waiting != 0 ] || fail "that tests nothing"
+	clean_up
+	all_succeed $tasks
 }
 
 # server_device NAME=VALUE...: limits of the server's device, until it is made anew.
@@ -212,6 +246,7 @@ tests \
 	"swiotlb_moves_memory 4.2" \
 	"what_cannot_be_joined_ends_its_rpc" \
 	"the_task_that_sends_goes_on" \
+	"tasks_wait_for_another_device" \
 	"few_pieces_in_a_work_request" \
 	"no_room_to_bounce" \
 	"a_long_write_has_its_turn" \
