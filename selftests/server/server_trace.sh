@@ -114,13 +114,18 @@ events_of_calls() {
 	xid=$(xid_of 'svcrdma_decode_rqst: .* inline segments=0/[1-9]')
 	shows "svcrdma_reply: cid=[0-9]* xid=$xid len=[1-9][0-9]* write list segments=[1-9][0-9]* written=65536 sqecount=[2-9]"
 
-	# 48 pieces of memory, apart from each other, for 47 pages of data: three RDMA Writes of at most 16 pieces, and the
-	# Send. The client of the C module has two Segments for it, which takes one RDMA Write more.
-	for page in $(seq 0 2 47) $(seq 1 2 47); do
-		dd if="$local/65536" of="$dir/pages" bs=4096 count=1 seek="$page" conv=notrunc oflag=direct
-	done 2>/dev/null
-	server_trace dd if="$dir/pages" of=/dev/null bs=192512 count=1 skip=100 iflag=direct,skip_bytes
-	shows 'svcrdma_reply: .* write list segments=\(1 written=192512 sqecount=4\|2 written=192512 sqecount=5\) '
+	# 48 pieces of memory for 47 pages of data: three RDMA Writes of at most 16 pieces, and the Send. The client of the C
+	# module has two Segments for it, which takes one RDMA Write more. Pages of a file that are neighbours in memory, too,
+	# would be one piece, so each file is written in another order.
+	for stride in 2 3 5 7; do
+		for first in $(seq 0 $((stride - 1))); do
+			for page in $(seq "$first" $stride 47); do
+				dd if="$local/65536" of="$dir/pages$stride" bs=4096 count=1 seek="$page" conv=notrunc oflag=direct
+			done
+		done 2>/dev/null
+		server_trace dd if="$dir/pages$stride" of=/dev/null bs=192512 count=1 skip=100 iflag=direct,skip_bytes
+		shows 'svcrdma_reply: .* write list segments=\(1 written=192512 sqecount=4\|2 written=192512 sqecount=5\) '
+	done
 
 	server_trace touch "$dir/file"
 	shows 'svcrdma_decode_rqst: .* inline segments=0/0/0$'
