@@ -237,6 +237,20 @@ registrations_run_out() {
 	[ "$(on_server sh -c "cat $pages 2>/dev/null")" = 1 ] ||
 		skip "the server's device has registrations of more than a page"
 	mount_export
+	# All data differ, and a file is written once. So data that the server has not read are missing for good, and
+	# the pages of another WRITE do not have them.
+	for number in $(seq 16); do
+		head -c 1048576 /dev/urandom >"$local/once$number"
+	done
+	writers=
+	for number in $(seq 16); do
+		dd if="$local/once$number" of="$dir/once$number" bs=1M oflag=direct 2>/dev/null &
+		writers="$writers $!"
+	done
+	all_succeed $writers
+	for number in $(seq 16); do
+		cmp "$local/once$number" "$dir/once$number"
+	done
 	"$here/together.py" "$dir" 8 1048576
 	[ "$(says last_close)" = none ]
 }
