@@ -21,10 +21,15 @@ VERSIONS = 6
 GROUP = 64
 
 
+def version_of(number: int, version: int, size: int) -> bytes:
+    """Returns the data of a version of the file NUMBER. No other file has them at the same place."""
+    return pattern(size, number * VERSIONS + version)
+
+
 def work_all(names: Sequence[str], length: int, torn: bool) -> None:
     """Lets each writer change its file in a loop, while a reader reads it."""
-    for name in names:
-        write_once(name, pattern(length, 0))
+    for number, name in enumerate(names):
+        write_once(name, version_of(number, 0, length))
     children = []
     for number, name in enumerate(names):
         for writes in (True, False):
@@ -44,13 +49,13 @@ def work_all(names: Sequence[str], length: int, torn: bool) -> None:
     statuses = [os.waitpid(child, 0)[1] for child in children]
     if any(statuses):
         sys.exit("a writer or a reader has failed")
-    for name in names:
-        check(read_once(name, length), pattern(length, VERSIONS - 1), name)
+    for number, name in enumerate(names):
+        check(read_once(name, length), version_of(number, VERSIONS - 1, length), name)
 
 
 def write_versions(name: str, size: int, number: int) -> None:
-    for seed in range(1, VERSIONS):
-        data = pattern(size, seed)
+    for version in range(1, VERSIONS):
+        data = version_of(number, version, size)
         if number % 2:
             write_once(name, data)
         else:
@@ -65,7 +70,7 @@ def read_versions(name: str, size: int, number: int, torn: bool) -> None:
     A WRITE changes a page while a READ sends it. A provider that sends a page in several segments of TCP, without a
     copy, may send the bytes before the WRITE in a segment, and the bytes after it in the next.
     """
-    versions = [pattern(size, seed) for seed in range(VERSIONS)]
+    versions = [version_of(number, version, size) for version in range(VERSIONS)]
     for _ in range(VERSIONS):
         if number % 2:
             data = read_once(name, size)
