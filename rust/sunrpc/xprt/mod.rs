@@ -348,9 +348,7 @@ impl Xprt {
     /// Returns the counters that the core keeps, in the order of the `xprt:` line of mountstats.
     pub(crate) fn core_stats(&self) -> CoreStats {
         let idle = if self.connected() {
-            // Read first, so that the clock is not behind it.
-            let last_used = read_once!(self, last_used);
-            now().wrapping_sub(last_used) / bindings::HZ
+            seconds_between(read_once!(self, last_used), now())
         } else {
             0
         };
@@ -374,6 +372,20 @@ fn now() -> usize {
     // its values.
     unsafe { core::ptr::read_volatile(&raw const bindings::jiffies) }
 }
+
+/// Returns the seconds between two times in jiffies, or 0 if `since` is the later time. Two loads have no order, so a
+/// processor may have moved `since` past the value of `now`.
+const fn seconds_between(since: usize, now: usize) -> usize {
+    let passed = now.wrapping_sub(since);
+    if passed > usize::MAX / 2 {
+        return 0;
+    }
+    passed / bindings::HZ
+}
+
+const _: () = assert!(seconds_between(1, 0) == 0);
+// The jiffies wrap around between the two times.
+const _: () = assert!(seconds_between(usize::MAX, bindings::HZ) == 1);
 
 /// Counters of the core; times in seconds.
 #[allow(missing_docs)] // The names are the core's.
