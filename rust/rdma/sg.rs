@@ -40,7 +40,8 @@ pub(super) const PAGES_ARE_AN_ARRAY: bool = cfg!(any(CONFIG_SPARSEMEM_VMEMMAP, C
 /// # Invariants
 ///
 /// `table` was made by sg_alloc_table() for `capacity` entries, at least one. They come in runs of
-/// `run`, which are contiguous; behind each run but the last is the link to the next.
+/// `run`, which are contiguous; behind each run but the last is the link to the next. The last run may have one entry
+/// more, in the place of a link.
 pub(super) struct SgTable {
     table: bindings::sg_table,
     capacity: u32,
@@ -90,7 +91,9 @@ impl SgTable {
                 // SAFETY: a chain entry (SG_CHAIN) has the address of the entry that follows.
                 word = unsafe { (*at).page_link };
             }
-            if word & CHAIN != 0 || is_link != (index != 0 && index % run.max(1) == 0) {
+            let is_behind_run = index != 0 && index % run.max(1) == 0;
+            let is_last = index == self.capacity - 1;
+            if word & CHAIN != 0 || is_link != is_behind_run && (is_link || !is_last) {
                 return Err(EINVAL);
             }
             at = at.wrapping_add(1);
@@ -193,9 +196,13 @@ impl SgTable {
                     return Err(EFAULT);
                 }
                 if ptr::eq(last, end) {
+                    last = last.wrapping_add(1);
                     // SAFETY: at most one entry a page was written before, of `count`, and the
-                    // table has `count` entries. So another run follows, behind the link at this place.
-                    last = linked(unsafe { (*last.wrapping_add(1)).page_link });
+                    // table has `count` entries. So the link to another run is here, or the last entry.
+                    let word = unsafe { (*last).page_link };
+                    if word & CHAIN != 0 {
+                        last = linked(word);
+                    }
                     end = last.wrapping_add(run - 1);
                 } else {
                     last = last.wrapping_add(1);

@@ -128,6 +128,21 @@ tasks_wait_for_another_device() {
 	all_succeed $tasks
 }
 
+# sg_alloc_table() makes runs of 127 entries with a link, where an entry has 32 bytes, as on Debian's kernel. Of 255 entries,
+# the last one is in the place of the second link.
+a_registration_has_255_pages() {
+	limit=/sys/module/rpcrdma/parameters/registration_pages
+	[ -e $limit ] || skip "this module is not built with BOUNCE=y"
+	software_device
+	defer client_device_is_made_anew
+	set_to $limit 255
+	mount_export
+	"$here/fileio.py" write "$local" "$dir" direct 1044480 1048577
+	remount
+	"$here/fileio.py" compare "$local" "$dir" direct 1044480 1048577
+	leave
+}
+
 # server_device NAME=VALUE...: limits of the server's device, until it is made anew.
 server_device() {
 	on_server sh -c 'cd /sys/module/rpcrdma/parameters && for limit; do
@@ -261,6 +276,7 @@ tests \
 	"what_cannot_be_joined_ends_its_rpc" \
 	"the_task_that_sends_goes_on" \
 	"tasks_wait_for_another_device" \
+	"a_registration_has_255_pages" \
 	"few_pieces_in_a_work_request" \
 	"no_room_to_bounce" \
 	"a_long_write_has_its_turn" \
