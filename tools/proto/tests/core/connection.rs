@@ -2,7 +2,7 @@
 
 //! Connections, message by message.
 
-use common::{call, config, rpc, segment, words, Lists};
+use common::{call, config, read, rpc, segment, words, Lists};
 use rpcrdma_proto::proto::connection::credit::RecvCredits;
 use rpcrdma_proto::proto::connection::hostauth::{Policy, Verdict};
 use rpcrdma_proto::proto::connection::negotiate::{Opening, PeerVersionMemo, Time, Versions};
@@ -1302,6 +1302,16 @@ fn whoever_waits_for_all_credits_of_a_message_gets_them() {
     assert_eq!(send, config().continued.min(7 * (4096 - 36)));
     assert_eq!(recv, config().continued);
     assert_eq!(self::client(Version::V1).continued_at_once(), (0, 0));
+    // Each direction has the Receives and the lengths of its receiver.
+    let config = Config {
+        continued: 1 << 20,
+        ..config()
+    };
+    let mut client = Connection::client(config, Opening::InBand(Version::V2), &[], NOW);
+    transmit(&mut client);
+    client.receive(NOW, props(0, &[1, 2, 4, 2048]), None);
+    let at_once = (7 * (2048 - 36), 15 * (4096 - 36));
+    assert_eq!(client.continued_at_once(), at_once);
     // With fewer credits than that, the peer is short, and gives more.
     for ceiling in [4, 5, 16, 33] {
         for balance in 0..ceiling {
@@ -1526,14 +1536,37 @@ fn reverse_calls_follow_what_the_client_takes() {
         server.receive(NOW, props(0, &[1, 5, 4, number]), None);
         transmit(&mut server);
         assert_eq!(send(&mut server, &call(1)).is_ok(), plain);
-        let lists = Lists {
+        for (xid, lists) in (2..).zip(one_of_each_list()) {
+            let mut out = [0; 256];
+            let sent = server.clone().send(NOW, &mut out, &call(xid), &lists);
+            assert_eq!(sent.is_ok(), chunks, "{sent:?}");
+        }
+    }
+    // No memory is named in version 1.
+    for lists in one_of_each_list() {
+        let mut server = server();
+        server.receive(NOW, v1_msg(9, &rpc(9, 0, 40)), None);
+        let sent = server.send(NOW, &mut [0; 256], &call(1), &lists);
+        assert_eq!(sent, Err(SendError::NotSupported));
+    }
+}
+
+/// Lists of chunks with one chunk: a Read chunk, a Write chunk, a Reply chunk.
+fn one_of_each_list() -> [Lists; 3] {
+    [
+        Lists {
+            reads: vec![read(40, 1, 100)],
+            ..Lists::default()
+        },
+        Lists {
+            writes: vec![vec![segment(1, 100)]],
+            ..Lists::default()
+        },
+        Lists {
             reply: Some(vec![segment(1, 100)]),
             ..Lists::default()
-        };
-        let mut out = [0; 256];
-        let sent = server.send(NOW, &mut out, &call(2), &lists);
-        assert_eq!(sent.is_ok(), chunks, "{sent:?}");
-    }
+        },
+    ]
 }
 
 //= V2-051, V2-052, V2-053 (test)
@@ -1566,27 +1599,31 @@ fn grants_go_out_when_the_peer_runs_short() {
 //= D-11 (test)
 #[test]
 fn a_second_grant_waits_for_the_peer() {
-    let mut server = server();
-    server.handle_posted(5);
-    server.receive(NOW, props(0, &[0]), None);
-    assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 4]);
-    let next = |server: &mut Connection, posted| {
-        server.receive(NOW, v2_msg(1, 0, &rpc(1, 0, 40)), None);
-        server.handle_posted(posted);
-    };
-    next(&mut server, 5);
-    assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 1]);
-    // The client may have sent three more without having looked at the grant.
-    for _ in 0..3 {
+    // The time counts from the grant, not from the start of the connection.
+    for start in [NOW, NOW.after(Time(60_000))] {
+        let mut server = server();
+        server.handle_posted(5);
+        server.receive(start, props(0, &[0]), None);
+        let transmit = |server: &mut Connection| transmit_at(server, start, false);
+        assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 4]);
+        let next = |server: &mut Connection, posted| {
+            server.receive(start, v2_msg(1, 0, &rpc(1, 0, 40)), None);
+            server.handle_posted(posted);
+        };
+        next(&mut server, 5);
+        assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 1]);
+        // The client may have sent three more without having looked at the grant.
+        for _ in 0..3 {
+            next(&mut server, 9);
+            assert!(transmit(&mut server).is_empty());
+        }
+        let mut patient = server.clone();
+        let due = patient.poll_timeout(false);
+        assert_eq!(due, Some(start.after(config().answer)));
+        assert_eq!(transmit_at(&mut patient, due.unwrap(), false).len(), 1);
         next(&mut server, 9);
-        assert!(transmit(&mut server).is_empty());
+        assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 8]);
     }
-    let mut patient = server.clone();
-    let due = patient.poll_timeout(false);
-    assert_eq!(due, Some(NOW.after(config().answer)));
-    assert_eq!(transmit_at(&mut patient, due.unwrap(), false).len(), 1);
-    next(&mut server, 9);
-    assert_eq!(transmit(&mut server)[0][8..12], [0, 32, 0, 8]);
 }
 
 /// A peer that waits for credits of half the ceiling receives the lower ceiling.
@@ -2039,6 +2076,10 @@ fn policy_decides_about_peers_without_proof() {
         for later in [props(0, &material), first, v1, raw(&[1, 2, CREDIT, 99, 0])] {
             let event = server.receive(NOW, later, None);
             assert!(matches!(event, Event::Dropped), "{event:?}");
+            // It may not invalidate memory either.
+            let event = server.clone().receive(NOW, later, Some(Handle(5)));
+            let why = CloseReason::Invalidated;
+            assert!(matches!(event, Event::Close { why: found, .. } if found == why));
         }
         assert!(!server.is_joining());
         assert!(transmit(&mut server).is_empty());

@@ -375,6 +375,14 @@ fn refusals_age() {
     assert!(refusals.expire(later.after(KEEP)));
     assert_eq!(narrowed(&refusals).chunk_segments, 16);
     assert!(!refusals.expire(later.after(KEEP).after(KEEP)));
+    // A refusal that is remembered for a shorter time does not shorten an earlier one.
+    let mut both = Refusals::default();
+    assert!(again(&mut both, Retry::ReplyChunkOnly, 0));
+    let shorter = Time(10_000);
+    both.goes_again(Retry::ReplyChunkOnly, NOW, shorter, 0);
+    assert!(!both.expire(NOW.after(shorter)));
+    assert_eq!(narrowed(&both).write_chunks, 0);
+    assert!(both.expire(NOW.after(KEEP)));
     // A renewed refusal counts as a change.
     let known = refusals.changes();
     assert!(again(&mut refusals, Retry::LongCall, known));
