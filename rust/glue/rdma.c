@@ -155,17 +155,24 @@ void rpcrdma_rw_ctx_unmap(struct rdma_rw_ctx *ctx, struct ib_pd *pd, u32 nr_bvec
 	rdma_rw_ctx_destroy_bvec(ctx, &gone, 0, NULL, nr_bvec, dir);
 }
 
-/* Returns the number of work requests for an RDMA Write of one page, or an error number. */
+/*
+ * Returns the number of work requests for an RDMA Write of one page, or an error number. The DMA API
+ * reports a page of the kernel's constants, which ZERO_PAGE() is.
+ */
 int rpcrdma_rw_work_requests_of_a_page(struct ib_qp *qp)
 {
 	struct bvec_iter iter = { .bi_size = PAGE_SIZE };
+	struct page *mapped = alloc_page(GFP_KERNEL);
 	struct rdma_rw_ctx ctx = { };
 	struct bio_vec page;
 	int count;
 
-	bvec_set_page(&page, ZERO_PAGE(0), PAGE_SIZE, 0);
+	if (!mapped)
+		return -ENOMEM;
+	bvec_set_page(&page, mapped, PAGE_SIZE, 0);
 	count = rdma_rw_ctx_init_bvec(&ctx, qp, qp->port, &page, 1, iter, 0, 0, DMA_TO_DEVICE);
 	if (count > 0)
 		rdma_rw_ctx_destroy_bvec(&ctx, qp, qp->port, &page, 1, DMA_TO_DEVICE);
+	__free_page(mapped);
 	return count;
 }

@@ -129,7 +129,7 @@ impl DmaBuf {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EIO`: the device cannot reach it.
+    /// `ENOMEM`: there is no memory, or no room to map it for the device (an IOMMU, swiotlb).
     pub(super) fn new(pd: Arc<Pd>, len: u32, direction: Direction) -> Result<Self> {
         let mut data = zeroed(len as usize, pd.node())?;
         let device = pd.device();
@@ -145,7 +145,7 @@ impl DmaBuf {
         };
         // SAFETY: `addr` is the return value of ib_dma_map_single() for the valid device.
         if unsafe { bindings::ib_dma_mapping_error(device, addr) } != 0 {
-            return Err(EIO);
+            return Err(ENOMEM);
         }
         // SAFETY: the device is valid, and `addr` a mapping of its.
         let need_sync = unsafe { bindings::rpcrdma_dma_need_sync(device, addr) };

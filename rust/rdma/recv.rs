@@ -92,7 +92,7 @@ impl<H: Handler> RecvBuf<H> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EIO`: the device cannot reach it.
+    /// `ENOMEM`: there is no memory, or no room to map it for the device.
     pub(crate) fn new(pd: Arc<Pd>, len: u32) -> Result<RecvBox<H>> {
         Wqe::new(Self {
             wr: Prepared(bindings::ib_recv_wr {

@@ -123,7 +123,7 @@ impl<H: Handler> SendBuf<H> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EIO`: the device cannot reach it.
+    /// `ENOMEM`: there is no memory, or no room to map it for the device.
     pub(crate) fn new(pd: Arc<Pd>, len: u32) -> Result<SendBox<H>> {
         Wqe::new(Self {
             wr: Prepared(bindings::ib_send_wr {

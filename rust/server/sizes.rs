@@ -44,8 +44,11 @@ use core::ops::Range;
 use kernel::prelude::*;
 
 /// The most pieces of memory of one RDMA Read or Write. More make each entry of the send queue
-/// larger, fewer make more entries.
-const MOST_PIECES: u32 = 16;
+/// larger, fewer make more entries. The later numbers are for a queue that would be too long.
+const MOST_PIECES: [u32; 3] = [16, 7, 1];
+
+/// The longest send queue of mlx5, in bytes. `ib_device_attr.max_qp_wr` counts entries with one piece.
+const MOST_QUEUE_BYTES: u32 = 2 << 20;
 
 /// The number of messages of the largest size for which a connection has registrations, on a device whose
 /// RDMA Reads or Writes need them. A Call that needs more registrations is read in rounds.
@@ -110,6 +113,40 @@ fn max_message(versions: Versions, request: &ConnectRequest) -> u32 {
     }
 }
 
+/// Returns the bytes of a send queue of mlx5 with this number of entries, of this number of pieces each
+/// (`drivers/infiniband/hw/mlx5/qp.c`, `calc_sq_size`).
+fn queue_bytes(entries: u32, pieces: u32) -> u32 {
+    /// The parts of an entry beside its pieces, and the length of a piece.
+    const OTHER: u32 = 132;
+    const PIECE: u32 = 16;
+    /// Entries begin at multiples of this.
+    const UNIT: u32 = 64;
+    let entry = (OTHER + PIECE * pieces).next_multiple_of(UNIT);
+    entries.next_power_of_two().saturating_mul(entry)
+}
+
+/// Returns the number of pieces of an RDMA Read or Write, and the resources of a connection for messages of `pages`
+/// pages, on a device with at most `sges` pieces. Returns `None` if its queues are too short.
+fn find(
+    device: &Device,
+    sges: u32,
+    pages: u32,
+    registers: &Registers,
+) -> Option<(u32, ResponderResources)> {
+    let mut found = None;
+    for most in MOST_PIECES {
+        let sges = sges.min(most);
+        let largest = most_work_requests(pages, sges, registers);
+        if let Some(resources) = responder(settings::max_requests(), SLOTS, largest, device) {
+            found = Some((sges, resources));
+            if queue_bytes(resources.send_room, sges) <= MOST_QUEUE_BYTES {
+                break;
+            }
+        }
+    }
+    found
+}
+
 impl ServerSizes {
     /// Returns the sizes for RPC messages of at most `most` bytes. Returns `None` if the device or the peer
     /// does not suffice, and logs the reason.
@@ -121,10 +158,8 @@ impl ServerSizes {
             max_cqe: device.max_cqe,
         };
         let pages = most.div_ceil(PAGE_SIZE);
-        let sges = device.max_send_sge.min(MOST_PIECES);
         let registers = request.registers();
-        let largest = most_work_requests(pages, sges, &registers);
-        let Some(mut resources) = responder(settings::max_requests(), SLOTS, largest, &has) else {
+        let Some((sges, mut resources)) = find(&has, device.max_send_sge, pages, &registers) else {
             explain("the RDMA device's queues are too short for an NFS client");
             return None;
         };

@@ -11,12 +11,14 @@
 #include <linux/bug.h>
 #include <linux/bvec.h>
 #include <linux/gfp.h>
+#include <linux/log2.h>
 #include <linux/moduleparam.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/swiotlb.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
 #include <rdma/rw.h>
 
 #include "standins.h"
@@ -156,8 +158,16 @@ static void bounce_end(u64 addr, size_t size, enum dma_data_direction dir, bool 
 	kfree(b);
 }
 
+static uint buffer_errors;
+module_param(buffer_errors, uint, 0644);
+MODULE_PARM_DESC(buffer_errors, "The next mappings of buffers and pages that find no room");
+
 u64 rpcrdma_bounce_map(void *memory, size_t size, enum dma_data_direction dir)
 {
+	uint errors = READ_ONCE(buffer_errors);
+
+	if (errors && try_cmpxchg(&buffer_errors, &errors, errors - 1))
+		return 0;
 	return bounce_map(memory, size, dir, GFP_ATOMIC);
 }
 
@@ -270,6 +280,19 @@ static void bounce_rw_free(struct bounce_rw *rw)
 		rpcrdma_bounce_unmap((unsigned long)bvec_virt(&rw->copies[i]), rw->copies[i].bv_len,
 			     rw->dir);
 	kfree(rw);
+}
+
+/* The longest send queue in bytes, with the entries of mlx5; 0 is any length. */
+static unsigned int limit_queue_bytes;
+module_param_named(queue_bytes, limit_queue_bytes, uint, 0644);
+
+int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ib_pd *pd, struct ib_qp_init_attr *attr)
+{
+	u64 entry = ALIGN(132 + 16 * attr->cap.max_send_sge, 64);
+
+	if (limit_queue_bytes && roundup_pow_of_two(attr->cap.max_send_wr) * entry > limit_queue_bytes)
+		return -ENOMEM;
+	return __real_rdma_create_qp(id, pd, attr);
 }
 
 static uint mapping_errors;

@@ -57,6 +57,9 @@ void rpcrdma_bounce_for_device(u64 addr, size_t size, enum dma_data_direction di
 #define ib_dma_sync_single_for_device(dev, addr, size, dir) \
 	((void)(dev), rpcrdma_bounce_for_device(addr, size, dir))
 
+struct rdma_cm_id;
+int __real_rdma_create_qp(struct rdma_cm_id *id, struct ib_pd *pd, struct ib_qp_init_attr *attr);
+int __wrap_rdma_create_qp(struct rdma_cm_id *id, struct ib_pd *pd, struct ib_qp_init_attr *attr);
 int __real_rdma_rw_ctx_init_bvec(struct rdma_rw_ctx *ctx, struct ib_qp *qp, u32 port,
 				 const struct bio_vec *bvecs, u32 nr_bvec, struct bvec_iter iter,
 				 u64 remote_addr, u32 rkey, enum dma_data_direction dir);

@@ -143,6 +143,20 @@ a_registration_has_255_pages() {
 	leave
 }
 
+# A mount whose buffers find no room in swiotlb or an IOMMU tries again.
+buffers_find_no_room() {
+	modprobe rpcrdma
+	errors=/sys/module/rpcrdma/parameters/buffer_errors
+	[ -e $errors ] || skip "this module is not built with BOUNCE=y"
+	VERS=3
+	defer set_to $errors 0
+	set_to $errors 1
+	mount_export retry=0
+	[ "$(cat $errors)" = 0 ] || fail "that tests nothing"
+	: >"$dir/file"
+	leave
+}
+
 # server_device NAME=VALUE...: limits of the server's device, until it is made anew.
 server_device() {
 	on_server sh -c 'cd /sys/module/rpcrdma/parameters && for limit; do
@@ -152,7 +166,7 @@ server_device() {
 
 server_device_is_made_anew() {
 	! mountpoint -q "$mnt" || leave
-	server_device sges=0 work_requests=0
+	server_device sges=0 work_requests=0 queue_bytes=0
 	on_server rdma link delete "$device"
 	device_comes_back on_server
 }
@@ -174,6 +188,22 @@ few_pieces_in_a_work_request() {
 	mount_export retry=0 2>"$local/mount" || :
 	! mountpoint -q "$mnt" || fail "a client is served by too short a queue"
 	on_server dmesg | tail -n 5 | grep "queues are too short"
+}
+
+# The limit of work requests of mlx5 is for entries with one piece. Entries with more pieces do not fit all.
+queues_of_many_calls_are_short_enough() {
+	needs_server_command
+	on_server test -e $copies || skip "the server's module is not built with BOUNCE=y"
+	software_device on_server
+	defer on_server sysctl -q sunrpc.svc_rdma.max_requests=128
+	defer server_device_is_made_anew
+	server_device work_requests=8192 queue_bytes=$((2 << 20))
+	on_server sysctl -q sunrpc.svc_rdma.max_requests=4096
+	mount_export
+	"$here/fileio.py" write "$local" "$dir" direct 1048577
+	remount
+	"$here/fileio.py" compare "$local" "$dir" direct 1048577
+	leave
 }
 
 # Ends the writers of a_long_write_has_its_turn.
@@ -277,7 +307,9 @@ tests \
 	"the_task_that_sends_goes_on" \
 	"tasks_wait_for_another_device" \
 	"a_registration_has_255_pages" \
+	"buffers_find_no_room" \
 	"few_pieces_in_a_work_request" \
+	"queues_of_many_calls_are_short_enough" \
 	"no_room_to_bounce" \
 	"a_long_write_has_its_turn" \
 	"registrations_run_out"
