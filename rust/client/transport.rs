@@ -392,6 +392,7 @@ impl Show for RdmaTransport {
         seq_print!(seq, "connecting={connecting}\n");
         seq_print!(seq, "next_attempt={}\n", self.xprt.next_attempt());
         seq_print!(seq, "tasks={}\n", self.xprt.tasks());
+        seq_print!(seq, "owed_replies={}\n", self.xprt.owed_replies());
         seq_print!(seq, "swapping={}\n", self.xprt.swappers());
         seq_print!(seq, "registrations={}\n", self.stats.mrs_allocated.get());
         seq_print!(seq, "requests={}\n", self.xprt.max_reqs());

@@ -446,6 +446,11 @@ impl Judgement {
     }
 }
 
+/// Returns the number of connections without a proof, of both sides. Context: process, may sleep.
+pub(super) fn unproven() -> usize {
+    STATE.with(|state| state.standing.len()).unwrap_or(0)
+}
+
 /// The entry of a connection without a proof, by number; dropping it removes the entry.
 pub(super) struct Standing(Option<u64>);
 

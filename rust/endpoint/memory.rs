@@ -2,7 +2,10 @@
 
 //! The memory that all connections share, in debugfs.
 
-use super::join::ReassemblyQuota;
+use super::{
+    hostauth,
+    join::ReassemblyQuota, //
+};
 use crate::support::{
     debugfs::{
         File,
@@ -45,5 +48,6 @@ impl Show for SharedMemory {
             seq_print!(seq, "{name}_reassembly={bytes}\n");
             seq_print!(seq, "most_{name}_reassembly={most}\n");
         }
+        seq_print!(seq, "unproven_connections={}\n", hostauth::unproven());
     }
 }

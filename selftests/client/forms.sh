@@ -21,6 +21,23 @@ prepare() {
 	: >"$dir/file"
 }
 
+# Each Receive of the server has a READLINK, and then a READ. The results of a link of 4 bytes end where the data of a
+# READ begin.
+reads_behind_links() {
+	VERS=3
+	mount_export noac
+	mkdir "$dir/links"
+	for number in $(seq 150); do
+		ln -s abcd "$dir/links/$number"
+	done
+	head -c 614400 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	remount
+	[ "$(readlink "$dir"/links/* | sort | uniq -c)" = "    150 abcd" ]
+	dd if="$dir/file" of="$local/read" bs=4096 iflag=direct 2>/dev/null
+	cmp "$local/file" "$local/read"
+}
+
 #= V1-079, V2-092, NFS-034
 short_messages() {
 	VERS=3
@@ -195,6 +212,7 @@ no_reply_was_bad() {
 
 tests \
 	"short_messages" \
+	"reads_behind_links" \
 	"read_chunk 3" \
 	"read_chunk 4.2" \
 	"write_chunk 3" \

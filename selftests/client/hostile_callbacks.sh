@@ -78,15 +78,21 @@ module_goes() {
 	fail "something holds the module"
 }
 
-# The longest callback that the client allows fits its Receives, including the header.
+# session_asks_for_callbacks_that_fit READ WRITE: the longest callback that the client allows fits its Receives of READ
+# bytes, and the answer its Send buffers of WRITE bytes, including the header.
 #= V1-129, V1-117
 session_asks_for_callbacks_that_fit() {
+	sizes=/proc/sys/sunrpc/rdma_max_inline
+	defer set_to ${sizes}_read 4096
+	defer set_to ${sizes}_write 4096
+	set_to ${sizes}_read "$1"
+	set_to ${sizes}_write "$2"
 	start_the_peer
 	strike session
 	mount_4_1_through_the_peer
 	outcome >"$local/session"
 	cat "$local/session"
-	limit=$(sed 's/.* is //' "$local/session")
+	limit=$(($1 < $2 ? $1 : $2))
 	request=$(sed 's/requests of \([0-9]*\).*/\1/' "$local/session")
 	[ "$request" -le $((limit - 28)) ] || fail "callbacks of $request bytes are too long"
 	[ "$request" -ge $((limit / 2)) ] || fail "callbacks of $request bytes are too short"
@@ -124,6 +130,8 @@ tests \
 	"callbacks_need_no_credit" \
 	"a_session_outlives_an_error" \
 	"callbacks_leave_nothing" \
-	"session_asks_for_callbacks_that_fit" \
+	"session_asks_for_callbacks_that_fit 4096 4096" \
+	"session_asks_for_callbacks_that_fit 1024 4096" \
+	"session_asks_for_callbacks_that_fit 4096 1024" \
 	"more_callbacks_than_slots" \
 	"callbacks_while_the_mount_goes 5"

@@ -108,10 +108,12 @@ killed_calls_count_against_the_grant() {
 		sleep 0.1
 	done
 	sleep 0.5
+	[ "$(says owed_replies)" = 1 ]
 	: >"$control.go"
 	wait $one
 	outcome | grep '^0 Calls' || fail "more Calls than granted"
 	cmp "$local/one" "$local/file"
+	[ "$(says owed_replies)" = 0 ] || fail "the Reply is not accounted"
 	stays "bad_reply connect_count" good
 }
 

@@ -48,6 +48,25 @@ many_come_at_once() {
 	server_is_idle
 }
 
+# A listener has room for the requests of 1024 clients that wait for a thread. A client that was accepted does not wait.
+more_come_than_may_wait() {
+	start
+	for _ in 1 2 3 4 5 6; do
+		"$here/crowd.py" "$SERVER" "$PORT" 200 200 >"$local/crowd" 2>&1 || {
+			cat "$local/crowd"
+			exit 1
+		}
+		note "$(cat "$local/crowd")"
+	done
+	server_is_idle
+	on_server test -e /sys/kernel/debug/rpcrdma/memory || return 0
+	for _ in $(seq 20); do
+		[ "$(memory unproven_connections)" != 0 ] || return 0
+		sleep 0.5
+	done
+	fail "$(memory unproven_connections) connections without a proof are left"
+}
+
 # The same while the server's frames get lost, including the messages that it has ended a
 # connection.
 many_come_over_a_lossy_link() {
@@ -177,6 +196,7 @@ pages_of_writes_are_given_back() {
 
 tests \
 	"many_come_at_once" \
+	"more_come_than_may_wait" \
 	"many_come_over_a_lossy_link 10%" \
 	"many_come_and_go_beside_others 3" \
 	"many_come_and_go_beside_others 4.2" \

@@ -83,8 +83,15 @@ refused() {
 	! READS=0 "$here/crowd.py" "$SERVER" "$PORT" 1 1 || fail "it is accepted"
 }
 
+# accepted READS: a client that permits so few RDMA Reads at a time.
+accepted() {
+	READS=$1 "$here/crowd.py" "$SERVER" "$PORT" 1 1
+}
+
 events_of_a_refusal() {
 	needs_crowd
+	server_trace accepted 3
+	shows 'svcrdma_accept: .* reads=3$'
 	server_trace refused
 	shows "svcrdma_refuse: peer=$(source_of "$SERVER"):[0-9]* why=\"the limits of the device do not suffice\" rc=-95$"
 	! grep '^svcrdma_accept' "$local/events" || fail "accepted all the same"

@@ -88,6 +88,11 @@ impl Xprt {
         self.owed.answered.store(true, Relaxed);
     }
 
+    /// Returns the number of such Replies that the peer owes. Context: any.
+    pub(crate) fn owed_replies(&self) -> u32 {
+        self.owed.count.load(Relaxed)
+    }
+
     /// Returns whether the peer owes Replies to requests that were given up, and has sent no such
     /// Reply in time. After such a Reply the time begins again.
     fn owes_replies(&self) -> bool {

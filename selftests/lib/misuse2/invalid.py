@@ -213,13 +213,21 @@ def no_message_is_waited_for_for_ever(talk: Talk) -> None:
     clients["a Call"] = Talk(talk.caller).open()
     xid = talk.caller.next_xid()
     clients["a Call"].part(rpc()(xid), xid, flags=MORE)
+    # A Call comes in parts, one each 8 seconds.
+    slow = clients["a slow Call"] = Talk(talk.caller).open()
+    slow_xid = talk.caller.next_xid()
+    slow.part(rpc()(slow_xid)[:4], slow_xid, flags=MORE)
     begun = time.monotonic()
+    parts = 0
     for _ in waiting(PATIENCE + 40):
         for name, client in list(clients.items()):
             try:
                 gone = client.connection.is_over()
                 if not gone:
                     client.connection.send(grant_of_nothing(0, NOMSG))
+                if not gone and client is slow and time.monotonic() - begun > 8 * (parts + 1):
+                    parts += 1
+                    slow.part(bytes(4), slow_xid, flags=MORE)
             except (Lost, PyverbsError):
                 gone = True
             if gone:
