@@ -161,7 +161,7 @@ clients_that_give_up_leave() {
 			fail "$(ids_of_server) clients wait: $(cat "$local/waiting")"
 		pkill -KILL -f "crowd.py $SERVER 20057"
 		wait
-		for _ in $(seq 40); do
+		for _ in $(seq 20); do
 			[ "$(ids_of_server)" != "$before" ] || break
 			sleep 0.5
 		done
