@@ -8,29 +8,55 @@ from testlib import TOOLS
 PROJECT = TOOLS.parent
 
 
+class Change:
+    """The replacement of lines in a file."""
+
+    def __init__(self, file):
+        self.file = file
+        self.old = self.new = ""
+
+    def add(self, line):
+        """Adds a line that is replaced, or a line of the replacement."""
+        if line.startswith("-"):
+            self.old += f"{line[1:]}\n"
+        elif line.startswith("+"):
+            self.new += f"{line[1:]}\n"
+
+    def fits(self):
+        """Returns whether the file has exactly one such place."""
+        path = PROJECT / self.file
+        return path.exists() and path.read_text().count(self.old) == 1
+
+
 class Mutation:
-    """A mistake in a file below TOP, as a paragraph of the list describes it."""
+    """A mistake in files below TOP, as a paragraph of the list describes it."""
 
     def __init__(self, top, paragraph):
-        what, where, *change = paragraph.splitlines()
+        what, where, *lines = paragraph.splitlines()
         self.what = what.rstrip(".")
-        self.file, *self.finder = where.split()
-        self.file = f"{top}/{self.file}"
-        self.old = "".join(f"{line[1:]}\n" for line in change if line.startswith("-"))
-        self.new = "".join(f"{line[1:]}\n" for line in change if line.startswith("+"))
+        file, *self.finder = where.split()
+        self.changes = [Change(f"{top}/{file}")]
+        for line in lines:
+            if line.startswith("= "):
+                self.changes.append(Change(f"{top}/{line[2:]}"))
+            else:
+                self.changes[-1].add(line)
 
     def misfit(self):
         """Says so if there is no such place, or are several."""
-        path = PROJECT / self.file
-        fits = path.exists() and path.read_text().count(self.old) == 1
-        return None if fits else f"{self.file} has not exactly one such place"
+        misfits = [change.file for change in self.changes if not change.fits()]
+        return f"{misfits[0]} has not exactly one such place" if misfits else None
 
     def apply(self, tree):
         """Changes the copy and returns a function that restores it."""
-        path = tree / self.file
-        text = path.read_text()
-        path.write_text(text.replace(self.old, self.new))
-        return lambda: path.write_text(text)
+        texts = [(tree / change.file, (tree / change.file).read_text()) for change in self.changes]
+        for change, (path, text) in zip(self.changes, texts):
+            path.write_text(text.replace(change.old, change.new))
+
+        def undo():
+            for path, text in texts:
+                path.write_text(text)
+        return undo
 
 
 def mutations(path, top, words):
