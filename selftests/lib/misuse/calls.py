@@ -181,6 +181,7 @@ def more_than_any_call_has(c: Client) -> None:
 def as_much_as_a_call_has(c: Client) -> None:
     """A Call of the largest length. NULL ignores its arguments."""
     most = c.caller.longest_call()
+    memory = c.region(most + 2 * PAGE)
     for more in (0, 4, PAGE, 2 * PAGE):
         # Read at Position Zero; behind the inline part; and with 1000 bytes inline behind it.
         call = rpc()(0)
@@ -191,14 +192,29 @@ def as_much_as_a_call_has(c: Client) -> None:
             (RDMA_MSG, [(40, most - 2040), (most - 1000, 500)], followed(rpc(), bytes(1500)))]
         for kind, ranges, inline in ways:
             xid = c.caller.next_xid()
-            c.memory.write(rpc()(xid), len(call))
+            memory.write(rpc()(xid), len(call))
             ranges[-1] = (ranges[-1][0], ranges[-1][1] + more)
-            pieces = [(position, c.piece(0, length)) for position, length in ranges]
+            pieces = [(position, Segment(memory.rkey, length, memory.buf)) for position, length in ranges]
             c.send(words(xid, 1, 32, kind) + lists_of(pieces) + (inline(xid) if inline else b""))
             if more:
                 c.refused(xid)
             else:
                 c.replied(xid)
+
+
+@case()
+def as_much_data_as_nfsd_moves(c: Client) -> None:
+    """A WRITE and a READ of the largest payload, each with one Segment."""
+    length = c.caller.largest_payload()
+    memory = c.region(length)
+    whole = Segment(memory.rkey, length, memory.buf)
+    data = random.randbytes(length)
+    memory.write(data, length)
+    call = writes(length)
+    good(c.replies(call, read=[(len(call(0)), whole)]).payload)
+    memory.write(bytes(length), length)
+    good(c.replies(reads((0, length), name="written"), write=[[whole]]).payload)
+    expect(memory.read(length, 0) == data, "other data was written or read")
 
 
 @case()

@@ -326,7 +326,7 @@ class Caller:
         self.kept: list[Client] = []
         self.past: list[Client] = []
         self.xid = random.randrange(1 << 31)
-        self.longest, self.lent = 0, 0
+        self.largest, self.lent = 0, 0
 
     def next_xid(self) -> int:
         self.xid += 1
@@ -348,12 +348,15 @@ class Caller:
                                    text=True).stdout
         return said
 
+    def largest_payload(self) -> int:
+        """Returns the most bytes of data that nfsd moves in an RPC."""
+        if not self.largest:
+            self.largest = int(self.on_server("cat", "/proc/fs/nfsd/max_block_size"))
+        return self.largest
+
     def longest_call(self) -> int:
         """Returns the length of the longest Call that nfsd accepts."""
-        if not self.longest:
-            most = int(self.on_server("cat", "/proc/fs/nfsd/max_block_size"))
-            self.longest = (most + 2 * PAGE - 1) // PAGE * PAGE
-        return self.longest
+        return (self.largest_payload() + 2 * PAGE - 1) // PAGE * PAGE
 
     def counters(self) -> list[int]:
         files = [f"/proc/sys/sunrpc/svc_rdma/rdma_stat_{name}" for name in COUNTERS]
