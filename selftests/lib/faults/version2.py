@@ -6,9 +6,12 @@ A fault that changes a Reply independently of the form of its header is the faul
 
 from __future__ import annotations
 
+import time
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from verbs import SENDS
 from wire import PRIVATE_DATA, SECONDS, Lost, announcement, words
 
 from . import FAULTS as FAULTS_V1
@@ -127,6 +130,16 @@ is_answered("property_of_another_length", "2",
             lambda reply: message(reply, CONNPROP, 0, words(1, 1, 8, 4096, 4096)))
 
 # --- Credits --------------------------------------------------------------------------------
+
+
+@strikes(READ)
+def more_grants_than_receives(_: Peer, reply: Reply2) -> str:
+    """Sends grants at once, which take no credit, and then the Reply. Returns the milliseconds."""
+    begun = time.monotonic()
+    reply.connection.send_at_once([message(reply, NOMSG, 0, NOTHING, 0)] * SENDS)
+    took = time.monotonic() - begun
+    reply.send()
+    return str(int(took * 1000))
 
 
 def grants(name: str, word: int) -> None:

@@ -7,7 +7,7 @@ import time
 from verbs import SENDS
 from wire import announcement
 
-from .base import PRIVATE_DATA, case, expect
+from .base import PRIVATE_DATA, Skip, case, expect
 from .client import Client
 from .nfs import reads, writes
 
@@ -73,6 +73,38 @@ def a_grant_that_changes(c: Client) -> None:
             other.close()
     finally:
         c.caller.on_server("sh", "-c", f"echo {before} >{setting}")
+
+
+@case(stock="has the messages repeated after 655 ms")
+def messages_without_a_receive_are_repeated_soon(c: Client) -> None:
+    """The device of the client repeats them after 0.96 ms. The connection manager's default is 655 ms."""
+    setting = "/proc/sys/sunrpc/svc_rdma/max_requests"
+    counters = "/sys/class/infiniband/*/ports/1/hw_counters/send_rnr_err"
+    before = c.caller.on_server("cat", setting).strip()
+
+    def without_receive() -> int:
+        return sum(map(int, c.caller.on_server("sh", "-c", f"cat {counters} 2>/dev/null || :").split()))
+
+    if not c.caller.on_server("sh", "-c", f"ls {counters} 2>/dev/null || :"):
+        raise Skip("the server's device does not count messages without a Receive")
+    c.caller.on_server("sh", "-c", f"echo 4 >{setting}")
+    try:
+        other = c.caller.connect()
+        times = []
+        for _ in range(8):
+            count = without_receive()
+            begun = time.monotonic()
+            other.send_at_once([other.message()[1] for _ in range(SENDS)])
+            took = time.monotonic() - begun
+            for _ in range(SENDS):
+                expect(other.answer(), "no Reply")
+            if without_receive() > count:
+                times.append(took)
+        other.close()
+    finally:
+        c.caller.on_server("sh", "-c", f"echo {before} >{setting}")
+    expect(times, "each message found a Receive")
+    expect(min(times) < 0.6, f"{min(times):.3f} s at least")
 
 
 def credits_in_use(connection: Client, times: int = 4) -> int:
