@@ -3,7 +3,7 @@
 # RDMA devices that fail: they do not end the work of a queue pair, refuse to connect it, lose completions, report
 # events, read work requests late, or go away while all threads of the server are stuck in a file system. Most of it
 # needs a module that was built with FAULTS=y (rust/standins/faults.c) on the side whose device is to fail.
-. "$(dirname "$0")/../lib/lib.sh"
+. "$(dirname "$0")/../lib/peer.sh"
 
 parameters=/sys/module/rpcrdma/parameters
 
@@ -256,6 +256,35 @@ tasks_are_woken_late() {
 	[ "$count" = 3 ] || fail "$count new connections instead of 3"
 }
 
+# A server sends a client that posts its Receives slowly many messages at once, which take no credit. The device of the
+# server repeats a message that finds no Receive after 0.96 ms. The connection manager's default is 655 ms. In version 1,
+# such a message ends the connection.
+messages_without_a_receive_are_repeated_soon() {
+	fails_on client
+	in_version_2 many_grants_come
+}
+
+many_grants_come() {
+	[ -n "$(messages_without_receive)" ] || skip "the device does not count messages without a Receive"
+	mount_through_the_peer
+	fault delay 1000
+	for _ in 1 2 3 4; do
+		before=$(messages_without_receive)
+		strike more_grants_than_receives
+		good
+		ms=$(outcome)
+		without=$(($(messages_without_receive) - before))
+		note "$without messages without a Receive, $ms ms"
+		[ $without = 0 ] || [ "$ms" -ge 600 ] || return 0
+	done
+	fail "each message found a Receive, or waited for it for long"
+}
+
+# Prints the number of messages that found no Receive of this side's device, if the device counts them.
+messages_without_receive() {
+	cat /sys/class/infiniband/*/ports/1/hw_counters/send_rnr_err 2>/dev/null | awk '{ sum += $1 } END { if (NR) print sum }'
+}
+
 frozen=/run/rpcrdma-test-frozen
 
 # A file system of the server that can be frozen, with an export.
@@ -367,26 +396,59 @@ device_goes_while_clients_wait() {
 	! on_server test -d /sys/module/rpcrdma || fail "something still uses the module"
 }
 
-# A connection that ended by the destruction of its queue pair keeps no reference to the module.
+# Prints the number of objects that the module has leaked, because a device may still use them.
+leaked() {
+	dmesg | grep -c 'rpcrdma: .* cannot be given back to the RDMA device' || :
+}
+
+# the_module_unloads END: a connection that has ended in this way keeps no reference to the module. A leaked object, which
+# only a fault of the module can cause, does.
 the_module_unloads() {
 	fails_on client
 	VERS=3
 	mount_export
-	echo word >"$dir/file"
-	fault silent 1
-	fault modify 1
-	timeout -s KILL 2 cat "$dir/file" >/dev/null &
-	sleep 3
-	device_goes
-	heal
-	wait
+	head -c 100000 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	"$1"
 	leave
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
 		! modprobe -r rpcrdma 2>/dev/null || break
 		sleep 0.5
 	done
-	! [ -d /sys/module/rpcrdma ] || fail "something still uses the module"
+	if [ "$(leaked)" = 0 ]; then
+		! [ -d /sys/module/rpcrdma ] || fail "something still uses the module"
+	else
+		[ -d /sys/module/rpcrdma ] || fail "the module is gone, and $(leaked) objects may call it"
+	fi
 	modprobe rpcrdma
+}
+
+# The device ends no work, and its queue pair is destroyed.
+by_a_dead_device() {
+	fault silent 1
+	fault modify 1
+	timeout -s KILL 2 dd if="$dir/file" of=/dev/null bs=100000 iflag=direct &
+	sleep 3
+	device_goes
+	heal
+	wait
+}
+
+# The connection is given up while memory is registered for a Reply.
+with_registered_memory() {
+	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
+	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+	lossy_link
+	exec 8<"$dir/file"
+	lose 100%
+	timeout 60 dd of="$local/got" bs=100000 iflag=direct <&8 &
+	reader=$!
+	exec 8<&-
+	sleep 1
+	echo "$SERVER" >"$1"
+	lose 0%
+	wait $reader
+	cmp "$local/file" "$local/got"
 }
 
 tests \
@@ -402,8 +464,10 @@ tests \
 	"work_requests_are_read_late client 4.2 send send" \
 	"work_requests_are_read_late server 3 receive read receive read send" \
 	"tasks_are_woken_late" \
+	"messages_without_a_receive_are_repeated_soon" \
 	"device_goes_while_threads_are_stuck rdma" \
 	"device_goes_while_threads_are_stuck tcp" \
 	"device_goes_while_clients_wait all_addresses" \
 	"device_goes_while_clients_wait one_address" \
-	"the_module_unloads"
+	"the_module_unloads by_a_dead_device" \
+	"the_module_unloads with_registered_memory"
