@@ -151,6 +151,8 @@ a_reply_crosses_its_killed_call() {
 	# The one credit that there is, and no other connection.
 	timeout 5 "$here/fileio.py" get "$local/file" "$dir/file" $SIZE || fail "the credit is lost"
 	[ "$(transport connect_count)" = "$connections" ] || fail "the connection was given up"
+	# An owed Reply that does not come ends the connection after a minute.
+	[ "$(says owed_replies)" = 0 ] || fail "the Reply that has come is owed"
 }
 
 # Calls of the previous connection do not count against the grant of the new connection.
