@@ -122,6 +122,22 @@ remote_invalidation_is_recognised() {
 	grows local_invalidates good
 }
 
+# Each LOCAL_INV work request is counted, also where an RPC has several: this server invalidates nothing.
+each_invalidation_is_counted() {
+	mount_4_0_through_the_peer
+	seq -f "$dir/a-name-long-enough-to-fill-a-reply-soon-%g" 100 | xargs touch
+	remount
+	set -- $(transport local_invalidates reply_segments read_segments write_segments)
+	calls=$(transport sends)
+	ls "$dir" >/dev/null
+	calls=$(($(transport sends) - calls))
+	set -- "$@" $(transport local_invalidates reply_segments read_segments write_segments)
+	invalidated=$(($5 - $1)) segments=$(($6 + $7 + $8 - $2 - $3 - $4))
+	note "$segments Segments of $calls Calls, $invalidated LOCAL_INV"
+	[ $segments -gt 2 ] || fail "that tests nothing"
+	[ $invalidated = $segments ] || fail "local_invalidates has grown by $invalidated"
+}
+
 # A message that invalidates the memory of another RPC ends the connection.
 memory_of_another_rpc_is_invalidated() {
 	mount_through_the_peer
@@ -154,5 +170,6 @@ tests_with_faults \
 	"arguments_stay_until_the_reply" \
 	"is_refused_for_a_killed_process" \
 	"remote_invalidation_is_recognised" \
+	"each_invalidation_is_counted" \
 	"memory_of_another_rpc_is_invalidated" \
 	"memory_is_invalidated_twice"

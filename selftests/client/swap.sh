@@ -172,6 +172,8 @@ work_may_use_the_reserves() {
 		reserved $name
 	done
 	! grep memalloc=0 "$local/reserves" || fail "the task has no such flag"
+	# A rescuer runs the work for which there is no memory for a worker.
+	pgrep '^kworker/R-rpcrd' >/dev/null || fail "the queue of the module has no rescuer"
 	# iWARP has no such message.
 	grep -q RNIC /sys/class/infiniband/*/node_type || connecting_may_use_the_reserves
 	no_reserves
