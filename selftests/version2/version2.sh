@@ -355,7 +355,11 @@ replies_come_in_parts() {
 	trace stays reply_segments readlink "$dir/link" >/dev/null
 	parts_in message 1
 	remount
+	# Writeback may wait for a Reply, so the worker that joins its parts does not wait for writeback.
+	traced kmem/kmalloc 'bytes_req >= 3000 && bytes_req <= 4096'
 	[ "$(readlink "$dir/link")" = "$target" ] || fail "it is another link"
+	grep ' kworker.*call_site=.*realloc' "$tracing/trace" >"$local/joined" || fail "no worker has joined parts"
+	! grep -v __GFP_NORETRY "$local/joined" || fail "a worker may wait for this memory"
 	[ "$(transport bad_reply)" = 0 ]
 	[ "$(says connects)" = 1 ]
 }
