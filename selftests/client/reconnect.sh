@@ -53,7 +53,8 @@ server_restarts() {
 	[ "$after" -gt "$before" ]
 }
 
-# The device repeats lost frames, and the connection stays.
+# No data are lost with frames. Soft RoCE ends connections over which frames are lost, of the kernel's own module too:
+# 4 with 34 frames, and 4 to 5 with 24 to 36 frames here.
 #= V1-102
 frames_are_lost() {
 	mount_export
@@ -67,8 +68,6 @@ frames_are_lost() {
 	stop_work
 	some_were_lost
 	note "$((after - before)) connections have ended"
-	# Soft RoCE ends a connection when it rejects a response to an RDMA Read that it has asked for twice.
-	[ "$type" = rxe ] || [ "$after" = "$before" ] || fail "lost frames have ended a connection"
 }
 
 link_goes_away() {
@@ -105,15 +104,18 @@ senders_wait_for_room() {
 	"$here/fileio.py" list_each_when_told "$dir/each" "$local/ready" "$local/go" >"$local/names" &
 	until [ -e "$local/ready" ]; do sleep 0.1; done
 	before=$(transport empty_sendctx_q)
+	failed=$(transport failed_marshal)
 	lose 100%
 	: >"$local/go"
 	sleep 2
 	waits=$(($(transport empty_sendctx_q) - before))
 	lose 0%
 	wait $!
-	note "senders have waited for room $waits times"
+	failed=$(($(transport failed_marshal) - failed))
+	note "senders have waited for room $waits times, $failed messages were composed in vain"
 	[ $waits -ge 1 ] || fail "the send queue was not full: that tests nothing"
 	[ $waits -le 20 ] || fail "senders have tried again and again"
+	[ $failed -ge 1 ] || fail "failed_marshal does not count them"
 	seq -f name%g 130 | sort | cmp - "$local/names"
 	some_were_lost
 }
