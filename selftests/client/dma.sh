@@ -124,6 +124,7 @@ tasks_wait_for_another_device() {
 	cat "$local/errors"
 	[ ! -s "$local/errors" ] || fail "a task has got an error"
 	[ $waiting != 0 ] || fail "that tests nothing"
+	dmesg | grep -q "the RDMA device $device cannot register memory" || fail "the log does not name the device"
 	clean_up
 	all_succeed $tasks
 }
