@@ -118,6 +118,46 @@ fault_late() {
 	sleep 4
 }
 
+# Loses the completion of a Send or of an RDMA Read, and removes the device.
+fault_swallow() {
+	random 0 1
+	set -- 2 4
+	shift "$number"
+	lost=$1
+	fault_parameter swallow "$lost"
+	sleep 1
+	fault_device
+	said="the completion of a work request with opcode $lost is lost, and $said"
+}
+
+# Refuses to connect queue pairs, after an event that ends a connection.
+fault_connect() {
+	random 1 3
+	said="the device refuses to connect $number queue pairs"
+	fault_parameter connect "$number"
+	fault_parameter event 1
+	sleep 3
+}
+
+# Breaks a queue pair between two work requests of a list: Sends, RDMA Reads, or Receives.
+fault_broken() {
+	random 0 2
+	set -- 2 4 128
+	shift "$number"
+	said="a queue pair breaks behind a work request with opcode $1"
+	fault_parameter break "$1"
+	sleep 2
+}
+
+# Wakes the tasks that wait for a connection late.
+fault_wake() {
+	random 50 400
+	said="the tasks that wait for a connection are woken $number ms late"
+	fault_parameter wake "$number"
+	fault_parameter event 1
+	sleep 3
+}
+
 fault_kill() {
 	random 1 20
 	said="readers and writers are killed after $number hundredths of a second"
@@ -189,7 +229,7 @@ heal() {
 		esac
 		lose 0% $on
 		$on sh -c 'for name in fail_sunrpc failslab; do echo 0 >/sys/kernel/debug/$name/probability; done'
-		for setting in modify=0 silent=0 delay=0 swallow=-1 event=-1; do
+		for setting in modify=0 silent=0 delay=0 swallow=-1 event=-1 connect=0 break=-1 wake=0; do
 			fault_parameter "${setting%=*}" "${setting#*=}"
 		done
 		device_comes_back $on
@@ -234,7 +274,7 @@ faults_in_random_order() {
 	end=$(($(date +%s) + DURATION))
 	note "SEED=$SEED"
 	set -- fault_frames fault_breaks fault_memory fault_restart fault_device fault_dead_device fault_event fault_late \
-		fault_kill fault_settings fault_caches
+		fault_swallow fault_connect fault_broken fault_wake fault_kill fault_settings fault_caches
 	while [ "$(date +%s)" -lt $end ]; do
 		choose_side
 		random 1 $#
