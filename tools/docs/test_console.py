@@ -22,6 +22,16 @@ def program(name):
     return module
 
 
+class Tried(unittest.TestCase):
+    """The selftests run a command of the documents, of which they have a copy."""
+
+    def test_the_replacement_of_a_key(self):
+        test = (HERE.parents[1] / "selftests/version2/hostauth.sh").read_text(encoding="utf-8")
+        guide = console.read(HERE.parents[1] / "Documentation/security.rst")
+        command, = (one.text for one in guide.tried() + guide.untried() if one.text.startswith("keyctl session"))
+        self.assertIn(f"\t\t{command}\n", test)
+
+
 class Read(unittest.TestCase):
     def read(self, text):
         with tempfile.TemporaryDirectory() as top:
