@@ -306,7 +306,7 @@ remove_frozen() {
 	umount -l "$local/frozen" 2>/dev/null || :
 	device_comes_back on_server
 	for _ in $(seq 60); do
-		on_server sh -c "exportfs -u '*:$frozen' && exportfs -f && umount $frozen" 2>/dev/null && break
+		on_server sh -c "exportfs -u '*:$frozen'; exportfs -f; umount $frozen" 2>/dev/null && break
 		sleep 1
 	done
 	on_server rm -rf $frozen.image $frozen
