@@ -482,6 +482,17 @@ some_were_lost() {
 	[ "$lost" -gt 0 ] || fail "that tests nothing"
 }
 
+# messages_without_receive [on_server]: prints the number of messages that found no Receive of the device of that side.
+messages_without_receive() {
+	"$@" sh -c 'cat /sys/class/infiniband/*/ports/1/hw_counters/send_rnr_err' | awk '{ sum += $1 } END { print sum }'
+}
+
+# Skips the test unless the device of this side counts these messages.
+counts_messages_without_receive() {
+	ls /sys/class/infiniband/*/ports/1/hw_counters/send_rnr_err >/dev/null 2>&1 ||
+		skip "the device does not count messages without a Receive"
+}
+
 # lose SHARE [on_server]: loses this share of the frames that the interface sends from now on.
 lose() {
 	${2:-} tc qdisc change dev "$interface" root $NETEM loss "$1"
