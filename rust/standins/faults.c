@@ -27,6 +27,10 @@ module_param(fault_connect, uint, 0644);
 MODULE_PARM_DESC(fault_connect,
 		 "The number of queue pairs that the device is going to refuse to connect");
 
+static int fault_resolve;
+module_param(fault_resolve, int, 0644);
+MODULE_PARM_DESC(fault_resolve, "The error number of each attempt to resolve an address, or 0");
+
 static bool fault_silent;
 module_param(fault_silent, bool, 0644);
 MODULE_PARM_DESC(fault_silent, "No completion queue reports anything");
@@ -75,6 +79,17 @@ int rpcrdma_fault_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask)
 	if (attr->qp_state == IB_QPS_RTR && fault_take(&fault_connect))
 		return -EINVAL;
 	return (ib_modify_qp)(qp, attr, mask);
+}
+
+/* A network with an error that the lab cannot make: no path of Linux 7.2 returns ENETDOWN. */
+int __wrap_rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr,
+			     const struct sockaddr *dst_addr, unsigned long timeout_ms)
+{
+	int error = READ_ONCE(fault_resolve);
+
+	if (error)
+		return -error;
+	return __real_rdma_resolve_addr(id, src_addr, dst_addr, timeout_ms);
 }
 
 static void (*fault_reported)(struct ib_cq *cq, void *context);

@@ -96,7 +96,12 @@ int rpcrdma_fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 
 struct rdma_cm_id;
 struct rpc_xprt;
+struct sockaddr;
 
+int __real_rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr,
+			     const struct sockaddr *dst_addr, unsigned long timeout_ms);
+int __wrap_rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr,
+			     const struct sockaddr *dst_addr, unsigned long timeout_ms);
 void __real_ib_free_cq(struct ib_cq *cq);
 void __wrap_ib_free_cq(struct ib_cq *cq);
 void __real_rdma_destroy_qp(struct rdma_cm_id *id);

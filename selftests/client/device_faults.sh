@@ -7,6 +7,8 @@
 
 parameters=/sys/module/rpcrdma/parameters
 
+ENETDOWN=100
+
 # runs_on SIDE: `$on COMMAND` runs a command on that side.
 runs_on() {
 	case $1 in
@@ -36,6 +38,7 @@ fault() {
 heal() {
 	fault modify 0
 	fault connect 0
+	fault resolve 0
 	fault silent 0
 	fault delay 0
 	fault swallow -1
@@ -118,6 +121,41 @@ queue_pairs_are_not_connected() {
 	end_io
 	leave
 	has_no_resources
+}
+
+# While the network is down, an RPC of a mount with fatal_neterrors ends, and an RPC of another mount waits.
+the_network_is_down() {
+	fails_on client
+	VERS=3
+	head -c 300001 /dev/urandom >"$local/file"
+	for errors in none ENETDOWN:ENETUNREACH; do
+		mount_export fatal_neterrors=$errors
+		: >"$dir/file"
+		set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
+		[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+		fault resolve $ENETDOWN
+		# The transport gives the connection up even if the address is the same.
+		echo "$SERVER" >"$1"
+		"$here/fileio.py" put "$local/file" "$dir/file" 300001 >/dev/null 2>&1 &
+		writer=$!
+		for _ in $(seq 40); do
+			kill -0 $writer 2>/dev/null || break
+			sleep 0.2
+		done
+		case $errors in
+		none) kill -0 $writer || fail "the writer did not wait" ;;
+		*)
+			! kill -0 $writer 2>/dev/null || fail "the writer waits"
+			! wait $writer || fail "the writer has not met an error"
+			;;
+		esac
+		fault resolve 0
+		wait $writer || [ $errors != none ]
+		cp "$local/file" "$dir/again"
+		remount
+		cmp "$local/file" "$dir/again"
+		leave
+	done
 }
 
 # opcode_of WORK: the number that `enum ib_wr_opcode` has for it, or `enum ib_wc_opcode` for a Receive. iWARP reads and
@@ -454,6 +492,7 @@ tests \
 	"device_is_dead server 3" \
 	"queue_pairs_are_not_connected 3" \
 	"queue_pairs_are_not_connected 4.2" \
+	"the_network_is_down" \
 	"completions_get_lost client send" \
 	"completions_get_lost server read send" \
 	"events_end_connections client" \

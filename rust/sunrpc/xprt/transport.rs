@@ -219,8 +219,9 @@ impl From<Error> for XprtSendError {
 ///
 /// `ENETUNREACH` and `ENETDOWN` end the RPCs of mounts with the option `fatal_neterrors`
 /// (`RPC_TASK_NETUNREACH_FATAL`), which is the default in a network namespace; other mounts try
-/// again. rdma_resolve_addr() returns both at once when the namespace has no route to the server.
-/// No event of the connection manager stands for them.
+/// again. rdma_resolve_addr() returns `ENETUNREACH` at once when the namespace has no route to the
+/// server. Linux 7.2 never returns `ENETDOWN` there. No event of the connection manager stands for
+/// either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectError {
     /// The peer refused.
