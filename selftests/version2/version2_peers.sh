@@ -46,11 +46,8 @@ others_speak_it() {
 	[ "$(says last_close)" = none ]
 }
 
-# other_server_is WAY: peer2.py, a server that was written from the document, is between the client and the export.
-#= V2-054, V2-062, V2-092
-#= V2-101, V2-102, V2-105
-#= V2-130, V2-151, V2-155
-other_server_is() {
+# mount_other_server WAY: mounts the export through peer2.py, a server that was written from the document.
+mount_other_server() {
 	start_peer peer2.py "$scratch/control" $$ "$1"
 	defer other_server_goes $peer
 	modprobe rpcrdma
@@ -64,6 +61,14 @@ other_server_is() {
 	[ "$1" != reads ] || MOUNT_OPTIONS=$MOUNT_OPTIONS,wsize=32768
 	mount_export
 	debugfs
+}
+
+# other_server_is WAY: peer2.py is between the client and the export.
+#= V2-054, V2-062, V2-092
+#= V2-101, V2-102, V2-105
+#= V2-130, V2-151, V2-155
+other_server_is() {
+	mount_other_server "$@"
 	expected=2
 	case $1 in silent | version1) expected=1 ;; esac
 	[ "$1" != version1 ] || [ "$(says connects)" = 1 ] || fail "it took $(says connects) connections"
@@ -83,6 +88,24 @@ other_server_is() {
 	[ "$(transport bad_reply)" = 0 ] || fail "$(transport bad_reply) bad Replies"
 	[ "$(says version)" = $expected ]
 	kill -0 $peer || fail "the other server has found a fault"
+}
+
+# The client remembers the version of a server with the address of the connection, even if the transport has another
+# address when the connection ends.
+#= V2-062
+other_server_moves() {
+	mount_other_server called
+	[ "$(cat $known)" = 1 ] || fail "$(cat $known) servers are known"
+	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
+	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+	# The connection is closed, and the next attempt finds no server.
+	echo "$SERVER" >"$1"
+	sleep 1
+	echo "$address" >"$1"
+	stat "$dir" >/dev/null
+	debugfs
+	note "$(cat $known) servers are known"
+	[ "$(cat $known)" = 1 ] || fail "$(cat $known) servers are known after one"
 }
 
 # Fails unless the server has refused a Call, and the client has sent it in another form over the same connection.
@@ -127,4 +150,5 @@ tests \
 	"other_server_is silent" \
 	"other_server_is begins" \
 	"other_server_is called" \
+	"other_server_moves" \
 	"other_server_is version1"
