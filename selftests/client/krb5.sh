@@ -75,6 +75,17 @@ data_are_the_same() {
 	stays bad_reply cmp "$local/file" "$dir/file"
 }
 
+# The results of long READs of short files fit a message. The server does not move them by a Write chunk.
+#= V2-193
+short_results_stay_in_the_message() {
+	mount_protected "$1" "$2"
+	head -c 3000 /dev/urandom >"$local/file"
+	cp "$local/file" "$dir/file"
+	for bytes in 65536 1048576; do
+		dd if="$dir/file" bs=$bytes count=1 iflag=direct 2>/dev/null | cmp - "$local/file"
+	done
+}
+
 # A protected Call or Reply is mapped as a whole: head, pages and tail. The copies of less than a page have
 # other offsets within their pages.
 swiotlb_moves_memory() {
@@ -160,6 +171,7 @@ for sec in krb5 krb5i krb5p; do
 	set -- "$@" "data_are_the_same $sec 3" "data_are_the_same $sec 4.2"
 done
 tests "$@" \
+	"short_results_stay_in_the_message krb5i 3" \
 	"swiotlb_moves_memory krb5i 3" \
 	"connections_break krb5p 3" \
 	"connections_break krb5p 4.2" \
