@@ -579,6 +579,19 @@ queue_pairs() {
 	echo "$shown" | awk '/type RC/ { count++ } END { print count + 0 }'
 }
 
+# Prints the free memory of the server, in KiB, including the pages that each processor keeps for its next allocation.
+# Has its kernel free the memory of caches, and the freed memory that KASAN keeps back.
+server_free() {
+	on_server sh -c 'echo 3 >/proc/sys/vm/drop_caches
+		for cache in /sys/kernel/slab/*/shrink; do
+			[ ! -e "$cache" ] || echo 1 >"$cache"
+		done
+		sleep 1
+		cat /proc/zoneinfo' | awk '
+		$1 == "nr_free_pages" || $1 == "count:" { pages += $2 }
+		END { print pages * 4 }'
+}
+
 # Makes a network namespace with a device of its own, which is routed through this namespace.
 make_namespace() {
 	software_device

@@ -55,12 +55,6 @@ calls_are_as_long_as_nfsd_takes() {
 	[ "$(grep -c '^ok' "$local/caller.log")" = 2 ] || fail "there have been other tests"
 }
 
-# The free memory of the server, in KiB.
-memory_left() {
-	on_server sh -c 'echo 3 >/proc/sys/vm/drop_caches; sleep 0.2
-		awk "/^MemFree/ { print \$2 }" /proc/meminfo'
-}
-
 # As `make_files`, and leaves the server without a client: a mount without traffic for five minutes
 # ends its connection, which would change the memory of the server at rest.
 make_files_and_leave() {
@@ -108,13 +102,13 @@ no_page_is_lost() {
 
 # less_is_free_after COMMAND...: whether 6 MiB less are, and stay so, when it was run three times.
 less_is_free_after() {
-	before=$(memory_left)
+	before=$(server_free)
 	[ -n "$before" ] || fail "the server does not tell its free memory"
 	for _ in 1 2 3; do
 		"$@" || fail "$1 has failed"
 	done
 	for _ in $(seq 20); do
-		after=$(memory_left)
+		after=$(server_free)
 		[ -n "$after" ] || fail "the server does not tell its free memory"
 		[ "$after" -lt $((before - 6144)) ] || break
 		sleep 1

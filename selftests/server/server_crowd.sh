@@ -108,12 +108,6 @@ many_come_and_go_beside_others() {
 	server_is_idle
 }
 
-# kB of free memory of the server.
-server_free() {
-	on_server sh -c 'echo 3 >/proc/sys/vm/drop_caches; sleep 1; cat /proc/meminfo' |
-		awk '$1 == "MemFree:" { print $2 }'
-}
-
 # Prints the memory of a connection. Fails if it is MOST kB or more.
 idle_clients_cost_little() {
 	start
