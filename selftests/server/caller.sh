@@ -41,6 +41,17 @@ calls_are_read_in_rounds() {
 # Starts the service with payloads of at most this number of bytes.
 payloads_are() {
 	on_server sh -c "rpc.nfsd 0 && echo $1 >/proc/fs/nfsd/max_block_size && rpc.nfsd"
+	grace_ends
+}
+
+# Ends the grace period, which begins if nfsd remembers a client of NFSv4. It refuses WRITEs in this period.
+grace_ends() {
+	on_server sh -c 'for _ in $(seq 100); do
+		[ "$(cat /proc/fs/nfsd/v4_end_grace)" != Y ] || exit 0
+		echo Y >/proc/fs/nfsd/v4_end_grace || :
+		sleep 0.1
+	done 2>/dev/null
+	exit 1' || fail "the grace period of nfsd does not end"
 }
 
 # nfsd moves 1 MiB in an RPC here, which is the most of the kernel's own clients. It can be told to move 4 MiB.
