@@ -104,16 +104,14 @@ struct ib_qp *rpcrdma_qp_create(struct rdma_cm_id *id, struct ib_pd *pd,
  */
 int rpcrdma_qp_connect(struct rdma_cm_id *id, struct ib_qp *qp)
 {
-	static const enum ib_qp_state states[] = { IB_QPS_INIT, IB_QPS_RTR, IB_QPS_RTS };
-	unsigned int i;
 	int ret;
 
-	for (i = 0; i < ARRAY_SIZE(states); i++) {
-		ret = rpcrdma_qp_move(id, qp, states[i]);
-		if (ret)
-			return ret;
-	}
-	return 0;
+	ret = rpcrdma_qp_move(id, qp, IB_QPS_INIT);
+	if (!ret)
+		ret = rpcrdma_qp_move(id, qp, IB_QPS_RTR);
+	if (!ret)
+		ret = rpcrdma_qp_move(id, qp, IB_QPS_RTS);
+	return ret;
 }
 
 /*
