@@ -217,9 +217,9 @@ check-stress: python ## Two hours of broken connections, failing allocations, sp
 soak: python ## Half an hour of faults in random order, on either side, in both versions; not in check
 	@tools/check/check-lab --table soak $(if $(SEED),--seed $(SEED))
 
-check-nightly: python ## check, soak, check-stress, and every seeded mistake of both lists (a night)
+check-nightly: python ## check, check-docs, check-deb, soak, check-stress, every seeded mistake of both lists (a night)
 	@tools/check/total $(MAKE) --no-print-directory -k check-lint check-host check-build check-lab \
-		check-end soak check-stress check-mistakes nightly-mutations
+		check-end check-docs check-deb soak check-stress check-mistakes nightly-mutations
 
 check-wire: python ## nfstest_rdma, all of it: our client and our server, beside the kernel's own
 	@tools/check/check-wire
