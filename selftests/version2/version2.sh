@@ -305,6 +305,34 @@ sides_change_in_band() {
 	end_io
 }
 
+# mount_inside PORT: mounts the export in the namespace of make_namespace and in a mount namespace that ends with it.
+mount_inside() {
+	inside unshare --mount sh -e -c '
+		mount -t nfs -o "proto=rdma,port=$1,vers=3,nolock" "$2" "$3"
+		stat "$3"
+		umount "$3"
+	' sh "$1" "$SERVER:$EXPORT" "$local/mnt"
+}
+
+# With in-band negotiation, a network namespace asks a server that another network namespace remembers: the address may
+# belong to another server there.
+namespaces_remember_servers_apart() {
+	with 2 1
+	in_band 1
+	VERS=3
+	make_namespace
+	defer forget_servers
+	mount_export
+	[ "$(cat $known)" = 1 ] || fail "$(cat $known) servers are known"
+	mkdir "$local/mnt"
+	for times in 1 0; do
+		trace mount_inside "$PORT"
+		asked=$(grep -c '^rpcrdma_protocol_message: .*event=version' "$local/events") || :
+		note "the server was asked $asked times"
+		[ "$asked" = "$times" ] || fail "the namespace must ask $times times"
+	done
+}
+
 # parts_in EVENT RESPONSE: fails unless an event has a message that more parts follow, of a Call (0) or of a Reply (1).
 parts_in() {
 	header="[0-9a-f]\{8\}00000002[0-9a-f]\{8\}00000000"
@@ -498,5 +526,6 @@ tests \
 	"server_calls_the_client" \
 	"server_announces_version_1" \
 	"server_is_asked_in_band" \
+	"namespaces_remember_servers_apart" \
 	"in_two_namespaces 3" \
 	"in_two_namespaces 4.2"
