@@ -587,9 +587,11 @@ server_free() {
 			[ ! -e "$cache" ] || echo 1 >"$cache"
 		done
 		sleep 1
+		echo "page_size: $(getconf PAGESIZE)"
 		cat /proc/zoneinfo' | awk '
+		$1 == "page_size:" { octets = $2 }
 		$1 == "nr_free_pages" || $1 == "count:" { pages += $2 }
-		END { print pages * 4 }'
+		END { print pages * octets / 1024 }'
 }
 
 # Makes a network namespace with a device of its own, which is routed through this namespace.
