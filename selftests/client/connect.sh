@@ -11,10 +11,9 @@ attempts() {
 # moves_to ADDRESS: the transport's server has this address, at once. A task that holds the transport's
 # lock would delay that.
 moves_to() {
-	set -- "$1" /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-	[ -e "$2" ] || skip "this kernel's sunrpc has no sysfs"
+	needs_dstaddr
 	begun=$(date +%s%N)
-	timeout 10 sh -c 'echo "$1" >"$2"' sh "$1" "$2" || fail "the lock was held for 10 s"
+	timeout 10 sh -c 'echo "$1" >"$2"' sh "$1" "$dstaddr" || fail "the lock was held for 10 s"
 	took=$((($(date +%s%N) - begun) / 1000000))
 	note "the address changed in $took ms"
 	[ $took -lt 1000 ] || fail "the lock was held"
@@ -181,12 +180,11 @@ route_goes() {
 	head -c 300001 /dev/urandom >"$local/file"
 	: >"$dir/file"
 	before=$(transport connect_count)
-	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+	needs_dstaddr
 	ip route add throw "$SERVER/32"
 	defer ip route delete throw "$SERVER/32"
 	# The transport gives the connection up even if the address is the same.
-	echo "$SERVER" >"$1"
+	echo "$SERVER" >"$dstaddr"
 	"$here/fileio.py" put "$local/file" "$dir/file" 300001 &
 	writer=$!
 }

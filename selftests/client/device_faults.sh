@@ -131,11 +131,10 @@ the_network_is_down() {
 	for errors in none ENETDOWN:ENETUNREACH; do
 		mount_export fatal_neterrors=$errors
 		: >"$dir/file"
-		set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-		[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+		needs_dstaddr
 		fault resolve $ENETDOWN
 		# The transport gives the connection up even if the address is the same.
-		echo "$SERVER" >"$1"
+		echo "$SERVER" >"$dstaddr"
 		"$here/fileio.py" put "$local/file" "$dir/file" 300001 >/dev/null 2>&1 &
 		writer=$!
 		for _ in $(seq 40); do
@@ -471,8 +470,7 @@ by_a_dead_device() {
 
 # The connection is given up while memory is registered for a Reply.
 with_registered_memory() {
-	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+	needs_dstaddr
 	lossy_link
 	exec 8<"$dir/file"
 	lose 100%
@@ -480,7 +478,7 @@ with_registered_memory() {
 	reader=$!
 	exec 8<&-
 	sleep 1
-	echo "$SERVER" >"$1"
+	echo "$SERVER" >"$dstaddr"
 	lose 0%
 	wait $reader
 	cmp "$local/file" "$local/got"

@@ -65,15 +65,14 @@ connections_are_made_whole_or_not() {
 	rest=$(rdma_objects)
 	mount_export nolock,noac
 	: >"$dir/file"
-	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
-	address=$(cat "$1")
+	needs_dstaddr
+	address=$(cat "$dstaddr")
 	before=$(transport connect_count)
 	failed=0
 	for cache in /sys/kernel/slab/kmalloc-[0-9]*; do
 		echo 1 >"$cache/failslab"
 		for number in $(seq "$ALLOCATIONS"); do
-			connects_after_failure "$number" "$1" "$address" ||
+			connects_after_failure "$number" "$dstaddr" "$address" ||
 				fail "no connection after allocation $number of ${cache##*/} has failed"
 		done
 		echo 0 >"$cache/failslab"

@@ -125,11 +125,10 @@ connecting_may_use_the_reserves() {
 work() {
 	"$here/together.py" "$dir" "$1" 2000000
 	before=$(transport connect_count)
-	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
-	address_now=$(cat "$1")
+	needs_dstaddr
+	address_now=$(cat "$dstaddr")
 	# The connection is given up before the address changes.
-	echo "$address_now" >"$1"
+	echo "$address_now" >"$dstaddr"
 	"$here/fileio.py" put "$here/lib.sh" "$dir/small" 1000
 	[ "$(transport connect_count)" -gt "$before" ] || fail "the connection was not lost"
 }

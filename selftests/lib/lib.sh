@@ -573,6 +573,14 @@ revive_device() {
 	device_comes_back "$@"
 }
 
+# Sets $dstaddr to the file with the address of the transport's server. To write the same address ends the connection.
+needs_dstaddr() {
+	for dstaddr in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr; do
+		[ ! -e "$dstaddr" ] || return 0
+	done
+	skip "this kernel's sunrpc has no sysfs"
+}
+
 # queue_pairs [on_server]: prints the number of queue pairs of connections.
 queue_pairs() {
 	shown=$("$@" rdma resource show qp) || fail "rdma resource show has failed" >&2

@@ -216,15 +216,14 @@ reads_while_each_allocation_fails() {
 # The client gets the data, maybe over another connection, and no error message.
 each_allocation_fails() {
 	begin 3 nolock,noac
-	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+	needs_dstaddr
 	defer no_server_faults
 	server_fault failslab probability=0 ignore-gfp-wait=N cache-filter=Y task-filter=Y interval=1
 	on_server sh -c 'for task in $(pgrep "^nfsd"); do echo 1 >/proc/$task/make-it-fail; done'
 	head -c 65536 /dev/urandom >"$local/file"
 	cp "$local/file" "$dir/file"
 	failed=0
-	TRACED=on_server EVENTS=svcrdma_error trace reads_while_each_allocation_fails "$1"
+	TRACED=on_server EVENTS=svcrdma_error trace reads_while_each_allocation_fails "$dstaddr"
 	note "$failed allocations have failed, $(($(transport connect_count) - connections)) new connections"
 	[ "$failed" -gt 0 ] || fail "memory was not short"
 	[ ! -s "$local/events" ] || {

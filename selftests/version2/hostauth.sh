@@ -108,9 +108,8 @@ reload() {
 
 # Ends the connection of the mount: writing the address to sysfs does, even if the address is the same.
 reconnect() {
-	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
-	echo "$SERVER" >"$1"
+	needs_dstaddr
+	echo "$SERVER" >"$dstaddr"
 }
 
 is_proven() {

@@ -96,12 +96,11 @@ other_server_is() {
 other_server_moves() {
 	mount_other_server called
 	[ "$(cat $known)" = 1 ] || fail "$(cat $known) servers are known"
-	set -- /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr
-	[ -e "$1" ] || skip "this kernel's sunrpc has no sysfs"
+	needs_dstaddr
 	# The connection is closed, and the next attempt finds no server.
-	echo "$SERVER" >"$1"
+	echo "$SERVER" >"$dstaddr"
 	sleep 1
-	echo "$address" >"$1"
+	echo "$address" >"$dstaddr"
 	stat "$dir" >/dev/null
 	debugfs
 	note "$(cat $known) servers are known"
