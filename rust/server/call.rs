@@ -26,6 +26,7 @@ use crate::{
         responder::{
             self,
             Call,
+            ReadChunk,
             Source,
             CALL_START, //
         },
@@ -82,12 +83,14 @@ enum PageUse {
 }
 
 impl PageUse {
-    /// Returns the layout of a Call, whose Payload stream may have arrived in several parts. The decoder of
+    /// Returns the layout of a Call with this Payload `stream`, which may have arrived in several parts. The decoder of
     /// the upper layer compares a chunk with the count before it.
     //= V1-052, V1-096, D-39
-    fn of(call: &Call<'_>, joined: bool) -> Self {
+    fn of(call: &Call<'_>, stream: &[u8], joined: bool) -> Self {
+        let is_behind_header =
+            |chunk: &ReadChunk| !responder::splits_credential(chunk.position, stream);
         match (call.kind, call.only_read_chunk()) {
-            (Kind::Msg, Some(chunk)) if !joined => {
+            (Kind::Msg, Some(chunk)) if !joined && is_behind_header(&chunk) => {
                 // It is no longer than the message.
                 let len = chunk.len as u32;
                 Self::Chunk {
@@ -241,8 +244,8 @@ impl Open<'_> {
         };
         self.shared().lock().role.pulling += 1;
         let added = match message.note().open(message.bytes()) {
-            Some((fixed, call, _)) => {
-                let layout = PageUse::of(&call, message.note().joined.is_some());
+            Some((fixed, call, stream)) => {
+                let layout = PageUse::of(&call, stream, message.note().joined.is_some());
                 self.add_reads(fixed.xid, &call, layout, message.note().read, pull)
             }
             None => Err(Begun::Lost(EndReason::NotPosted)),
@@ -306,7 +309,7 @@ impl Open<'_> {
                 Err(_) => Begun::Lost(EndReason::NoMemory),
             };
         }
-        let layout = PageUse::of(&call, joined);
+        let layout = PageUse::of(&call, stream, joined);
         let count = layout.len(&call).div_ceil(PAGE_SIZE);
         let Ok(pull) = self.begin_pulling(rqst, count) else {
             self.end_pulling();
@@ -587,7 +590,7 @@ fn put(
     let data = pull.memory_mut()?;
     let bytes = message.bytes();
     let (fixed, call, stream) = message.note().open(bytes)?;
-    let layout = PageUse::of(&call, message.note().joined.is_some());
+    let layout = PageUse::of(&call, stream, message.note().joined.is_some());
     fill(data, &call, layout, stream).ok()?;
     let mut refused = None;
     if call.kind == Kind::Nomsg {

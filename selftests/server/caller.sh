@@ -38,6 +38,24 @@ calls_are_read_in_rounds() {
 	break_rules a_call_in_as_many as_many_segments_to_read many_calls_in data_in_odd
 }
 
+# sunrpc takes the RPC header up to the end of the credential, which has 32 bytes at least, for one piece of memory. Its
+# trace event has the lengths of the pieces.
+headers_are_in_one_piece() {
+	needs_server_command
+	needs_crowd
+	make_files
+	on_server sh -ec "mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+		[ ! -d $tracing ] || rmdir $tracing
+		mkdir $tracing
+		echo 1 >$tracing/events/sunrpc/svc_xdr_recvfrom/enable"
+	break_rules a_read_chunk_in_the_header
+	on_server sh -c "cat $tracing/trace; rmdir $tracing" >"$local/trace"
+	sed -n 's/.* svc_xdr_recvfrom: .* head=\[[^,]*,\([0-9]*\)] page=\([0-9]*\).*/\1 \2/p' "$local/trace" >"$local/pieces"
+	note "$(wc -l <"$local/pieces") Calls"
+	[ "$(wc -l <"$local/pieces")" -ge 30 ] || fail "the events are missing"
+	! awk '$1 < 32 && $2 != 0' "$local/pieces" | grep . || fail "a header is in two pieces"
+}
+
 # Starts the service with payloads of at most this number of bytes.
 payloads_are() {
 	on_server sh -c "rpc.nfsd 0 && echo $1 >/proc/fs/nfsd/max_block_size && rpc.nfsd"
@@ -182,6 +200,7 @@ listeners_are_made_whole_or_not() {
 
 tests \
 	"each_rule_is_held" \
+	"headers_are_in_one_piece" \
 	"calls_are_read_in_rounds" \
 	"calls_are_as_long_as_nfsd_takes" \
 	"nobody_else_is_disturbed" \

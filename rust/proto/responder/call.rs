@@ -39,6 +39,10 @@ const RPC_START: u64 = 8;
 /// The bytes of an RPC Call up to its procedure.
 pub const CALL_START: usize = 24;
 
+/// The place of the length of the credential, and of its body, in an RPC Call.
+const CREDENTIAL_LEN: usize = 28;
+const CREDENTIAL: u64 = 32;
+
 /// The bytes of the shortest RPC Reply, which denies the Call.
 const SHORTEST_REPLY: u64 = 20;
 
@@ -462,6 +466,20 @@ fn assembled_len(
         count = count.saturating_add(1);
     }
     Ok(at.saturating_add(stream_len.saturating_sub(used)))
+}
+
+/// Returns whether a chunk at `position` has a part of the RPC header up to the end of the credential. `stream` is the
+/// Payload stream.
+///
+/// RPCSEC_GSS computes a checksum from this part of the header (RFC 2203, 5.3.1), and sunrpc takes it for one piece of
+/// memory (`svcauth_gss_verify_header`).
+#[inline]
+pub fn splits_credential(position: Position, stream: &[u8]) -> bool {
+    let len = stream.get(CREDENTIAL_LEN..).and_then(<[u8]>::first_chunk);
+    len.is_none_or(|len| {
+        let len = u64::from(u32::from_be_bytes(*len));
+        u64::from(position.0) < CREDENTIAL.saturating_add(padded(len))
+    })
 }
 
 /// Compares the [start](CALL_START) of a Long Call, or the part of it that was read, with its

@@ -11,6 +11,7 @@ pub use call::{
     accept,
     check_long,
     slice,
+    splits_credential,
     Call,
     CallLimits,
     ParsedCall,

@@ -59,6 +59,20 @@ def several_read_chunks(c: Client) -> None:
         good(c.replied(xid).payload)
 
 
+#= V1-057, NFS-044
+@case()
+def a_read_chunk_in_the_header(c: Client) -> None:
+    """A part of the RPC header, with the credential or a part of it, is in a Read chunk."""
+    for position in range(8, 48, 4):
+        for length in (4, 12, 32):
+            xid = c.caller.next_xid()
+            call = compound(PUTROOTFH, GETFH)(xid)
+            piece = c.piece(0, data=call[position:position + length])
+            c.send(words(xid, 1, 32, RDMA_MSG) + lists_of([(position, piece)]) + call[:position]
+                   + call[position + length:])
+            good(c.replied(xid).payload)
+
+
 def write_by(c: Client, data: bytes, cuts: list[tuple[int, int]], behind: bytes = b"", start: int = 0,
              pad: bytes = b"") -> int:
     """Sends a WRITE with a Read chunk, which has a Segment for each range of DATA in CUTS."""

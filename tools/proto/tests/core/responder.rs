@@ -5,13 +5,13 @@
 use common::{conveyed, read, rpc, segment, v1_message, words, Lists};
 use proptest::prelude::*;
 use rpcrdma_proto::proto::responder::{
-    accept, check_long, slice, CallLimits, ParsedCall, Source, CALL_START,
+    accept, check_long, slice, splits_credential, CallLimits, ParsedCall, Source, CALL_START,
 };
 use rpcrdma_proto::proto::wire::chunk::ChunkLists;
 use rpcrdma_proto::proto::wire::error::{BadHeader, ErrorReport};
 use rpcrdma_proto::proto::wire::header::{Body, FixedWords, Kind, Outgoing};
 use rpcrdma_proto::proto::wire::types::{
-    Grant, Handle, MsgType, ReadSegment, Segment, Version, Xid,
+    Grant, Handle, MsgType, Position, ReadSegment, Segment, Version, Xid,
 };
 use rpcrdma_proto::proto::wire::v1;
 use rpcrdma_proto::proto::wire::v2;
@@ -406,6 +406,32 @@ fn no_position_is_unaligned() {
         let (fixed, rest) = FixedWords::split(&message).unwrap();
         assert_eq!(v1::decode(&fixed, rest).err(), Some(BadHeader::Unaligned));
     }
+}
+
+/// The first `len` bytes of a Call whose credential has a body of `credential` bytes.
+fn stream(credential: u32, len: usize) -> Vec<u8> {
+    let mut stream = words(&[1, 0, 2, 100_003, 3, 7, 6, credential]);
+    stream.resize(len, 0xff);
+    stream
+}
+
+#[test]
+fn a_chunk_in_the_credential_is_known() {
+    for (credential, end) in [(0, 32), (1, 36), (4, 36), (24, 56), (400, 432)] {
+        for at in (8..end + 9).step_by(4) {
+            let split = splits_credential(Position(at), &stream(credential, 1000));
+            assert_eq!(split, at < end, "{credential} {at}");
+        }
+    }
+    // The length of the credential is in the chunk, or makes no sense.
+    for len in [8, 28, 31] {
+        assert!(splits_credential(Position(len as u32), &stream(24, len)));
+    }
+    assert!(!splits_credential(Position(56), &stream(24, 32)));
+    assert!(splits_credential(
+        Position(u32::MAX),
+        &stream(u32::MAX, 100)
+    ));
 }
 
 const LENIENT: CallLimits = CallLimits {
