@@ -29,7 +29,6 @@ use crate::{
             Event, //
         },
         wire::{
-            error::ErrorReport,
             header::{
                 Conveyed,
                 FixedWords,
@@ -239,7 +238,6 @@ impl<R: Role> Shared<R> {
             Event::Call(_) => MsgType::Call,
             _ => MsgType::Reply,
         };
-        let fixed = part.fixed;
         let offset = part.part.offset;
         match joined.add(R::BUDGET, offset, part.conveyed.payload) {
             Ok(()) if part.more => {
@@ -247,10 +245,7 @@ impl<R: Role> Shared<R> {
                 return Disposition::Done;
             }
             Ok(()) => {}
-            Err(error) if error == ENOMEM && kind == MsgType::Call => {
-                return Disposition::Refuse(fixed, ErrorReport::System);
-            }
-            // The RPC has not failed: its Call is sent again, on another connection.
+            // The RPC has not failed: its Call is sent again, on another connection. An error message would end it.
             Err(error) if error == ENOMEM => return Disposition::Close(EndReason::NoMemory),
             // A later part of a message that could not be joined.
             Err(_) => return Disposition::Done,
