@@ -221,6 +221,8 @@ pub(super) struct Receives {
     pub(super) allowance: Allowance,
     /// Receives to be posted again, except the Receives that completions repost.
     pub(super) batch: RecvBatch<Shared<Server>>,
+    /// The number of Calls that have arrived and have no Reply yet.
+    pub(super) in_progress: u32,
     /// The number of Calls of version 2 that have been taken up and have no Reply yet.
     pub(super) taken: u32,
 }
@@ -229,8 +231,9 @@ impl Receives {
     /// Creates the accounts of a connection without buffers.
     pub(super) fn new() -> Self {
         Self {
-            allowance: Allowance::new(0, Time(0)),
+            allowance: Allowance::new(0, 0, Time(0)),
             batch: RecvBatch::new(1),
+            in_progress: 0,
             taken: 0,
         }
     }

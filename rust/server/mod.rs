@@ -42,6 +42,7 @@ use crate::{
         self,
         Addresses,
         Service,
+        ServiceFacts,
         SvcHandle, //
     },
     support::{
@@ -73,10 +74,10 @@ impl Service for RdmaService {
     fn accept(
         xprt: SvcHandle,
         request: KBox<ConnectRequest>,
-        most: u32,
+        service: &ServiceFacts,
     ) -> Result<(service::ServerConnection, Addresses)> {
         let peer = request.peer();
-        service::ServerConnection::accept(xprt, request, most).inspect_err(|&error| {
+        service::ServerConnection::accept(xprt, request, service).inspect_err(|&error| {
             let why = match error {
                 _ if error == errno::not_supported() => "the limits of the device do not suffice",
                 ENOMEM => "no memory",

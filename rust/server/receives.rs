@@ -12,7 +12,8 @@ use super::{
         Server,
         ServerMessage, //
     },
-    role::trace_answer, //
+    role::trace_answer,
+    settings, //
 };
 use crate::{
     endpoint::{
@@ -40,8 +41,7 @@ use crate::{
 use core::ops::Range;
 use kernel::prelude::*;
 
-/// Makes the first buffers and posts the first Receives of a connection that grows up to `most` Calls at
-/// a time. Context: process, may sleep.
+/// Makes the first buffers and posts the first Receives of a connection. Context: process, may sleep.
 ///
 /// # Errors
 ///
@@ -50,9 +50,9 @@ pub(super) fn make_first(
     endpoint: &Endpoint<Server>,
     protocol: &Protocol,
     buffers: &Buffers,
-    most: u32,
 ) -> Result {
-    let allowance = Allowance::new(most, now());
+    let sizes = &endpoint.shared().role.sizes;
+    let allowance = Allowance::new(sizes.first_calls(), sizes.grants, now());
     let mut state = endpoint.shared().lock();
     state.set_messages(protocol.messages_for(allowance.calls()));
     let receives = &mut state.role.receives;
@@ -70,16 +70,39 @@ impl State<Server> {
     #[inline(always)]
     //= V1-033, V1-035, V1-040
     pub(super) fn update_grant(&mut self, cid: u32, most: u32) -> Option<Range<u32>> {
-        let allowance = &mut self.role.receives.allowance;
-        let wanted = allowance.handle_reply(most, now);
-        let grants = most.min(allowance.calls());
+        let wanted = self.role.receives.allowance.handle_reply(most, now);
+        self.set_grants(cid, most);
+        wanted
+    }
+
+    /// Sets the grant of connection number `cid` to the number of Calls that there are Receives for, and `most` at most.
+    #[inline(always)]
+    fn set_grants(&mut self, cid: u32, most: u32) {
+        let grants = most.min(self.role.receives.allowance.calls());
         let changed = self
             .established()
             .is_some_and(|(protocol, _)| protocol.set_grants(grants));
         if changed {
             trace::emit(|| trace::SvcrdmaCredits { cid, limit: grants });
         }
-        wanted
+    }
+
+    /// Counts a Call, which is in progress until [`Self::end_call`].
+    #[inline(always)]
+    pub(super) fn begin_call(&mut self) {
+        self.role.receives.in_progress += 1;
+    }
+
+    /// Ends a Call, and releases the Receives that it has [held](Self::hold): its buffer
+    /// [receives again](Self::receive_again) before another message is posted.
+    #[inline(always)]
+    pub(super) fn end_call(&mut self, held: u32) {
+        let receives = &mut self.role.receives;
+        receives.in_progress = receives.in_progress.saturating_sub(1);
+        if held != 0 {
+            receives.taken = receives.taken.saturating_sub(1);
+            self.release(held);
+        }
     }
 
     /// Makes the buffer of `call` receive another message. The client may use the credit as soon as it has the
@@ -103,20 +126,18 @@ impl State<Server> {
             .is_some_and(|protocol| !protocol.may_take_call(0))
     }
 
-    /// Counts a Call that is taken up and that was [held](Self::hold) as `receives` Receives.
+    /// Counts a Call that is taken up and that was [held](Self::hold) as `receives` Receives. Returns the present and
+    /// the wanted number of Calls if more Receives are useful: the caller makes the connection
+    /// [grow](Open::grow_for_calls).
     #[inline]
-    pub(super) fn take_call(&mut self, receives: u32) {
+    pub(super) fn take_call(&mut self, receives: u32) -> Option<Range<u32>> {
+        let accounts = &mut self.role.receives;
         // Version 1 holds no Receives.
-        self.role.receives.taken += u32::from(receives != 0);
-    }
-
-    /// Ends a Call that was [taken up](Self::take_call), and releases its `receives` Receives as
-    /// [`Self::release`] does: its buffer [receives again](Self::receive_again) before another message is posted.
-    #[inline]
-    pub(super) fn end_call(&mut self, receives: u32) {
-        let taken = &mut self.role.receives.taken;
-        *taken = taken.saturating_sub(u32::from(receives != 0));
-        self.release(receives);
+        accounts.taken += u32::from(receives != 0);
+        let in_progress = accounts.in_progress;
+        accounts
+            .allowance
+            .handle_call(in_progress, settings::max_requests)
     }
 }
 
@@ -148,6 +169,25 @@ impl Open<'_> {
             .map(|protocol| protocol.messages_for(calls))
         {
             state.set_messages(messages);
+        }
+    }
+
+    /// Makes room for more Calls of `version`, as [`Self::grow`] does, while Calls in progress use the credits. The client
+    /// is told by the next Reply, or at once in version 2.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn grow_for_calls(&self, calls: Range<u32>, version: Version) {
+        self.grow(calls, version);
+        let shared = self.shared();
+        if version == Version::V1 || shared.is_closing() {
+            return;
+        }
+        let mut state = shared.lock();
+        state.set_grants(self.cid(), settings::max_requests());
+        let told = state.transmit(self.endpoint().qp());
+        drop(state);
+        if told.is_err() {
+            shared.request_close(EndReason::NotPosted);
         }
     }
 

@@ -239,9 +239,12 @@ impl Open<'_> {
     ) -> Option<Range<u32>> {
         let state = sending.state();
         let wanted = state.update_grant(self.cid(), settings::max_requests());
-        if version == Version::V2 {
-            state.end_call(call.note().held);
-        }
+        // Version 1 holds no Receives.
+        let held = match version {
+            Version::V1 => 0,
+            Version::V2 => call.note().held,
+        };
+        state.end_call(held);
         wanted
     }
 

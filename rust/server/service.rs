@@ -42,6 +42,7 @@ use crate::{
                 SvcRqst, //
             },
             Addresses,
+            ServiceFacts,
             SvcHandle, //
         },
         CallBuf, //
@@ -53,6 +54,7 @@ use crate::{
         trace, //
     },
 };
+use core::ops::Range;
 use kernel::{
     prelude::*,
     sync::{
@@ -89,9 +91,9 @@ impl ServerConnection {
     pub(super) fn accept(
         xprt: SvcHandle,
         request: KBox<ConnectRequest>,
-        most: u32,
+        service: &ServiceFacts,
     ) -> Result<(Self, Addresses)> {
-        let sizes = ServerSizes::new(&request, most).ok_or_else(errno::not_supported)?;
+        let sizes = ServerSizes::new(&request, service).ok_or_else(errno::not_supported)?;
         let cid = CONNECTIONS.fetch_add(1, Relaxed);
         let mut config = sizes.config(cid);
         let judgement = Judgement::new(Side::Server, request.peer(), &request.link())?;
@@ -125,7 +127,7 @@ impl ServerConnection {
             rnr_retry_count: RNR_RETRIES,
         };
         let begun = (|| {
-            receives::make_first(&endpoint, &protocol, &first, sizes.grants)?;
+            receives::make_first(&endpoint, &protocol, &first)?;
             let entered = Gate::enter_owned(gate).ok_or_else(errno::not_connected)?;
             *this.link.ticker.lock() = Some(Ticker::new(entered)?);
             // A device that has gone away before is told by accept().
@@ -160,6 +162,8 @@ impl ServerConnection {
 pub(crate) enum Work {
     /// A Call that is to be begun.
     Begin(ServerMessage),
+    /// The same, after Receives are posted for more Calls: the present and the wanted number.
+    BeginAndGrow(ServerMessage, Range<u32>),
     /// A Call whose data has been read.
     Complete(ServerMessage),
 }
@@ -189,8 +193,10 @@ fn begin(state: &mut State<Server>) -> Option<Work> {
         return None;
     }
     let call = state.role.calls.pop()?;
-    state.take_call(call.note().held);
-    Some(Work::Begin(call))
+    Some(match state.take_call(call.note().held) {
+        None => Work::Begin(call),
+        Some(calls) => Work::BeginAndGrow(call, calls),
+    })
 }
 
 impl svc::SvcConnection for ServerConnection {
@@ -223,6 +229,10 @@ impl svc::SvcConnection for ServerConnection {
         };
         match work {
             Work::Begin(call) => open.begin(call, rqst),
+            Work::BeginAndGrow(call, calls) => {
+                open.grow_for_calls(calls, call.note().kept.version());
+                open.begin(call, rqst)
+            }
             Work::Complete(call) => open.complete(call, rqst),
         }
     }

@@ -34,7 +34,10 @@ use crate::{
         listen::ConnectRequest,
         qp, //
     },
-    sunrpc::svc::backchannel::SLOTS,
+    sunrpc::svc::{
+        backchannel::SLOTS,
+        ServiceFacts, //
+    },
     support::{
         memory::PAGE_SIZE,
         net, //
@@ -88,6 +91,8 @@ pub(super) struct ServerSizes {
     pub(super) reads: u8,
     /// The most credits that there will ever be Receives for.
     pub(super) grants: u32,
+    /// The credits at the start of the connection.
+    first: u32,
     remote_invalidation: bool,
     call_bytes: u32,
 }
@@ -148,9 +153,10 @@ fn find(
 }
 
 impl ServerSizes {
-    /// Returns the sizes for RPC messages of at most `most` bytes. Returns `None` if the device or the peer
-    /// does not suffice, and logs the reason.
-    pub(super) fn new(request: &ConnectRequest, most: u32) -> Option<Self> {
+    /// Returns the sizes for RPC messages of a `service`. Returns `None` if the device or the peer does not suffice, and
+    /// logs the reason.
+    pub(super) fn new(request: &ConnectRequest, service: &ServiceFacts) -> Option<Self> {
+        let most = service.most;
         let device = request.attributes();
         let has = Device {
             registration_pages: device.max_registration_pages,
@@ -196,6 +202,7 @@ impl ServerSizes {
             },
             reads,
             grants: resources.grants,
+            first: Allowance::first(service.threads).min(resources.grants),
             remote_invalidation: device.memory_management,
             call_bytes: most,
         })
@@ -234,7 +241,7 @@ impl ServerSizes {
 
     /// Returns the number of Calls at a time with Receives at the start of a connection.
     pub(super) fn first_calls(&self) -> u32 {
-        self.grants.min(Allowance::FIRST)
+        self.first
     }
 
     /// Returns the protocol's configuration of connection number `cid`.

@@ -319,37 +319,6 @@ many_grants_come() {
 	fail "each message found a Receive, or waited for it for long"
 }
 
-frozen=/run/rpcrdma-test-frozen
-
-# A file system of the server that can be frozen, with an export.
-make_frozen() {
-	on_server sh -ec "modprobe -q loop || :
-		command -v mkfs.ext2 fsfreeze >/dev/null || exit 4
-		mkdir -p $frozen
-		dd if=/dev/zero of=$frozen.image bs=1M count=16 2>/dev/null
-		mkfs.ext2 -q $frozen.image
-		mount -o loop $frozen.image $frozen || exit 4
-		exportfs -o rw,no_root_squash,insecure,no_subtree_check,fsid=77 '*:$frozen'" || {
-		[ $? = 4 ] || fail "there is no file system to freeze"
-		skip "the server needs loop devices, ext2, and fsfreeze"
-	}
-}
-
-remove_frozen() {
-	on_server fsfreeze -u $frozen 2>/dev/null || :
-	umount -l "$local/frozen" 2>/dev/null || :
-	device_comes_back on_server
-	for _ in $(seq 60); do
-		on_server sh -c "exportfs -u '*:$frozen'; exportfs -f; umount $frozen" 2>/dev/null && break
-		sleep 1
-	done
-	on_server rm -rf $frozen.image $frozen
-}
-
-stuck_threads() {
-	on_server sh -c 'ps -eo stat,comm | grep -c "^D.*nfsd"' || :
-}
-
 # All threads of the server wait for a file system that is frozen, for clients over TRANSPORT, while the RDMA
 # device goes away.
 device_goes_while_threads_are_stuck() {
@@ -357,9 +326,8 @@ device_goes_while_threads_are_stuck() {
 	software_device on_server
 	VERS=3
 	mount_export
-	defer remove_frozen
 	make_frozen
-	mkdir "$local/frozen"
+	defer device_comes_back on_server
 	case $1 in
 	rdma) options=proto=rdma,port=$PORT ;;
 	tcp) options=proto=tcp ;;

@@ -602,6 +602,39 @@ server_free() {
 		END { print pages * octets / 1024 }'
 }
 
+frozen=/run/rpcrdma-test-frozen
+
+# Makes a file system of the server that can be frozen, with an export. Its mount is to be at $local/frozen.
+make_frozen() {
+	mkdir "$local/frozen"
+	defer remove_frozen
+	on_server sh -ec "modprobe -q loop || :
+		command -v mkfs.ext2 fsfreeze >/dev/null || exit 4
+		mkdir -p $frozen
+		dd if=/dev/zero of=$frozen.image bs=1M count=16 2>/dev/null
+		mkfs.ext2 -q $frozen.image
+		mount -o loop $frozen.image $frozen || exit 4
+		exportfs -o rw,no_root_squash,insecure,no_subtree_check,fsid=77 '*:$frozen'" || {
+		[ $? = 4 ] || fail "there is no file system to freeze"
+		skip "the server needs loop devices, ext2, and fsfreeze"
+	}
+}
+
+remove_frozen() {
+	on_server fsfreeze -u $frozen 2>/dev/null || :
+	umount -l "$local/frozen" 2>/dev/null || :
+	for _ in $(seq 60); do
+		on_server sh -c "exportfs -u '*:$frozen'; exportfs -f; umount $frozen" && break
+		sleep 1
+	done
+	on_server rm -rf $frozen.image $frozen
+}
+
+# Prints the number of threads of the server that wait for the frozen file system.
+stuck_threads() {
+	on_server sh -c 'ps -eo stat,comm | grep -c "^D.*nfsd"' || :
+}
+
 # Makes a network namespace with a device of its own, which is routed through this namespace.
 make_namespace() {
 	software_device

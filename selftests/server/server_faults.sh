@@ -319,6 +319,79 @@ delegations_are_recalled() {
 	end
 }
 
+# threads COUNT: the server has COUNT threads during this test.
+threads() {
+	threads=$(on_server cat /proc/fs/nfsd/threads)
+	defer on_server rpc.nfsd "$threads"
+	on_server rpc.nfsd "$1"
+}
+
+# writes_to_frozen NUMBER: a process opens a file of the frozen file system, and writes to it when there is another file.
+writes_to_frozen() {
+	(
+		exec 9<>"$local/frozen/$1"
+		until [ -e "$local/write.$1" ]; do
+			sleep 0.1
+		done
+		echo "after $1" >&9
+	) &
+}
+
+writers_go_on() {
+	for number in $(seq 16); do
+		: >"$local/write.$number"
+	done
+}
+
+# an_export_that_hangs_leaves_credits RPCRDMA-VERSION WHEN: Calls wait for a file system, and the client has credits for
+# Calls to another export over the same connection. The server has more threads than Calls wait: when the client connects
+# (at_first), or afterwards.
+an_export_that_hangs_leaves_credits() {
+	with "$1" "$1"
+	VERS=3
+	make_frozen
+	on_server sh -c "for number in \$(seq 16); do echo before >$frozen/\$number; done"
+	mount_export nolock,noac
+	: >"$dir/file"
+	mount -t nfs -o "proto=rdma,port=$PORT,vers=3,nolock,noac" "$SERVER:$frozen" "$local/frozen"
+	defer writers_go_on
+	for number in $(seq 16); do
+		writes_to_frozen "$number"
+	done
+	sleep 1
+	# Another connection begins with few credits.
+	needs_dstaddr
+	[ "$2" != at_first ] || threads 32
+	echo "$SERVER" >"$dstaddr"
+	stat "$dir/file" >/dev/null
+	[ "$2" = at_first ] || threads 32
+	on_server fsfreeze -f $frozen
+	for number in $(seq 16); do
+		: >"$local/write.$number"
+		# In version 1 only a Reply grants more.
+		[ "$1-$2" != 1-afterwards ] || {
+			timeout -s KILL 10 stat "$dir/file" >/dev/null || fail "$number Calls use all credits"
+			sleep 0.5
+		}
+	done
+	for _ in $(seq 20); do
+		[ "$(stuck_threads)" -lt 16 ] || break
+		sleep 0.5
+	done
+	note "$(stuck_threads) threads are stuck"
+	timeout -s KILL 10 stat "$dir/file" >/dev/null || fail "the stuck Calls use all credits"
+	timeout -s KILL 10 sh -c 'echo text >"$1"' sh "$dir/file" || fail "the stuck Calls use all credits"
+	[ "$(stuck_threads)" = 16 ] || fail "a Call of the frozen file system waits for a credit"
+	[ "$(says version)" = "$1" ] || fail "the mounts have other connections"
+	on_server fsfreeze -u $frozen
+	wait
+	for number in $(seq 16); do
+		[ "$(on_server cat "$frozen/$number")" = "after $number" ] || fail "$number was not written"
+	done
+	umount "$local/frozen"
+	leave
+}
+
 # Reads the open files, and reads them again after the change.
 holds_them() {
 	python3 - "$1" "$2" "$local" <<-'EOF'
@@ -351,5 +424,8 @@ tests \
 	"each_allocation_fails" \
 	"memory_is_short 3 700" \
 	"memory_is_short 4.2 300" \
+	"an_export_that_hangs_leaves_credits 1 at_first" \
+	"an_export_that_hangs_leaves_credits 1 afterwards" \
+	"an_export_that_hangs_leaves_credits 2 afterwards" \
 	"locks_are_notified" \
 	"delegations_are_recalled"

@@ -131,8 +131,9 @@ impl CallCredits {
 /// The number of Calls of the peer at a time, on a version 1 connection that begins with few Receives.
 ///
 /// An idle peer needs no more. A peer that gets a Reply for each of its credits within a second may be waiting
-/// for credits, for any latency of the network; then the number is doubled. Each granted credit has a
-/// Receive, because Receives are posted before the grant.
+/// for credits, for any latency of the network; then the number is doubled. It is doubled, too, when Calls in
+/// progress use more than half of the credits: a file system may let these Calls wait, and the peer needs credits
+/// for other Calls. Each granted credit has a Receive, because Receives are posted before the grant.
 //= V1-033, V1-035, V1-040
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
@@ -144,20 +145,26 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// The credits at the start of a connection.
-    pub const FIRST: u32 = 8;
+    /// The fewest credits at the start of a connection, unless fewer are permitted.
+    const FIRST: u32 = 8;
+    /// The most credits at the start of a connection.
+    const MOST_FIRST: u32 = 64;
     /// A client that uses all credits in this time gets more.
     const WINDOW: Time = Time(1_000);
 
-    /// Starts a connection, which has room for the Receives of `most` Calls.
-    pub const fn new(most: u32, now: Time) -> Self {
+    /// Returns the credits at the start of a connection to a service with this number of threads.
+    ///
+    /// Only a Reply of version 1 grants more. With a credit for each thread, Calls that wait in a file system use all
+    /// credits only when they use all threads.
+    pub fn first(threads: u32) -> u32 {
+        threads.clamp(Self::FIRST, Self::MOST_FIRST)
+    }
+
+    /// Starts a connection with `first` credits, which has room for the Receives of `most` Calls.
+    pub const fn new(first: u32, most: u32, now: Time) -> Self {
         Self {
             most,
-            calls: if most < Self::FIRST {
-                most
-            } else {
-                Self::FIRST
-            },
+            calls: if most < first { most } else { first },
             coming: false,
             replies: 0,
             since: now,
@@ -188,6 +195,25 @@ impl Allowance {
         let soon = now.0.saturating_sub(self.since.0) <= Self::WINDOW.0;
         self.since = now;
         if !soon || self.coming {
+            return None;
+        }
+        self.coming = true;
+        Some(self.calls..self.calls.saturating_mul(2).min(most))
+    }
+
+    /// Checks the number of credits when a Call is taken up, with `in_progress` Calls, while `most` Calls may be granted
+    /// at a time. Returns `old..new` when Receives should be posted, as [`Self::handle_reply`] does.
+    #[inline]
+    pub fn handle_call(
+        &mut self,
+        in_progress: u32,
+        most: impl FnOnce() -> u32,
+    ) -> Option<Range<u32>> {
+        if in_progress <= self.calls / 2 || self.coming {
+            return None;
+        }
+        let most = most().min(self.most);
+        if self.calls >= most {
             return None;
         }
         self.coming = true;

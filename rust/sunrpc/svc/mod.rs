@@ -65,8 +65,7 @@ pub(crate) trait Service: Sized + Send + Sync + 'static {
     /// The error with which the creation of the listener fails.
     fn listen(xprt: SvcHandle, net: Net, address: SockAddr) -> Result<Self::Listener>;
 
-    /// Accepts a client, whose RPC messages have at most `most` bytes. Context: process, may
-    /// sleep.
+    /// Accepts a client of `service`. Context: process, may sleep.
     ///
     /// # Errors
     ///
@@ -74,8 +73,16 @@ pub(crate) trait Service: Sized + Send + Sync + 'static {
     fn accept(
         xprt: SvcHandle,
         request: Self::Request,
-        most: u32,
+        service: &ServiceFacts,
     ) -> Result<(Self::Connection, Addresses)>;
+}
+
+/// A service, when it accepts a client.
+pub(crate) struct ServiceFacts {
+    /// The most bytes of its RPC messages.
+    pub(crate) most: u32,
+    /// The number of its threads, which may change.
+    pub(crate) threads: u32,
 }
 
 /// The addresses of both ends of a connection.

@@ -13,6 +13,7 @@ use super::{
     },
     Listener,
     Service,
+    ServiceFacts,
     SvcConnection,
     SvcHandle,
     SvcInstance,
@@ -33,6 +34,7 @@ use crate::{
 use core::{
     marker::PhantomData,
     ptr::{
+        self,
         null_mut,
         NonNull, //
     },
@@ -375,9 +377,14 @@ unsafe fn accept<T: Service>(
 ) -> Result<*mut bindings::svc_xprt> {
     // SAFETY: promised by the caller.
     let unfinished = unsafe { Unfinished::<T>::new(serv, net) }?;
-    // SAFETY: the service is valid. __svc_create() has set `sv_max_mesg`.
-    let most = unsafe { (*serv).sv_max_mesg };
-    let (connection, mut who) = T::accept(unfinished.handle(), request, most)?;
+    let facts = ServiceFacts {
+        // SAFETY: the service is valid. __svc_create() has set `sv_max_mesg`.
+        most: unsafe { (*serv).sv_max_mesg },
+        // SAFETY: the service is valid. svc_set_num_threads() may change the number at the same time, and the result is
+        // either number.
+        threads: unsafe { ptr::read_volatile(&raw const (*serv).sv_nrthreads) },
+    };
+    let (connection, mut who) = T::accept(unfinished.handle(), request, &facts)?;
     // SAFETY: svc_xprt_init() has initialised the transport, and no thread knows it yet. The helper copies the
     // addresses.
     unsafe {

@@ -95,7 +95,7 @@ fn limited(
 #[test]
 fn credits_grow_with_their_use() {
     let mut now = 5;
-    let mut allowance = Allowance::new(100, Time(now));
+    let mut allowance = Allowance::new(8, 100, Time(now));
     for calls in [16, 32, 64, 100] {
         let before = allowance.calls();
         assert_eq!(
@@ -115,7 +115,7 @@ fn credits_grow_with_their_use() {
 #[test]
 fn credits_grow_as_far_as_they_may_at_the_time() {
     let mut now = 0;
-    let mut allowance = Allowance::new(100, Time(now));
+    let mut allowance = Allowance::new(8, 100, Time(now));
     assert_eq!(limited(&mut allowance, 4, &mut now, 1, 50), None);
     assert_eq!(limited(&mut allowance, 12, &mut now, 1, 8), Some(12));
     allowance.handle_posted(12);
@@ -134,7 +134,7 @@ fn credits_grow_as_far_as_they_may_at_the_time() {
 #[test]
 fn an_idle_peer_gets_no_more_credits() {
     let mut now = 0;
-    let mut allowance = Allowance::new(128, Time(now));
+    let mut allowance = Allowance::new(8, 128, Time(now));
     assert_eq!(replies(&mut allowance, &mut now, 1000 / 7, 1000), None);
     assert_eq!(replies(&mut allowance, &mut now, 1000 / 8, 16), Some(16));
 }
@@ -142,13 +142,52 @@ fn an_idle_peer_gets_no_more_credits() {
 #[test]
 fn without_memory_credits_stay_and_are_tried_again() {
     let mut now = 0;
-    let mut allowance = Allowance::new(128, Time(now));
+    let mut allowance = Allowance::new(8, 128, Time(now));
     assert_eq!(replies(&mut allowance, &mut now, 1, 8), Some(16));
     allowance.handle_posted(8);
     assert_eq!(allowance.calls(), 8);
     assert_eq!(replies(&mut allowance, &mut now, 1, 8), Some(16));
-    let few = Allowance::new(3, Time(now));
+    let few = Allowance::new(8, 3, Time(now));
     assert_eq!(few.calls(), 3);
+}
+
+//= V1-033, V1-035, V1-040 (test)
+#[test]
+fn calls_in_progress_get_credits_for_others() {
+    let mut allowance = Allowance::new(8, 50, Time(0));
+    for (most_in_progress, calls) in [(4, 16), (8, 32), (16, 50)] {
+        for in_progress in 0..=most_in_progress {
+            assert_eq!(allowance.handle_call(in_progress, || 128), None);
+        }
+        let wanted = allowance.handle_call(most_in_progress + 1, || 128);
+        assert_eq!(wanted, Some(allowance.calls()..calls));
+        // Nothing is granted before it is posted, and only one posts.
+        assert_eq!(allowance.handle_call(most_in_progress + 2, || 128), None);
+        assert_eq!(allowance.handle_reply(128, || Time(0)), None);
+        allowance.handle_posted(calls);
+    }
+    assert_eq!(allowance.handle_call(50, || 128), None);
+}
+
+//= V1-033, V1-035, V1-040 (test)
+#[test]
+fn calls_in_progress_get_as_many_credits_as_are_permitted() {
+    let mut allowance = Allowance::new(8, 50, Time(0));
+    assert_eq!(allowance.handle_call(8, || 8), None);
+    assert_eq!(allowance.handle_call(8, || 4), None);
+    assert_eq!(allowance.handle_call(8, || 12), Some(8..12));
+    // Without memory, the next Call asks again.
+    allowance.handle_posted(8);
+    assert_eq!(allowance.handle_call(8, || 12), Some(8..12));
+    allowance.handle_posted(12);
+    assert_eq!(allowance.handle_call(12, || 12), None);
+}
+
+#[test]
+fn each_thread_has_a_credit_from_the_start() {
+    for (threads, credits) in [(0, 8), (8, 8), (9, 9), (64, 64), (1000, 64)] {
+        assert_eq!(Allowance::first(threads), credits);
+    }
 }
 
 //= V2-044, V2-045, V2-047 (test)
