@@ -25,6 +25,7 @@ struct rpc_xprt;
 struct scatterlist;
 struct sockaddr;
 struct svc_rqst;
+struct svc_serv;
 struct svc_xprt;
 struct workqueue_struct;
 
@@ -64,6 +65,7 @@ void rpcrdma_bitmap_put(unsigned long *map, size_t bit);
 void rpcrdma_svc_xprt_set_flag(struct svc_xprt *xprt, unsigned int flag);
 void rpcrdma_svc_xprt_clear_flag(struct svc_xprt *xprt, unsigned int flag);
 void rpcrdma_svc_xprt_listens(struct svc_xprt *xprt, const struct sockaddr *local);
+unsigned int rpcrdma_svc_threads(const struct svc_serv *serv);
 void rpcrdma_svc_xprt_connects(struct svc_xprt *xprt, const struct sockaddr *local,
 			       const struct sockaddr *remote);
 void rpcrdma_svc_rqst_accept(struct svc_rqst *rqst);

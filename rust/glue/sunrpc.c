@@ -230,6 +230,15 @@ void rpcrdma_svc_xprt_listens(struct svc_xprt *xprt, const struct sockaddr *loca
 }
 
 /*
+ * Returns the number of threads of @serv: that run now, or that its first pool was told to have at most. The threads of
+ * a service start one after another, and idle threads may end. A service has a single pool by default.
+ */
+unsigned int rpcrdma_svc_threads(const struct svc_serv *serv)
+{
+	return max(READ_ONCE(serv->sv_nrthreads), READ_ONCE(serv->sv_pools->sp_nrthrmax));
+}
+
+/*
  * Sets the addresses of a connection to @remote. The port is cleared: it changes with each connection,
  * and the duplicate reply cache identifies a client by its address.
  */

@@ -221,7 +221,7 @@ pub(super) struct Receives {
     pub(super) allowance: Allowance,
     /// Receives to be posted again, except the Receives that completions repost.
     pub(super) batch: RecvBatch<Shared<Server>>,
-    /// The number of Calls that have arrived and have no Reply yet.
+    /// The number of credits of Calls that have arrived and have no Reply yet.
     pub(super) in_progress: u32,
     /// The number of Calls of version 2 that have been taken up and have no Reply yet.
     pub(super) taken: u32,

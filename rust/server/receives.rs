@@ -87,10 +87,11 @@ impl State<Server> {
         }
     }
 
-    /// Counts a Call, which is in progress until [`Self::end_call`].
+    /// Counts a Call that was [held](Self::hold) as `held` Receives. It is in progress until [`Self::end_call`], and uses
+    /// a credit for each of these Receives. Version 1 holds no Receives.
     #[inline(always)]
-    pub(super) fn begin_call(&mut self) {
-        self.role.receives.in_progress += 1;
+    pub(super) fn begin_call(&mut self, held: u32) {
+        self.role.receives.in_progress += held.max(1);
     }
 
     /// Ends a Call, and releases the Receives that it has [held](Self::hold): its buffer
@@ -98,7 +99,7 @@ impl State<Server> {
     #[inline(always)]
     pub(super) fn end_call(&mut self, held: u32) {
         let receives = &mut self.role.receives;
-        receives.in_progress = receives.in_progress.saturating_sub(1);
+        receives.in_progress = receives.in_progress.saturating_sub(held.max(1));
         if held != 0 {
             receives.taken = receives.taken.saturating_sub(1);
             self.release(held);
@@ -137,7 +138,7 @@ impl State<Server> {
         let in_progress = accounts.in_progress;
         accounts
             .allowance
-            .handle_call(in_progress, settings::max_requests)
+            .handle_call(in_progress, settings::max_requests, now)
     }
 }
 
@@ -151,7 +152,7 @@ impl Open<'_> {
         let more = sizes.buffers(&sizes.config(self.cid()), &calls, Some(version));
         let Ok(new) = NewBuffers::new(self.endpoint().pd(), &more) else {
             let mut state = self.shared().lock();
-            return state.role.receives.allowance.handle_posted(calls.start);
+            return state.role.receives.allowance.handle_no_memory(now());
         };
         let mut state = self.shared().lock();
         if state.add_buffers(self.endpoint().qp(), new).is_err() {

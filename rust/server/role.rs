@@ -256,10 +256,10 @@ impl Role for Server {
         message.note_mut().begin(kept);
         trace::emit(|| call_event(work_of(self.cid, cx, &message), &message));
         let mut state = shared.lock();
-        state.begin_call();
         if kept.version() == Version::V2 {
             hold(&mut state, message.note_mut());
         }
+        state.begin_call(message.note().held);
         state.role.calls.push(message);
         drop(state);
         self.xprt.work_pending();

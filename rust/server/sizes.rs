@@ -202,7 +202,9 @@ impl ServerSizes {
             },
             reads,
             grants: resources.grants,
-            first: Allowance::first(service.threads).min(resources.grants),
+            first: Allowance::first(service.threads)
+                .min(settings::max_requests())
+                .min(resources.grants),
             remote_invalidation: device.memory_management,
             call_bytes: most,
         })

@@ -142,6 +142,8 @@ pub struct Allowance {
     coming: bool,
     replies: u32,
     since: Time,
+    /// Calls in progress ask for no credits before this time.
+    retry: Time,
 }
 
 impl Allowance {
@@ -168,6 +170,7 @@ impl Allowance {
             coming: false,
             replies: 0,
             since: now,
+            retry: now,
         }
     }
 
@@ -201,26 +204,33 @@ impl Allowance {
         Some(self.calls..self.calls.saturating_mul(2).min(most))
     }
 
-    /// Checks the number of credits when a Call is taken up, with `in_progress` Calls, while `most` Calls may be granted
-    /// at a time. Returns `old..new` when Receives should be posted, as [`Self::handle_reply`] does.
+    /// Checks the number of credits when a Call is taken up, while Calls in progress use `in_progress` credits, and `most`
+    /// Calls may be granted at a time. Returns `old..new` when Receives should be posted, as [`Self::handle_reply`] does.
     #[inline]
     pub fn handle_call(
         &mut self,
         in_progress: u32,
         most: impl FnOnce() -> u32,
+        now: impl FnOnce() -> Time,
     ) -> Option<Range<u32>> {
         if in_progress <= self.calls / 2 || self.coming {
             return None;
         }
         let most = most().min(self.most);
-        if self.calls >= most {
+        if self.calls >= most || now() < self.retry {
             return None;
         }
         self.coming = true;
         Some(self.calls..self.calls.saturating_mul(2).min(most))
     }
 
-    /// Notes that Receives are posted for `calls` Calls, which is the old number if there was no memory.
+    /// Notes that there was no memory for more Receives.
+    pub fn handle_no_memory(&mut self, now: Time) {
+        self.coming = false;
+        self.retry = now.after(Self::WINDOW);
+    }
+
+    /// Notes that Receives are posted for `calls` Calls.
     pub fn handle_posted(&mut self, calls: u32) {
         self.coming = false;
         self.calls = calls.min(self.most);

@@ -34,7 +34,6 @@ use crate::{
 use core::{
     marker::PhantomData,
     ptr::{
-        self,
         null_mut,
         NonNull, //
     },
@@ -380,9 +379,8 @@ unsafe fn accept<T: Service>(
     let facts = ServiceFacts {
         // SAFETY: the service is valid. __svc_create() has set `sv_max_mesg`.
         most: unsafe { (*serv).sv_max_mesg },
-        // SAFETY: the service is valid. svc_set_num_threads() may change the number at the same time, and the result is
-        // either number.
-        threads: unsafe { ptr::read_volatile(&raw const (*serv).sv_nrthreads) },
+        // SAFETY: the service is valid.
+        threads: unsafe { bindings::rpcrdma_svc_threads(serv) },
     };
     let (connection, mut who) = T::accept(unfinished.handle(), request, &facts)?;
     // SAFETY: svc_xprt_init() has initialised the transport, and no thread knows it yet. The helper copies the

@@ -144,7 +144,7 @@ fn without_memory_credits_stay_and_are_tried_again() {
     let mut now = 0;
     let mut allowance = Allowance::new(8, 128, Time(now));
     assert_eq!(replies(&mut allowance, &mut now, 1, 8), Some(16));
-    allowance.handle_posted(8);
+    allowance.handle_no_memory(Time(now));
     assert_eq!(allowance.calls(), 8);
     assert_eq!(replies(&mut allowance, &mut now, 1, 8), Some(16));
     let few = Allowance::new(8, 3, Time(now));
@@ -157,30 +157,38 @@ fn calls_in_progress_get_credits_for_others() {
     let mut allowance = Allowance::new(8, 50, Time(0));
     for (most_in_progress, calls) in [(4, 16), (8, 32), (16, 50)] {
         for in_progress in 0..=most_in_progress {
-            assert_eq!(allowance.handle_call(in_progress, || 128), None);
+            assert_eq!(allowance.handle_call(in_progress, || 128, || Time(0)), None);
         }
-        let wanted = allowance.handle_call(most_in_progress + 1, || 128);
+        let wanted = allowance.handle_call(most_in_progress + 1, || 128, || Time(0));
         assert_eq!(wanted, Some(allowance.calls()..calls));
         // Nothing is granted before it is posted, and only one posts.
-        assert_eq!(allowance.handle_call(most_in_progress + 2, || 128), None);
+        assert_eq!(
+            allowance.handle_call(most_in_progress + 2, || 128, || Time(0)),
+            None
+        );
         assert_eq!(allowance.handle_reply(128, || Time(0)), None);
         allowance.handle_posted(calls);
     }
-    assert_eq!(allowance.handle_call(50, || 128), None);
+    assert_eq!(allowance.handle_call(50, || 128, || Time(0)), None);
 }
 
 //= V1-033, V1-035, V1-040 (test)
 #[test]
 fn calls_in_progress_get_as_many_credits_as_are_permitted() {
     let mut allowance = Allowance::new(8, 50, Time(0));
-    assert_eq!(allowance.handle_call(8, || 8), None);
-    assert_eq!(allowance.handle_call(8, || 4), None);
-    assert_eq!(allowance.handle_call(8, || 12), Some(8..12));
-    // Without memory, the next Call asks again.
-    allowance.handle_posted(8);
-    assert_eq!(allowance.handle_call(8, || 12), Some(8..12));
+    let ask = |allowance: &mut Allowance, in_progress, most, now| {
+        allowance.handle_call(in_progress, || most, || Time(now))
+    };
+    assert_eq!(ask(&mut allowance, 8, 8, 0), None);
+    assert_eq!(ask(&mut allowance, 8, 4, 0), None);
+    assert_eq!(ask(&mut allowance, 8, 12, 5), Some(8..12));
+    // Without memory, a Call asks again after a second.
+    allowance.handle_no_memory(Time(7));
+    assert_eq!(allowance.calls(), 8);
+    assert_eq!(ask(&mut allowance, 8, 12, 1006), None);
+    assert_eq!(ask(&mut allowance, 8, 12, 1007), Some(8..12));
     allowance.handle_posted(12);
-    assert_eq!(allowance.handle_call(12, || 12), None);
+    assert_eq!(ask(&mut allowance, 12, 12, 1008), None);
 }
 
 #[test]
