@@ -624,7 +624,7 @@ remove_frozen() {
 	on_server fsfreeze -u $frozen 2>/dev/null || :
 	umount -l "$local/frozen" 2>/dev/null || :
 	for _ in $(seq 60); do
-		on_server sh -c "exportfs -u '*:$frozen'; exportfs -f; umount $frozen" && break
+		on_server sh -c "exportfs -u '*:$frozen'; exportfs -f; umount $frozen" 2>/dev/null && break
 		sleep 1
 	done
 	on_server rm -rf $frozen.image $frozen

@@ -379,7 +379,7 @@ unsafe fn accept<T: Service>(
     let facts = ServiceFacts {
         // SAFETY: the service is valid. __svc_create() has set `sv_max_mesg`.
         most: unsafe { (*serv).sv_max_mesg },
-        // SAFETY: the service is valid.
+        // SAFETY: the service is valid. __svc_create() has set `sv_pools`, which has at least one pool.
         threads: unsafe { bindings::rpcrdma_svc_threads(serv) },
     };
     let (connection, mut who) = T::accept(unfinished.handle(), request, &facts)?;
