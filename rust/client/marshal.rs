@@ -263,12 +263,14 @@ impl SendSide {
     pub(super) fn close(self) {
         let Self {
             endpoint,
-            stash,
+            mut stash,
             ticker,
             ..
         } = self;
-        // The registrations keep the endpoint's parts alive, so none may be left.
-        drop((ticker, stash));
+        drop(ticker);
+        // The device may still have the work requests of these registrations. They are freed after the queue pair,
+        // as the other registrations of the pool are.
+        endpoint.shared().role.pool.put_all(stash.take_all());
         let gate = endpoint.gate().clone();
         drop(endpoint);
         // A task that gives up its RPC may be using it still.

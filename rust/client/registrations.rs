@@ -85,6 +85,10 @@ use crate::{
             Invalidated,
             Unexposed, //
         },
+        send::{
+            SendMark,
+            SendQueue, //
+        },
     },
     sunrpc::{
         Xprt,
@@ -102,7 +106,10 @@ use crate::{
         work::Run, //
     },
 };
-use core::slice;
+use core::{
+    mem::take,
+    slice, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -432,14 +439,61 @@ impl RequestTable {
     }
 }
 
+/// Registrations that make room for others.
+///
+/// The work request that registered such a registration asked for no completion. The device may look at the registration
+/// until a Send behind that work request has ended (qedr counts in it), also when the peer has invalidated the
+/// registration before. So the registrations are freed later, all of a group at a time.
+pub(super) struct Removed {
+    /// The registrations that are freed next, when the send queue has passed the mark.
+    first: Option<(SendMark, MrList<Idle>)>,
+    /// The registrations that were removed after that mark.
+    later: MrList<Idle>,
+}
+
+impl Removed {
+    const fn new() -> Self {
+        Self {
+            first: None,
+            later: MrList::new(),
+        }
+    }
+
+    /// Adds a registration. Returns registrations that the device is done with, which the caller frees without the lock.
+    fn add(&mut self, mr: Mr<Idle>, queue: &SendQueue<Shared<Client>>) -> MrList<Idle> {
+        self.later.push(mr);
+        let done_with = match self.first.take() {
+            Some((mark, first)) if !queue.has_passed(mark) => {
+                self.first = Some((mark, first));
+                return MrList::new();
+            }
+            Some((_, first)) => first,
+            None => MrList::new(),
+        };
+        self.first = Some((queue.mark(), take(&mut self.later)));
+        done_with
+    }
+
+    /// Takes all registrations, after the queue pair was destroyed.
+    fn take_all(&mut self) -> MrList<Idle> {
+        let mut all = take(&mut self.later);
+        if let Some((_, first)) = self.first.take() {
+            all.append(first);
+        }
+        all
+    }
+}
+
 /// The data of the client under the endpoint's lock.
 pub(crate) struct Requests {
     pub(super) table: RequestTable,
-    /// The XIDs of requests that were given up and whose Reply the peer owes. The capacity is the
+    /// The XIDs of Calls whose Reply the peer owes and no RPC waits for: of requests that were given up, and of the
+    /// Call of [`SendSide::ask_for_credits`](super::marshal::SendSide::ask_for_credits). The capacity is the
     /// number of slots, which suffices because each of them has a credit.
     orphans: KVVec<u32>,
-    /// The number of registrations, idle or not.
+    /// The number of registrations, idle or not, without the removed registrations.
     pub(super) mrs: u32,
+    removed: Removed,
     /// The buffers of the connection.
     pub(super) stock: Stock,
     /// The configuration of the connection, for buffers that are made later.
@@ -456,6 +510,7 @@ impl Requests {
             table: RequestTable(KVVec::new()),
             orphans: KVVec::new(),
             mrs: 0,
+            removed: Removed::new(),
             stock: FIRST_STOCK,
             start: None,
             parked: LocalInvList::new(),
@@ -472,6 +527,7 @@ impl Requests {
             table: RequestTable::new(endpoint, slots)?,
             orphans: KVVec::with_capacity(slots as usize, GFP_NORETRY)?,
             mrs: 0,
+            removed: Removed::new(),
             stock: FIRST_STOCK,
             start: Some(start),
             parked: LocalInvList::new(),
@@ -508,6 +564,7 @@ impl Requests {
     /// memory is exposed or mapped any more. The caller frees them without the lock.
     pub(super) fn retire(&mut self, pool: &Pool, proof: &Destroyed) -> MrList<Idle> {
         let mut all = pool.take_all();
+        all.append(self.removed.take_all());
         for index in 0..self.table.0.len() as u32 {
             let abandoned = self.table.abandon(index);
             if let Some((mrs, inv)) = abandoned.and_then(|abandoned| abandoned.exposed) {
@@ -563,17 +620,25 @@ impl Refill {
         self.short.store(size, Relaxed);
     }
 
-    /// Sees to it that one more may exist, if need be by freeing an idle one of the other size.
+    /// Sees to it that one more may exist, if need be by removing an idle one of the other size.
     fn make_room(&self, endpoint: &Endpoint<Client>, pages: u32) -> bool {
         let shared = endpoint.shared();
         if shared.lock().role.mrs < self.most.load(Relaxed) {
             return true;
         }
-        let (freed, wanted) = shared.role.pool.take_other(pages);
+        let (removed, wanted) = shared.role.pool.take_other(pages);
         shared.role.wake_sender(wanted);
-        shared.lock().role.mrs -= u32::from(freed.is_some());
+        let Some(removed) = removed else {
+            return false;
+        };
+        let mut guard = shared.lock();
+        let state = &mut *guard;
+        state.role.mrs -= 1;
+        let done_with = state.role.removed.add(removed, &state.queue);
+        drop(guard);
         // Freed without the lock.
-        freed.is_some()
+        drop(done_with);
+        true
     }
 
     /// Makes one more, unless the connection ends. Returns whether there may be another.

@@ -537,7 +537,7 @@ impl<R: Role> Endpoint<R> {
         // manager does not remember all of them (ADDR_CHANGE).
         progress.reached(Step::Established);
         progress.wait(Step::Established, 0)?;
-        self.id.accept(params)
+        self.qp.accept(params)
     }
 
     /// Waits until the version is settled. Returns `None` if the version is 1 for now: the answer to the first

@@ -52,8 +52,8 @@ pub(super) struct CqShared<H: Handler> {
     handler: Arc<H>,
     /// Work requests in the send queue that asked for a completion which has not come.
     pub(super) owed: Atomic<u32>,
-    /// A Receive was posted.
-    pub(super) receives: Atomic<bool>,
+    /// The queue pair was connected: the device has its state.
+    pub(super) connected: Atomic<bool>,
     /// The boxes that have been posted.
     pub(super) ledger: Arc<Ledger>,
     /// Tells the handler of an event of the queue pair. Dropping it waits for that.
@@ -191,7 +191,7 @@ impl<H: Handler> Cq<H> {
             CqShared {
                 handler,
                 owed: Atomic::new(0),
-                receives: Atomic::new(false),
+                connected: Atomic::new(false),
                 ledger: Ledger::new()?,
                 event: KBox::pin_init(Job::new(event), GFP_NORETRY)?,
                 recv_batch: Racy::new(1),

@@ -9,6 +9,7 @@
 
 use super::{
     cm::{
+        AcceptParams,
         CmId,
         ConnectParams, //
     },
@@ -402,6 +403,10 @@ impl<H: Handler> Qp<H> {
     ///
     /// `EINVAL`: the route is not resolved. `ENOMEM`, or the error of the driver.
     pub(crate) fn connect(&self, params: &ConnectParams) -> Result {
+        if !self.is_own {
+            // The provider connects it at any time from now on.
+            self.shared().connected.store(true, Relaxed);
+        }
         self.cm_id.connect(params, self.number())
     }
 
@@ -417,7 +422,19 @@ impl<H: Handler> Qp<H> {
         }
         // SAFETY: type invariant: the queue pair is valid, and on the device of the id.
         to_result(unsafe { bindings::rpcrdma_qp_connect(self.cm_id.as_raw(), self.as_raw()) })?;
+        self.shared().connected.store(true, Relaxed);
         self.cm_id.confirm()
+    }
+
+    /// Accepts the connection, by which rdma_cm makes the queue pair receive and send. Context: process, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// As for [`CmId::accept`].
+    pub(crate) fn accept(&self, params: &AcceptParams) -> Result {
+        self.cm_id.accept(params)?;
+        self.shared().connected.store(true, Relaxed);
+        Ok(())
     }
 
     /// Ends the connection: the queue pair goes to the error state, so that all work requests come back. Returns 0,
@@ -484,13 +501,15 @@ impl<H: Handler> Qp<H> {
             );
             return;
         }
-        // Not when there is nothing in it: soft RoCE that finds no memory while it connects a
-        // queue pair stops receiving for good (rxe_qp_from_attr), and gives back no marker.
-        if self.shared().receives.load(Relaxed) {
-            // SAFETY: type invariant: the queue pair is valid. Its queues have an entry for the marker of
-            // ib_drain_qp().
-            unsafe { bindings::ib_drain_rq(self.as_raw()) };
+        // A device may not have the state of a queue pair that was never connected, and gives back no marker then
+        // (qed_roce_modify_qp). Soft RoCE that finds no memory while it connects a queue pair stops receiving for
+        // good (rxe_qp_from_attr). The destruction of such a queue pair ends its Receives.
+        if !self.shared().connected.load(Relaxed) {
+            return;
         }
+        // SAFETY: type invariant: the queue pair is valid. Its queues have an entry for the marker of
+        // ib_drain_qp().
+        unsafe { bindings::ib_drain_rq(self.as_raw()) };
         // SAFETY: type invariant: the queue pair is valid. Its queues have an entry for the marker of
         // ib_drain_qp().
         unsafe { bindings::ib_drain_sq(self.as_raw()) };

@@ -55,10 +55,7 @@ use core::{
 use kernel::{
     ffi::c_void,
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::Arc, //
 };
 
 /// A buffer that messages are received into.
@@ -208,7 +205,6 @@ impl<H: Handler> RecvBatch<H> {
         };
         qp.handler()
             .trace_receives(qp, || buffers.iter().map(|buffer| buffer.number()));
-        qp.shared().receives.store(true, Relaxed);
         let chain = &raw const first.wr.0;
         Wqe::give_all(buffers);
         let mut refused = ptr::null();

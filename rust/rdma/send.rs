@@ -74,6 +74,9 @@ use kernel::{
     },
 };
 
+/// Half of the range of a count that wraps.
+const HALF: u32 = u32::MAX / 2;
+
 /// The alignment of data in a Send buffer, in bytes.
 const DATA_ALIGNMENT: u32 = 8;
 
@@ -285,7 +288,14 @@ pub(crate) struct SendQueue<H: Handler> {
     signal_interval: u32,
     /// The largest value of [`Self::signal_interval`].
     longest_interval: u32,
+    /// The number of signaled Sends that were posted, and of signaled Sends that have ended. Both wrap.
+    signaled: u32,
+    signaled_ended: u32,
 }
+
+/// A point in the order of the work requests of a send queue.
+#[derive(Clone, Copy)]
+pub(crate) struct SendMark(u32);
 
 impl<H: Handler> SendQueue<H> {
     /// Returns the identity of the queue pair.
@@ -309,7 +319,21 @@ impl<H: Handler> SendQueue<H> {
             limit: 0,
             signal_interval: 1,
             longest_interval: 1,
+            signaled: 0,
+            signaled_ended: 0,
         }
+    }
+
+    /// Returns the point behind all work requests that have been posted.
+    pub(crate) fn mark(&self) -> SendMark {
+        SendMark(self.signaled)
+    }
+
+    /// Returns whether a Send that was posted behind `mark` has ended: the device is done with all work requests
+    /// before the mark.
+    pub(crate) fn has_passed(&self, mark: SendMark) -> bool {
+        let (ended, before) = (self.signaled_ended, mark.0);
+        matches!(ended.wrapping_sub(before), 1..=HALF)
     }
 
     /// Makes at least one of `sends` Sends signaled, from the next Send on.
@@ -362,6 +386,7 @@ impl<H: Handler> SendQueue<H> {
     #[inline]
     pub(crate) fn ended(&mut self, ended: SendBufs<H>) -> (SendList<H>, Option<IdleWrite>) {
         self.in_use = self.in_use.saturating_sub(ended.work_requests);
+        self.signaled_ended = self.signaled_ended.wrapping_add(1);
         let excess = ended.write.and_then(|write| self.writes.push(write));
         (ended.list, excess)
     }
@@ -394,6 +419,8 @@ impl<H: Handler> SendQueue<H> {
             unsignaled: SendBufs::new(),
             writes: IdleWrites::new(),
             in_use: 0,
+            signaled: 0,
+            signaled_ended: 0,
         }
     }
 }
@@ -539,6 +566,7 @@ impl<H: Handler> QpRef<H> {
             return EINVAL.to_errno();
         }
         self.shared().owed.fetch_add(1, Relaxed);
+        queue.signaled = queue.signaled.wrapping_add(1);
         // SAFETY: contract of `post_chain`: the chain lies in the registrations and in the box that was given
         // away, which is its `wr_cqe`.
         let ret = unsafe { self.post_chain(chain) };

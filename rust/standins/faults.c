@@ -13,6 +13,7 @@
 #include <linux/string.h>
 #include <linux/sunrpc/xprt.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
@@ -177,15 +178,71 @@ static void fault_break_at(struct ib_qp *qp, int opcode)
 	mdelay(100);
 }
 
+/*
+ * Registrations whose work request the device may still have, with the queue pair of each: no work request
+ * behind it has asked for a completion.
+ */
+static DEFINE_XARRAY(fault_registered);
+
+static void fault_retire(struct ib_qp *qp)
+{
+	unsigned long index;
+	void *entry;
+
+	xa_for_each(&fault_registered, index, entry)
+		if (entry == qp)
+			xa_erase(&fault_registered, index);
+}
+
+static void fault_posted(struct ib_qp *qp, const struct ib_send_wr *wr)
+{
+	if (wr->opcode == IB_WR_REG_MR)
+		xa_store(&fault_registered, (unsigned long)reg_wr(wr)->mr, qp, GFP_ATOMIC);
+	else if (wr->send_flags & IB_SEND_SIGNALED)
+		fault_retire(qp);
+}
+
+int __wrap_ib_dereg_mr_user(struct ib_mr *mr, struct ib_udata *udata)
+{
+	WARN(xa_erase(&fault_registered, (unsigned long)mr),
+	     "rpcrdma: the device still has a work request of a registration that is freed\n");
+	return __real_ib_dereg_mr_user(mr, udata);
+}
+
+/* A device that learns of a queue pair when it is connected gives back no marker before. */
+static void fault_drain(struct ib_qp *qp)
+{
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+
+	if (rdma_protocol_iwarp(qp->device, 1) || ib_query_qp(qp, &attr, IB_QP_DEST_QPN, &init))
+		return;
+	WARN(!attr.dest_qp_num, "rpcrdma: a queue pair is drained that was never connected\n");
+}
+
+void __wrap_ib_drain_rq(struct ib_qp *qp)
+{
+	fault_drain(qp);
+	__real_ib_drain_rq(qp);
+}
+
+void __wrap_ib_drain_sq(struct ib_qp *qp)
+{
+	fault_drain(qp);
+	__real_ib_drain_sq(qp);
+}
+
 void __wrap_rdma_destroy_qp(struct rdma_cm_id *id)
 {
 	cancel_work_sync(&fault_breaker);
+	fault_retire(id->qp);
 	__real_rdma_destroy_qp(id);
 }
 
 int __wrap_ib_destroy_qp_user(struct ib_qp *qp, struct ib_udata *udata)
 {
 	cancel_work_sync(&fault_breaker);
+	fault_retire(qp);
 	return __real_ib_destroy_qp_user(qp, udata);
 }
 
@@ -223,6 +280,7 @@ int rpcrdma_fault_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			copy.send = *wr;
 		}
 		copy.send.next = NULL;
+		fault_posted(qp, &copy.send);
 		fault_swallow_completion(&copy.send);
 		ret = ib_post_send(qp, &copy.send, NULL);
 		if (ret) {

@@ -108,6 +108,12 @@ void __real_rdma_destroy_qp(struct rdma_cm_id *id);
 void __wrap_rdma_destroy_qp(struct rdma_cm_id *id);
 int __real_ib_destroy_qp_user(struct ib_qp *qp, struct ib_udata *udata);
 int __wrap_ib_destroy_qp_user(struct ib_qp *qp, struct ib_udata *udata);
+int __real_ib_dereg_mr_user(struct ib_mr *mr, struct ib_udata *udata);
+int __wrap_ib_dereg_mr_user(struct ib_mr *mr, struct ib_udata *udata);
+void __real_ib_drain_rq(struct ib_qp *qp);
+void __wrap_ib_drain_rq(struct ib_qp *qp);
+void __real_ib_drain_sq(struct ib_qp *qp);
+void __wrap_ib_drain_sq(struct ib_qp *qp);
 void __real_xprt_wake_pending_tasks(struct rpc_xprt *xprt, int status);
 void __wrap_xprt_wake_pending_tasks(struct rpc_xprt *xprt, int status);
 

@@ -452,6 +452,29 @@ with_registered_memory() {
 	cmp "$local/file" "$local/got"
 }
 
+# Few slots have few registrations. A signed WRITE is a Long Call, of which head, data and tail are registered apart, so
+# registrations of one size make room for registrations of the other.
+registrations_make_room() {
+	fails_on client
+	needs lab-krb5
+	with 1 1
+	slots=/proc/sys/sunrpc/rdma_slot_table_entries
+	defer set_to $slots "$(cat $slots)"
+	set_to $slots 4
+	lab-krb5
+	VERS=3
+	mount_export sec=krb5i
+	mkdir "$dir/small" "$dir/large"
+	"$here/together.py" "$dir/small" 8 61440 &
+	small=$!
+	"$here/together.py" "$dir/large" 8 983040 &
+	all_succeed $small $!
+	made=$(transport allocated_mrs)
+	note "$made registrations"
+	[ "$made" -gt 12 ] || fail "that tests nothing"
+	leave
+}
+
 tests \
 	"device_is_dead client 3" \
 	"device_is_dead client 4.2" \
@@ -472,4 +495,5 @@ tests \
 	"device_goes_while_clients_wait one_address" \
 	"the_module_unloads by_a_dead_device" \
 	"the_module_unloads with_registered_memory" \
-	"messages_without_a_receive_are_repeated_soon"
+	"messages_without_a_receive_are_repeated_soon" \
+	"registrations_make_room"
