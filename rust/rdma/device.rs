@@ -4,7 +4,10 @@
 //!
 //! C header: `include/rdma/ib_verbs.h`.
 
-use crate::bindings;
+use crate::{
+    bindings,
+    support::memory::PAGE_SIZE, //
+};
 use kernel::{
     fmt,
     sync::atomic::{
@@ -49,7 +52,8 @@ pub(crate) struct Attributes {
     pub(crate) name: Name,
     /// The device can register memory by a work request, and invalidate it, locally and remotely.
     pub(crate) memory_management: bool,
-    /// The most pages of one registration.
+    /// The most pages of one registration: 0 if the device registers no pages of [`PAGE_SIZE`]. Some drivers do not
+    /// refuse other pages (irdma_sc_mr_fast_register), and the device then reaches wrong memory.
     pub(crate) max_registration_pages: u32,
     /// The most work requests of one queue.
     pub(crate) max_qp_wr: u32,
@@ -74,13 +78,17 @@ impl Attributes {
         // ib_register_device() shows the device to others, and they are constant since.
         let attrs = unsafe { &*attrs };
         let flags = attrs.device_cap_flags;
+        let registers_pages = attrs.page_size_cap & u64::from(PAGE_SIZE) != 0;
         Self {
             // SAFETY: the caller's device is valid.
             name: unsafe { Name::of(device) },
             memory_management: flags
                 & bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64
                 != 0,
-            max_registration_pages: attrs.max_fast_reg_page_list_len,
+            max_registration_pages: match registers_pages {
+                true => attrs.max_fast_reg_page_list_len,
+                false => 0,
+            },
             max_qp_wr: attrs.max_qp_wr.max(0) as u32,
             max_cqe: attrs.max_cqe.max(0) as u32,
             max_reads_in: attrs.max_qp_rd_atom.clamp(0, 255) as u8,

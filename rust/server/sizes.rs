@@ -165,6 +165,10 @@ impl ServerSizes {
         };
         let pages = most.div_ceil(PAGE_SIZE);
         let registers = request.registers();
+        if (registers.reads || registers.writes) && has.registration_pages == 0 {
+            explain("the RDMA device registers no pages of this kernel's page size");
+            return None;
+        }
         let Some((sges, mut resources)) = find(&has, device.max_send_sge, pages, &registers) else {
             explain("the RDMA device's queues are too short for an NFS client");
             return None;

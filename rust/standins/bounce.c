@@ -49,6 +49,10 @@ module_param_named(registration_pages, limit_registration_pages, uint, 0644);
 static unsigned int prefer_registrations;
 module_param_named(prefer_registrations, prefer_registrations, uint, 0644);
 
+/* Page sizes that the device registers; 0 keeps the page sizes of the device. */
+static unsigned int limit_page_sizes;
+module_param_named(page_sizes, limit_page_sizes, uint, 0644);
+
 /* Lowers the attributes of a device, for this module and for ib_core. */
 void rpcrdma_bounce_restrict(struct ib_device *device)
 {
@@ -63,6 +67,8 @@ void rpcrdma_bounce_restrict(struct ib_device *device)
 	if (limit_registration_pages)
 		attrs->max_fast_reg_page_list_len =
 			min(attrs->max_fast_reg_page_list_len, limit_registration_pages);
+	if (limit_page_sizes)
+		attrs->page_size_cap &= limit_page_sizes;
 	if (prefer_registrations)
 		attrs->max_sgl_rd = prefer_registrations;
 }

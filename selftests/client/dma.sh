@@ -103,13 +103,13 @@ client_device_is_made_anew() {
 # Connections of a mount are made when their first RPCs are sent. They find a device whose queues are too short. The
 # tasks get no error, and their RPCs are sent after the device has been replaced.
 tasks_wait_for_another_device() {
-	limit=/sys/module/rpcrdma/parameters/work_requests
-	[ -e $limit ] || skip "this module is not built with BOUNCE=y"
+	limit=/sys/module/rpcrdma/parameters/$1
+	[ -e "$limit" ] || skip "this module is not built with BOUNCE=y"
 	software_device
 	VERS=3
 	mount_export nconnect=16,noac
 	defer client_device_is_made_anew
-	set_to $limit 8
+	set_to "$limit" "$2"
 	tasks=
 	for number in $(seq 32); do
 		stat "$dir" >/dev/null 2>>"$local/errors" &
@@ -306,7 +306,8 @@ tests \
 	"swiotlb_moves_memory 4.2" \
 	"what_cannot_be_joined_ends_its_rpc" \
 	"the_task_that_sends_goes_on" \
-	"tasks_wait_for_another_device" \
+	"tasks_wait_for_another_device work_requests 8" \
+	"tasks_wait_for_another_device page_sizes 65536" \
 	"a_registration_has_255_pages" \
 	"buffers_find_no_room" \
 	"few_pieces_in_a_work_request" \
