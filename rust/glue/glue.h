@@ -33,6 +33,8 @@ struct workqueue_struct;
 const struct ib_device_attr *rpcrdma_device_attrs(struct ib_device *device);
 void rpcrdma_dma_unmap_single_as_is(struct ib_device *dev, u64 addr, size_t size,
 				    enum dma_data_direction dir);
+int rpcrdma_dma_map_sg(struct ib_device *dev, struct scatterlist *sg, int nents,
+		       enum dma_data_direction dir);
 int rpcrdma_dma_map_sg_one(struct ib_device *dev, struct scatterlist *sg,
 			   enum dma_data_direction dir);
 void rpcrdma_dma_unmap_sg_one(struct ib_device *dev, struct scatterlist *sg,

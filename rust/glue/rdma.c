@@ -28,6 +28,17 @@ void rpcrdma_dma_unmap_single_as_is(struct ib_device *dev, u64 addr, size_t size
 		rpcrdma_bounce_unmap_as_is(addr, size, dir);
 }
 
+/* ib_dma_map_sg() for a list whose entries may have named other memory before. */
+int rpcrdma_dma_map_sg(struct ib_device *dev, struct scatterlist *sg, int nents,
+		       enum dma_data_direction dir)
+{
+#ifdef CONFIG_NEED_SG_DMA_FLAGS
+	/* SG_DMA_SWIOTLB stays when such a list is unmapped (iommu_dma_map_sg_swiotlb). */
+	sg->dma_flags = 0;
+#endif
+	return ib_dma_map_sg(dev, sg, nents, dir);
+}
+
 /* ib_dma_map_sg() for a single entry, which is not walked as a list. */
 int rpcrdma_dma_map_sg_one(struct ib_device *dev, struct scatterlist *sg,
 			   enum dma_data_direction dir)

@@ -79,13 +79,6 @@ __rust_helper int rust_helper_ib_dma_mapping_error(struct ib_device *dev, u64 ad
 	return ib_dma_mapping_error(dev, addr);
 }
 
-__rust_helper int rust_helper_ib_dma_map_sg(struct ib_device *dev,
-					    struct scatterlist *sg, int nents,
-					    enum dma_data_direction dir)
-{
-	return ib_dma_map_sg(dev, sg, nents, dir);
-}
-
 __rust_helper void rust_helper_ib_dma_unmap_sg(struct ib_device *dev,
 					       struct scatterlist *sg, int nents,
 					       enum dma_data_direction dir)

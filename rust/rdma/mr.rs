@@ -155,7 +155,7 @@ impl Inner {
             unsafe { bindings::rpcrdma_dma_map_sg_one(device, sg, direction.as_raw()) }
         } else {
             // SAFETY: `nents` entries refer to memory that stays until it is unmapped (`Span`).
-            unsafe { bindings::ib_dma_map_sg(device, sg, nents as i32, direction.as_raw()) }
+            unsafe { bindings::rpcrdma_dma_map_sg(device, sg, nents as i32, direction.as_raw()) }
         };
         if mapped == 0 {
             return Err(MapError::NoSpace { entries: nents });
