@@ -149,6 +149,22 @@ void rpcrdma_xprt_unpin(struct rpc_rqst *rqst)
 }
 
 /*
+ * Waits for the Reply to a request that was sent. The request may have waited for a credit until its major
+ * time-out, which began with the task. Its Reply has the time for one Reply all the same: with less time, the
+ * request would end a connection that works.
+ */
+void rpcrdma_xprt_wait_for_reply(struct rpc_task *task)
+{
+	struct rpc_rqst *rqst = task->tk_rqstp;
+	unsigned long end = jiffies + rqst->rq_timeout;
+
+	if (time_before(rqst->rq_majortimeo, end))
+		rqst->rq_majortimeo = end;
+	xprt_wait_for_reply_request_def(task);
+}
+
+/* Takes an XID that no request has, as xprt_alloc_xid() does. */
+/*
  * Makes senders wait for a credit. A request with rq_cong, such as the Reply to a Call of the server, does
  * not wait with them (xprt_request_enqueue_transmit).
  */
@@ -166,6 +182,9 @@ void rpcrdma_xprt_credit_is_free(struct rpc_xprt *xprt)
 	    !test_and_set_bit(XPRT_LOCKED, &xprt->state)) {
 		xprt->snd_task = NULL;
 		xprt_release_xprt_cong(xprt, NULL);
+		/* xprt_destroy() may have found the bit set meanwhile. */
+		smp_mb__after_atomic();
+		wake_up_bit(&xprt->state, XPRT_LOCKED);
 	}
 	spin_unlock(&xprt->transport_lock);
 }

@@ -229,6 +229,21 @@ calls_overdue_together_cost_one_connection() {
 	[ "$(transport connect_count)" = $((connections + 1)) ] || fail "the next connection was lost, too"
 }
 
+# A Call waits for the credit until the time-out of its task is over. The server answers it in time.
+#= V1-102, NFS-059
+a_call_that_waited_for_the_credit_has_its_time() {
+	mount_through_the_peer hard,timeo=20,rsize=1024
+	strike grant_of_one
+	good
+	outcome
+	connections=$(transport connect_count)
+	# The last of them wait for longer than the three times 2 s of a task.
+	strike slow_reply 10
+	good
+	outcome
+	[ "$(transport connect_count)" = "$connections" ] || fail "a connection that works was given up"
+}
+
 # The connection ends if the Reply to a killed Call does not arrive within a minute, because the Call keeps its credit.
 #= V1-102
 a_killed_call_without_a_reply_costs_the_connection() {
@@ -261,6 +276,7 @@ tests \
 	"a_lost_reply_is_asked_for_again" \
 	"a_silent_server_is_found_without_a_credit" \
 	"calls_overdue_together_cost_one_connection" \
+	"a_call_that_waited_for_the_credit_has_its_time" \
 	"a_killed_call_without_a_reply_costs_the_connection" \
 	"the_same_call_comes_again" \
 	"in_version_2 a_lost_reply_is_asked_for_again"

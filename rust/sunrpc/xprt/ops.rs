@@ -50,7 +50,7 @@ impl<T: Transport> XprtVTable<T> {
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(Self::alloc_slot_callback),
         free_slot: Some(Self::free_slot_callback),
-        wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
+        wait_for_reply_request: Some(bindings::rpcrdma_xprt_wait_for_reply),
         timer: Some(Self::timer_callback),
         rpcbind: Some(bindings::rpcb_getport_async),
         set_port: Some(Self::set_port_callback),
@@ -255,6 +255,10 @@ impl<T: Transport> XprtVTable<T> {
         // SAFETY: call_allocate has set the field before the request was queued.
         let result = if unsafe { (*raw.as_ptr()).rq_buffer.is_null() } {
             // Only the Reply to a Call of the server has no buffer of ours.
+            if !this.xprt.connected() {
+                // The next connection, which may be ready to be installed, has not seen the Call.
+                return errno::not_connected().to_errno();
+            }
             // SAFETY: so it is one that the backchannel handed to the core, which pins it.
             unsafe { backchannel::Ops::<T>::send_reply(this, &mut lock, raw) }
         } else {

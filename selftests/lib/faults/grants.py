@@ -38,6 +38,12 @@ def grant_of_three(reply: Reply) -> None:
 
 
 @strikes(READ)
+def slow_reply(peer: Peer, reply: Reply) -> None:
+    """Replies after half of the time-out of the Call, which is 2 s."""
+    peer.answer_after(reply, list(peer.calls(1)))
+
+
+@strikes(READ)
 def count_calls(peer: Peer, reply: Reply) -> str:
     return f"{calls_that_come(peer, reply)} Calls without a Reply"
 
