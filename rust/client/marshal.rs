@@ -36,18 +36,21 @@ use crate::{
                 PartSplitter, //
             },
         },
-        requester::plan::{
-            plan,
-            Buf,
-            CallShape,
-            ChunkRole,
-            Conveyance,
-            Item,
-            Limits,
-            Part,
-            PartName,
-            Plan,
-            Registration, //
+        requester::{
+            null::null_call,
+            plan::{
+                plan,
+                Buf,
+                CallShape,
+                ChunkRole,
+                Conveyance,
+                Item,
+                Limits,
+                Part,
+                PartName,
+                Plan,
+                Registration, //
+            },
         },
         wire::{
             chunk::{
@@ -249,6 +252,44 @@ impl SendSide {
         // The transport may have been closed, for want of this connection, since this has ended.
         if shared.is_closing() {
             xprt.force_disconnect();
+        }
+    }
+
+    /// Sends a Call that a server answers at once, and makes the core's Calls wait for its Reply, which grants
+    /// credits. Version 2 grants them before the first Call.
+    ///
+    /// The connection before has ended because a Call got no Reply in time. The core sends that Call again first, and
+    /// a connection of version 1 begins with one credit. A server that hangs over the Call would leave no credit for
+    /// any other Call, and so stop all mounts.
+    ///
+    /// Context: process, does not sleep. The send lock is held, and nothing was sent.
+    //= V1-042, V1-043
+    pub(super) fn ask_for_credits(&self, xprt: &Xprt) {
+        if self.limits.version == Version::V2 {
+            return;
+        }
+        let xid = Xid(xprt.take_xid());
+        let outgoing = Outgoing {
+            xid,
+            direction: MsgType::Call,
+            kind: Kind::Msg,
+            more: false,
+            inv_handle: Handle::NONE,
+        };
+        let call = null_call(xid);
+        let payload = |out: &mut [u8]| {
+            out.get_mut(..call.len())?.copy_from_slice(&call);
+            Some(call.len())
+        };
+        let mut state = self.endpoint.shared().lock();
+        let Ok(composed) = state.compose(&outgoing, 0, &NoChunks, payload) else {
+            return;
+        };
+        let (_, posted) = state.post(self.endpoint.qp(), MrList::new(), composed);
+        // A connection that takes no work request ends.
+        if posted.is_ok() {
+            state.role.await_orphan(xprt, xid.0);
+            xprt.wait_for_credit();
         }
     }
 

@@ -542,12 +542,18 @@ impl Requests {
         rqst.set_outstanding(false);
         let abandoned = self.table.abandon(rqst.index())?;
         if let Some(xid) = abandoned.owed {
-            // Does not allocate: the capacity suffices.
-            if self.orphans.push_within_capacity(xid).is_ok() {
-                xprt.owes_reply();
-            }
+            self.await_orphan(xprt, xid);
         }
         Some(abandoned)
+    }
+
+    /// Notes that the peer owes a Reply that no RPC waits for: the credit stays with the Reply.
+    #[cold]
+    pub(super) fn await_orphan(&mut self, xprt: &Xprt, xid: u32) {
+        // Does not allocate: the capacity suffices.
+        if self.orphans.push_within_capacity(xid).is_ok() {
+            xprt.owes_reply();
+        }
     }
 
     /// Finds the request that a Reply belongs to for which no RPC waits. Returns none if there is no

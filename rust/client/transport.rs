@@ -68,6 +68,7 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
+            Full,
             Relaxed, //
         },
         Arc,
@@ -94,6 +95,8 @@ pub(crate) struct RdmaTransport {
     growth: Arc<Job<Growth>>,
     /// The most bytes of a Call of the server, or of its Reply, on this connection.
     max_callback: Atomic<u32>,
+    /// The last connection was closed because no Reply came in time.
+    silent: Atomic<bool>,
     stats: Arc<Stats>,
     backchannel: Arc<Backchannel>,
     history: Arc<History>,
@@ -132,6 +135,7 @@ impl Transport for RdmaTransport {
                 refill,
                 growth,
                 max_callback: Atomic::new(0),
+                silent: Atomic::new(false),
                 stats,
                 backchannel,
                 history,
@@ -202,6 +206,9 @@ impl Transport for RdmaTransport {
         };
         *self.current.lock() = Some(sender.gate().clone());
         sender.start(xprt);
+        if self.silent.xchg(false, Full) {
+            sender.ask_for_credits(xprt);
+        }
         self.max_callback.store(sender.max_callback(), Relaxed);
         // The core closes a connection before it asks for the next, so `last` is empty.
         if let Some(last) = self.sender.get(lock).replace(sender) {
@@ -277,8 +284,17 @@ impl Transport for RdmaTransport {
         // The gate is entered before `is_overdue` looks. If the connection was replaced before that,
         // the older one is closing already and ignores this.
         if let Some(endpoint) = self.enter().filter(|_| is_overdue()) {
+            self.silent.store(true, Relaxed);
             endpoint.shared().request_close(EndReason::NoReply);
         }
+    }
+
+    fn credits(&self) -> u32 {
+        let Some(endpoint) = self.enter() else {
+            return 0;
+        };
+        let state = endpoint.shared().lock();
+        state.protocol().map_or(0, Protocol::most_calls)
     }
 
     fn buffers_grew(&self, bytes: usize) {

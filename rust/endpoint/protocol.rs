@@ -333,6 +333,15 @@ impl Protocol {
         self.calls().granted()
     }
 
+    /// Returns the number of Calls of this side that may be in flight at a time: of messages in version 2.
+    pub(crate) fn most_calls(&self) -> u32 {
+        if self.is_version2() {
+            self.send_credits().ceiling()
+        } else {
+            self.calls().limit()
+        }
+    }
+
     /// Returns the number of Calls of this side that are in flight.
     pub(crate) fn outstanding(&self) -> u32 {
         self.calls().outstanding()

@@ -57,6 +57,7 @@ bool rpcrdma_xprt_has_callback_service(struct rpc_xprt *xprt);
 struct rpc_rqst *rpcrdma_xprt_lookup_and_pin(struct rpc_xprt *xprt, __be32 xid);
 void rpcrdma_xprt_complete_and_unpin(struct rpc_rqst *rqst, int copied);
 void rpcrdma_xprt_fail(struct rpc_rqst *rqst, int status);
+__be32 rpcrdma_xprt_take_xid(struct rpc_xprt *xprt);
 void rpcrdma_xprt_fail_and_unpin(struct rpc_rqst *rqst, int status);
 bool rpcrdma_xprt_send_again_and_unpin(struct rpc_rqst *rqst);
 void rpcrdma_xprt_unpin(struct rpc_rqst *rqst);

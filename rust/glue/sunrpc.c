@@ -148,6 +148,12 @@ void rpcrdma_xprt_unpin(struct rpc_rqst *rqst)
 	spin_unlock(&xprt->queue_lock);
 }
 
+__be32 rpcrdma_xprt_take_xid(struct rpc_xprt *xprt)
+{
+	guard(spinlock)(&xprt->reserve_lock);
+	return (__force __be32)xprt->xid++;
+}
+
 /*
  * Waits for the Reply to a request that was sent. The request may have waited for a credit until its major
  * time-out, which began with the task. Its Reply has the time for one Reply all the same: with less time, the

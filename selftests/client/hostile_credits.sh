@@ -263,6 +263,23 @@ a_killed_call_without_a_reply_costs_the_connection() {
 	[ "$(transport connect_count)" = $((connections + 1)) ]
 }
 
+# The connection stays if most of the credits are left.
+#= V1-102
+a_killed_call_without_a_reply_costs_a_credit() {
+	[ -n "${LONG:-}" ] || skip "takes more than a minute: set LONG"
+	mount_through_the_peer
+	strike grant_of_three
+	good
+	outcome
+	connections=$(transport connect_count)
+	strike no_reply_at_all
+	list_and_be_killed
+	sleep 70
+	good
+	[ "$(says owed_replies)" = 1 ] || fail "the Reply is not owed any more"
+	[ "$(transport connect_count)" = "$connections" ] || fail "a connection that works was given up"
+}
+
 tests \
 	"takes_replies_at_once" \
 	"takes_replies_at_once lose_the_connection" \
@@ -278,5 +295,6 @@ tests \
 	"calls_overdue_together_cost_one_connection" \
 	"a_call_that_waited_for_the_credit_has_its_time" \
 	"a_killed_call_without_a_reply_costs_the_connection" \
+	"a_killed_call_without_a_reply_costs_a_credit" \
 	"the_same_call_comes_again" \
 	"in_version_2 a_lost_reply_is_asked_for_again"

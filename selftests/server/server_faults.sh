@@ -392,6 +392,43 @@ an_export_that_hangs_leaves_credits() {
 	leave
 }
 
+# An export hangs beyond the time-out of its Calls. They end the connection in version 1, and are sent again first, with the
+# only credit of the new connection. A mount of another export continues.
+an_export_that_hangs_ends_no_other_mount() {
+	with 1 1
+	VERS=3
+	make_frozen
+	on_server sh -c "for number in \$(seq 16); do echo before >$frozen/\$number; done"
+	mount_export nolock,noac,timeo=20
+	: >"$dir/file"
+	mount -t nfs -o "proto=rdma,port=$PORT,vers=3,nolock,noac,timeo=20" "$SERVER:$frozen" "$local/frozen"
+	defer writers_go_on
+	for number in $(seq 16); do
+		writes_to_frozen "$number"
+	done
+	sleep 1
+	threads 32
+	count=$(transport connect_count)
+	on_server fsfreeze -f $frozen
+	writers_go_on
+	longest=0
+	for _ in $(seq 40); do
+		sleep 0.5
+		begun=$(date +%s%N)
+		timeout -s KILL 20 stat "$dir/file" >/dev/null || fail "the mount of the other export hangs"
+		took=$((($(date +%s%N) - begun) / 1000000))
+		[ $took -le $longest ] || longest=$took
+	done
+	count=$(($(transport connect_count) - count))
+	note "a Reply took $longest ms at most, over $count connections"
+	[ $count -ge 2 ] || fail "the Calls of the frozen file system did not end a connection"
+	[ $longest -lt 2000 ] || fail "a Call waited behind the Calls of the frozen file system"
+	on_server fsfreeze -u $frozen
+	wait
+	umount "$local/frozen"
+	leave
+}
+
 # Reads the open files, and reads them again after the change.
 holds_them() {
 	python3 - "$1" "$2" "$local" <<-'EOF'
@@ -427,5 +464,6 @@ tests \
 	"an_export_that_hangs_leaves_credits 1 at_first" \
 	"an_export_that_hangs_leaves_credits 1 afterwards" \
 	"an_export_that_hangs_leaves_credits 2 afterwards" \
+	"an_export_that_hangs_ends_no_other_mount" \
 	"locks_are_notified" \
 	"delegations_are_recalled"

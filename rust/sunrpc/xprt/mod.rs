@@ -271,6 +271,13 @@ impl Xprt {
         write_once!(&lock, cwnd = window);
     }
 
+    /// Takes an XID that no request has. Context: process, does not sleep.
+    pub(crate) fn take_xid(&self) -> u32 {
+        // SAFETY: the transport is alive while borrowed; the helper takes `reserve_lock`.
+        let xid = unsafe { bindings::rpcrdma_xprt_take_xid(self.as_raw()) };
+        u32::from_be_bytes(xid.to_ne_bytes())
+    }
+
     /// Makes senders of Calls wait until [`Self::credit_is_free`]. Replies to Calls of the server do not wait: the
     /// server may need them to answer the Calls. Afterwards the caller looks once more for a credit, under the
     /// lock with which credits are given back, unless it holds the lock already.

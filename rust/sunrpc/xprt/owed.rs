@@ -9,7 +9,8 @@
 //! although the peer has not answered the last Call.
 //!
 //! A peer that never answers must not keep the credits for ever either. If no such Reply comes
-//! for as long as a request waits for its own, the connection is given up as it is then.
+//! for [`connect::TIMEOUT`], and the peer owes most of the Replies that its grant permits, the connection is given
+//! up. With fewer such Replies, the other Calls continue: a connection that works is not given up for a credit.
 
 use super::{
     connect,
@@ -93,13 +94,14 @@ impl Xprt {
         self.owed.count.load(Relaxed)
     }
 
-    /// Returns whether the peer owes Replies to requests that were given up, and has sent no such
-    /// Reply in time. After such a Reply the time begins again.
-    fn owes_replies(&self) -> bool {
-        if self.owed.count.load(Relaxed) == 0 {
+    /// Returns whether the peer owes Replies to requests that were given up for most of its `credits`, and has sent
+    /// no such Reply in time. Otherwise the time begins again, unless the peer owes none.
+    fn owes_most(&self, credits: u32) -> bool {
+        let owed = self.owed.count.load(Relaxed);
+        if owed == 0 {
             return false;
         }
-        if self.owed.answered.xchg(false, Full) {
+        if self.owed.answered.xchg(false, Full) || owed <= credits / 2 {
             self.owed.wait();
             return false;
         }
@@ -107,7 +109,7 @@ impl Xprt {
     }
 }
 
-/// Gives the connection up if no Reply to a request that was given up has come in time.
+/// Gives the connection up if the peer owes too many Replies to requests that were given up.
 ///
 /// # Safety
 ///
@@ -118,5 +120,6 @@ unsafe extern "C" fn overdue_callback<T: Transport>(work: *mut bindings::work_st
     let work: *mut Opaque<bindings::delayed_work> = work.cast();
     // SAFETY: which is the one of the `OwedReplies` of a live `Instance<T>`: `destroy` cancels it first.
     let this = unsafe { &*kernel::container_of!(work, Instance<T>, xprt.owed.work) };
-    this.shared().transport.overdue(|| this.xprt.owes_replies());
+    let transport = &this.shared().transport;
+    transport.overdue(|| this.xprt.owes_most(transport.credits()));
 }

@@ -128,6 +128,10 @@ pub(crate) trait Transport: Show + Send + Sync + Sized + 'static {
     /// that connection. Context: process, may sleep. No lock is held.
     fn overdue(&self, is_overdue: impl FnOnce() -> bool);
 
+    /// Returns the number of Calls that the server lets be outstanding, or 0 without a connection. Context: process,
+    /// may sleep. No lock is held.
+    fn credits(&self) -> u32;
+
     /// Buffers longer than usual were allocated for messages of `bytes` bytes. Context: process,
     /// does not sleep.
     fn buffers_grew(&self, bytes: usize);

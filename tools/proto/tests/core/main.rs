@@ -14,6 +14,7 @@ mod header;
 mod host;
 mod invalidate;
 mod negotiate;
+mod null;
 mod plan;
 mod property;
 mod record;
