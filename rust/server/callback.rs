@@ -86,12 +86,15 @@ impl Unsent {
     /// Returns the error for the core.
     fn errno(self) -> Error {
         match self {
-            // It looks for another connection, and ends the Call if the client has not made one.
-            Self::Ended => errno::not_connected(),
-            // It tries again after a quarter of a second.
-            Self::NoRoom | Self::Unanswered | Self::NoCredit | Self::NotReady | Self::Busy => {
-                errno::no_buffers()
-            }
+            // It tries again after a quarter of a second. Until a thread of nfsd has closed a connection that ends, the
+            // core counts the client as connected, and would try again at once after an error of the connection. After
+            // that it looks for another connection.
+            Self::Ended
+            | Self::NoRoom
+            | Self::Unanswered
+            | Self::NoCredit
+            | Self::NotReady
+            | Self::Busy => errno::no_buffers(),
             // Nothing changes on this connection: it tries again after three seconds.
             Self::NotTaken | Self::TooLong => EPERM,
         }

@@ -281,7 +281,8 @@ impl svc::Called for ServerConnection {
     fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result {
         match self.link.open() {
             Some(open) => open.call(xid, call, alone),
-            None => Err(errno::not_connected()),
+            // As for a connection that ends, see `callback`.
+            None => Err(errno::no_buffers()),
         }
     }
 }

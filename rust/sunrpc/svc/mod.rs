@@ -124,7 +124,7 @@ pub(crate) trait Called {
     ///
     /// # Errors
     ///
-    /// `ENOTCONN`: the connection ends. `ENOBUFS`: not now. `EPERM`: not on this connection.
+    /// `ENOBUFS`: not now, or the connection ends. `EPERM`: not on this connection.
     fn call(&self, xid: u32, call: &CallBuf<'_>, alone: impl FnOnce() -> bool) -> Result;
 }
 
