@@ -154,21 +154,6 @@ __be32 rpcrdma_xprt_take_xid(struct rpc_xprt *xprt)
 	return (__force __be32)xprt->xid++;
 }
 
-/*
- * Waits for the Reply to a request that was sent. The request may have waited for a credit until its major
- * time-out, which began with the task. Its Reply has the time for one Reply all the same: with less time, the
- * request would end a connection that works.
- */
-void rpcrdma_xprt_wait_for_reply(struct rpc_task *task)
-{
-	struct rpc_rqst *rqst = task->tk_rqstp;
-	unsigned long end = jiffies + rqst->rq_timeout;
-
-	if (time_before(rqst->rq_majortimeo, end))
-		rqst->rq_majortimeo = end;
-	xprt_wait_for_reply_request_def(task);
-}
-
 /* Takes an XID that no request has, as xprt_alloc_xid() does. */
 /*
  * Makes senders wait for a credit. A request with rq_cong, such as the Reply to a Call of the server, does

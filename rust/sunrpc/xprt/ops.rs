@@ -8,7 +8,7 @@
 use super::{
     backchannel, connect,
     instance::Instance,
-    privacy,
+    now, privacy,
     rqst::Rqst,
     send_lock::SendLock,
     slot::Slot,
@@ -50,7 +50,7 @@ impl<T: Transport> XprtVTable<T> {
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(Self::alloc_slot_callback),
         free_slot: Some(Self::free_slot_callback),
-        wait_for_reply_request: Some(bindings::rpcrdma_xprt_wait_for_reply),
+        wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         timer: Some(Self::timer_callback),
         rpcbind: Some(bindings::rpcb_getport_async),
         set_port: Some(Self::set_port_callback),
@@ -313,6 +313,7 @@ impl<T: Transport> XprtVTable<T> {
         let now = unsafe { bindings::ktime_get() };
         // SAFETY: xprt_lookup_rqst reads it for a request that was sent; this one is being sent.
         unsafe { (*raw).rq_xtime = now };
+        Self::allow_time(raw);
         this.shared().transport.send(lock, rqst)?;
         // SAFETY: `rq_xmit_bytes_sent` is the sender's while the request is pinned (xprt_pin_rqst()).
         unsafe { (*raw).rq_xmit_bytes_sent += (*raw).rq_snd_buf.len as usize };
@@ -321,6 +322,21 @@ impl<T: Transport> XprtVTable<T> {
             return Err(XprtSendError::NotConnected);
         }
         Ok(())
+    }
+
+    /// Allows a request that is being sent a whole time-out for its Reply. The major time-out began with the task. If
+    /// the request has waited for a credit for that time, it would end a connection that works.
+    #[inline]
+    fn allow_time(raw: *mut bindings::rpc_rqst) {
+        // SAFETY: the core pins the request that is being sent (xprt_pin_rqst()). `rq_timeout` is its task's, which waits.
+        let timeout = unsafe { (*raw).rq_timeout };
+        let least = now().wrapping_add(timeout);
+        // SAFETY: the core pins the request (xprt_pin_rqst()). Its task reads `rq_majortimeo` when it waits for the
+        // Reply (xprt_request_timeout()).
+        let end = unsafe { &mut (*raw).rq_majortimeo };
+        if (least.wrapping_sub(*end) as isize) > 0 {
+            *end = least;
+        }
     }
 
     /// # Safety
