@@ -148,13 +148,13 @@ void rpcrdma_xprt_unpin(struct rpc_rqst *rqst)
 	spin_unlock(&xprt->queue_lock);
 }
 
+/* Takes an XID that no request has, as xprt_alloc_xid() does. */
 __be32 rpcrdma_xprt_take_xid(struct rpc_xprt *xprt)
 {
 	guard(spinlock)(&xprt->reserve_lock);
 	return (__force __be32)xprt->xid++;
 }
 
-/* Takes an XID that no request has, as xprt_alloc_xid() does. */
 /*
  * Makes senders wait for a credit. A request with rq_cong, such as the Reply to a Call of the server, does
  * not wait with them (xprt_request_enqueue_transmit).
