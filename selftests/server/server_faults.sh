@@ -343,22 +343,28 @@ writers_go_on() {
 	done
 }
 
-# an_export_that_hangs_leaves_credits RPCRDMA-VERSION WHEN: Calls wait for a file system, and the client has credits for
-# Calls to another export over the same connection. The server has more threads than Calls wait: when the client connects
-# (at_first), or afterwards.
-an_export_that_hangs_leaves_credits() {
-	with "$1" "$1"
+# writers_wait_for_frozen [OPTIONS]: mounts the export and the file system to be frozen by NFS version 3. For each of
+# 16 files of the latter, a process waits to write to it.
+writers_wait_for_frozen() {
 	VERS=3
 	make_frozen
 	on_server sh -c "for number in \$(seq 16); do echo before >$frozen/\$number; done"
-	mount_export nolock,noac
+	mount_export "nolock,noac${1:+,$1}"
 	: >"$dir/file"
-	mount -t nfs -o "proto=rdma,port=$PORT,vers=3,nolock,noac" "$SERVER:$frozen" "$local/frozen"
+	mount -t nfs -o "proto=rdma,port=$PORT,vers=3,nolock,noac${1:+,$1}" "$SERVER:$frozen" "$local/frozen"
 	defer writers_go_on
 	for number in $(seq 16); do
 		writes_to_frozen "$number"
 	done
 	sleep 1
+}
+
+# an_export_that_hangs_leaves_credits RPCRDMA-VERSION WHEN: Calls wait for a file system, and the client has credits for
+# Calls to another export over the same connection. The server has more threads than Calls wait: when the client connects
+# (at_first), or afterwards.
+an_export_that_hangs_leaves_credits() {
+	with "$1" "$1"
+	writers_wait_for_frozen
 	# Another connection begins with few credits.
 	needs_dstaddr
 	[ "$2" != at_first ] || threads 32
@@ -396,17 +402,7 @@ an_export_that_hangs_leaves_credits() {
 # only credit of the new connection. A mount of another export continues.
 an_export_that_hangs_ends_no_other_mount() {
 	with 1 1
-	VERS=3
-	make_frozen
-	on_server sh -c "for number in \$(seq 16); do echo before >$frozen/\$number; done"
-	mount_export nolock,noac,timeo=20
-	: >"$dir/file"
-	mount -t nfs -o "proto=rdma,port=$PORT,vers=3,nolock,noac,timeo=20" "$SERVER:$frozen" "$local/frozen"
-	defer writers_go_on
-	for number in $(seq 16); do
-		writes_to_frozen "$number"
-	done
-	sleep 1
+	writers_wait_for_frozen timeo=20
 	threads 32
 	count=$(transport connect_count)
 	on_server fsfreeze -f $frozen
