@@ -465,13 +465,17 @@ registrations_make_room() {
 	VERS=3
 	mount_export sec=krb5i
 	mkdir "$dir/small" "$dir/large"
-	"$here/together.py" "$dir/small" 8 61440 &
-	small=$!
-	"$here/together.py" "$dir/large" 8 983040 &
-	all_succeed $small $!
-	made=$(transport allocated_mrs)
-	note "$made registrations"
-	[ "$made" -gt 12 ] || fail "that tests nothing"
+	# Only a WRITE that finds no registration of its size while the two sizes have all twelve replaces a registration.
+	for round in 1 2 3 4 5; do
+		"$here/together.py" "$dir/small" 8 61440 &
+		small=$!
+		"$here/together.py" "$dir/large" 8 983040 &
+		all_succeed $small $!
+		made=$(transport allocated_mrs)
+		note "round $round: $made registrations"
+		[ "$made" -le 12 ] || break
+	done
+	[ "$made" -gt 12 ] || fail "no registration made room for another"
 	leave
 }
 
