@@ -465,11 +465,12 @@ registrations_make_room() {
 	VERS=3
 	mount_export sec=krb5i
 	mkdir "$dir/small" "$dir/large"
+	# The server copies the data of a Long Call in pieces that end within a group of bytes.
 	# Only a WRITE that finds no registration of its size while the two sizes have all twelve replaces a registration.
 	for round in 1 2 3 4 5; do
-		"$here/together.py" "$dir/small" 8 61440 &
+		"$here/together.py" "$dir/small" 8 61440 torn &
 		small=$!
-		"$here/together.py" "$dir/large" 8 983040 &
+		"$here/together.py" "$dir/large" 8 983040 torn &
 		all_succeed $small $!
 		made=$(transport allocated_mrs)
 		note "round $round: $made registrations"
