@@ -313,7 +313,8 @@ impl<T: Transport> XprtVTable<T> {
         let now = unsafe { bindings::ktime_get() };
         // SAFETY: xprt_lookup_rqst reads it for a request that was sent; this one is being sent.
         unsafe { (*raw).rq_xtime = now };
-        Self::allow_time(raw);
+        // SAFETY: the core pins the request that is being sent (xprt_transmit()).
+        unsafe { Self::allow_time(raw) };
         this.shared().transport.send(lock, rqst)?;
         // SAFETY: `rq_xmit_bytes_sent` is the sender's while the request is pinned (xprt_pin_rqst()).
         unsafe { (*raw).rq_xmit_bytes_sent += (*raw).rq_snd_buf.len as usize };
@@ -326,16 +327,24 @@ impl<T: Transport> XprtVTable<T> {
 
     /// Allows a request that is being sent a whole time-out for its Reply. The major time-out began with the task. If
     /// the request has waited for a credit for that time, it would end a connection that works.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must be the request that is being sent, and pinned.
     #[inline]
-    fn allow_time(raw: *mut bindings::rpc_rqst) {
-        // SAFETY: the core pins the request that is being sent (xprt_pin_rqst()). `rq_timeout` is its task's, which waits.
-        let timeout = unsafe { (*raw).rq_timeout };
-        let least = now().wrapping_add(timeout);
-        // SAFETY: the core pins the request (xprt_pin_rqst()). Its task reads `rq_majortimeo` when it waits for the
-        // Reply (xprt_request_timeout()).
-        let end = unsafe { &mut (*raw).rq_majortimeo };
-        if (least.wrapping_sub(*end) as isize) > 0 {
-            *end = least;
+    unsafe fn allow_time(raw: *mut bindings::rpc_rqst) {
+        // SAFETY: the caller's request is valid.
+        let (timeout, end) =
+            unsafe { (&raw const (*raw).rq_timeout, &raw mut (*raw).rq_majortimeo) };
+        // SAFETY: a word of the caller's request. Its task may be awake and change it (xprt_adjust_timeout()): either
+        // value is a time-out of the request.
+        let least = now().wrapping_add(unsafe { timeout.read_volatile() });
+        // SAFETY: a word of the caller's request, which xprt_adjust_timeout() may change, too.
+        let present = unsafe { end.read_volatile() };
+        if (least.wrapping_sub(present) as isize) > 0 {
+            // SAFETY: a word of the caller's request. The task reads it when it waits for the Reply
+            // (xprt_request_timeout()).
+            unsafe { end.write_volatile(least) };
         }
     }
 
